@@ -1,4 +1,4 @@
-"""An audit, from a pipeline file, flags and evidence to its outcome: which program is audited, against which claim, by which attack."""
+"""Performs an audit that a pipeline file and flags describe: chooses the program, the claim and the attack, and returns the outcome."""
 
 from __future__ import annotations
 
@@ -27,16 +27,22 @@ from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-TRIALS, REPLAYS = 1000, 5  # runs on each dataset, and pairs of runs, if none are stated
+TRIALS, REPLAYS = 1000, 5  # default numbers of runs on each dataset, and of pairs of replayed runs
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """An audit as it is asked for, by the command line and the file.
+    """An audit as the command line and the file describe it.
 
     Attributes:
-        epsilon, delta: A claim instead of the file's.
-        correct: Guesses that were right, instead of scores.
+        settings: Settings of the audit. Flags have replaced the keys of [audit].
+        pipeline: The pipeline; None without a file.
+        epsilon, delta: A claim that replaces the claim of the file.
+        correct: Number of right guesses, which replaces scores.
+        jobs: Number of processes for trials.
+        progress: Function that is called with the numbers of finished and of all runs.
+        diagnostics: Findings of the rules about the file.
+        path: Path of the file.
     """
 
     settings: AuditSettings
@@ -51,14 +57,19 @@ class AuditRequest:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders of the user's modules: the file's and the current one."""
+        """The folders of the user's modules: the folder of the file and the current folder."""
         path = self.pipeline.path if self.pipeline is not None else None
         if not path or path == "-":
             return os.getcwd(), os.getcwd()
         return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
     def claim(self, varied: Adjacency) -> Claim:
-        """Return the claim. Raises InputError if there is none, CannotCertify if it says nothing about what was varied."""
+        """Return the claim about datasets that differ in the way the audit varies them.
+
+        Raises:
+            InputError: There is no claim, or it has no delta.
+            CannotCertify: The claim does not apply to what the audit varies.
+        """
         if self.epsilon is None:
             if self.pipeline is None:
                 raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
@@ -71,7 +82,13 @@ class AuditRequest:
         return stated_claim(self.epsilon, delta, varied)
 
     def varied(self, evidence: Evidence | None) -> Adjacency:
-        """Return how the audit's two datasets differ: as stated, else as the scores' file says, else as the pipeline's neighbours do."""
+        """Return how the two datasets of the audit differ.
+
+        The setting states it, or else the file of scores, or else the adjacency of the pipeline if the audit runs a function.
+
+        Raises:
+            InputError: The setting contradicts the file of scores.
+        """
         in_file = _adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
         stated = self.settings.neighbours
         if in_file is not None and stated is not None and stated is not in_file:
@@ -102,7 +119,10 @@ def audit_request(
     jobs: int | None,
     progress: Progress,
 ) -> AuditRequest:
-    """Return the audit that the command line and [audit] of the file ask for; flags come before keys. Raises InputError, InvalidFile."""
+    """Return the audit that flags and the file's [audit] describe. A flag overrides the key of the same name.
+
+    Raises InputError and InvalidFile.
+    """
     cores = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
         return AuditRequest(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
@@ -115,7 +135,12 @@ def audit_request(
 
 
 def audit(request: AuditRequest) -> Audit:
-    """Perform an audit. Raises InputError for evidence that is missing or wrong, CannotCertify for a claim that says nothing about it."""
+    """Perform an audit and return its outcome.
+
+    Raises:
+        InputError: Evidence is missing or invalid.
+        CannotCertify: The claim does not apply to what the audit varies.
+    """
     settings = request.settings
     kind = settings.kind or ("one-run" if settings.function is None else "two-run")
     return AUDITS[kind](replace(request, settings=replace(settings, kind=kind)))
@@ -171,7 +196,7 @@ def _pair_source(settings: AuditSettings) -> str:
 def _trials_audit(request: AuditRequest, function: str) -> Audit:
     settings = request.settings
     data, trials = _pair_source(settings), settings.trials or TRIALS
-    # Before the work, so that nobody waits for a claim that cannot be judged.
+    # The claim is computed before the trials run, so that an error is raised without delay.
     claim = request.claim(request.varied(None))
     plan = trial_plan(function, data, trials, settings.seed, request.folders, settings.scores)
     scores = run_trials(plan, request.jobs, settings.scores, request.progress)
@@ -189,8 +214,9 @@ class Replayable(NamedTuple):
     """A program that can be replayed.
 
     Attributes:
-        replay: (number of the replay, generator) -> the steps with the record, and without it.
-        unseen: Assumptions about what is not compared.
+        declared: Claims of the program about each step.
+        replay: Function from the number of a replay and a generator to the steps with the record, and the steps without it.
+        unseen: Assumptions about parts of the program that are not compared.
     """
 
     declared: Declared
@@ -231,7 +257,7 @@ def _replay(request: AuditRequest) -> Audit:
 
 
 def _replayable_function(request: AuditRequest, function: str, entropy: int) -> Replayable:
-    """Return the user's program, on the pairs that the user's other function makes."""
+    """Return the user's function as a program that is replayed on pairs of datasets from the user's other function."""
     data, program = _pair_source(request.settings), user_function(function, request.folders)
 
     def replay(index: int, rng: np.random.Generator) -> tuple[Steps, Steps]:
@@ -246,7 +272,7 @@ def _replayable_function(request: AuditRequest, function: str, entropy: int) -> 
 
 
 def _replayable_training(request: AuditRequest) -> Replayable:
-    """Return the training of the file itself."""
+    """Return the training that the file describes. Raises InputError if the file has no [train]."""
     if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
     training = load(REPLAYED)(request.path)

@@ -20,7 +20,7 @@ TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, 
 
 
 def read_by(*kinds: str) -> Reader:
-    """Return the reader of what audits of these kinds alone read; of a file without a kind, any may be asked for."""
+    """Return the reader of keys that only audits of these kinds read. If a file states no kind, it may have the keys of all kinds."""
     return Reader(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
 
 
@@ -123,21 +123,25 @@ PLAIN = AuditSettings()
 
 
 def read_settings(data: bytes, path: str) -> AuditSettings:
-    """Return the [audit] table of a file; defaults if it has none.
+    """Return the [audit] table of a file, or the default settings if the file has none.
+
+    Args:
+        data: Content of the file.
+        path: Path of the file, for messages.
 
     Raises:
-        InvalidFile: With every problem found in the file, at its place.
+        InvalidFile: The file has problems, each reported at its place.
     """
     table = section(data, path, "audit")
     return table if isinstance(table, AuditSettings) else PLAIN
 
 
 def overridden(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:
-    """Return the settings with flags in place of keys. Raises InputError for a value that the key refuses, or a contradiction."""
-    known = members_of(AuditSettings)
+    """Return the settings after flags have replaced keys. Raises InputError if a value is out of range or contradicts another one."""
+    members = members_of(AuditSettings)
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in given.items():
-        rule = known[name].rule
+        rule = members[name].rule
         if rule is not None and not rule.holds(value):
             raise InputError(f"--{name.replace('_', '-')}: expected {rule.text}, found {value!r}")
     merged = replace(settings, **given)

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon that counts prove: of guesses about the canaries of one run, and of error rates over many runs."""
+"""Lower bounds on epsilon from counts: of right guesses about the canaries of one run, and of errors over many runs."""
 
 from __future__ import annotations
 
@@ -18,36 +18,39 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-ROUNDING = 1e-11  # relative; the incomplete beta function is good to about 1e-13
-AT_ONCE = 4096  # terms of alpha that are computed in one array
-LARGEST_EPSILON = 64.0  # nats; e^64 is refuted by no number of canaries that fits a computer
+ROUNDING = 1e-11  # relative allowance for rounding; the incomplete beta function has a relative error of about 1e-13
+AT_ONCE = 4096  # number of terms of alpha that are computed in one array
+LARGEST_EPSILON = 64.0  # end of a search, in nats; no feasible number of canaries refutes a larger epsilon
 GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
-TradeOff = Callable[[float], float]  # false positive rate -> lowest false negative rate, from below
-LARGEST_MU = 64.0  # sensitivity over standard deviation
-MARGIN = 1e-9  # relative, for the rounding of up to a million sums
+TradeOff = Callable[[float], float]  # function from a false positive rate to a lower bound on the false negative rate
+LARGEST_MU = 64.0  # end of a search for mu, the sensitivity over the standard deviation
+MARGIN = 1e-9  # relative allowance for the rounding of up to a million sums
 CURVE_SOURCE = "Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235"
 RATES_SOURCE = "Jagielski, Ullman, Oprea 2020, arXiv:2006.07709; Nasr et al. 2021, arXiv:2101.04535; Clopper & Pearson 1934"
 GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2.13"
 
 
 def binomial_tail(trials: int, rate: float, least: Array) -> Array:
-    """Return P(Binomial(trials, rate) >= least) for each of `least`: 1 up to 0, 0 beyond `trials`; relative error about 1e-13."""
+    """Return P(Binomial(trials, rate) >= least) for each number in `least`, with a relative error of about 1e-13."""
     inside = np.clip(least, 1.0, float(trials))
     chance = special.betainc(inside, trials - inside + 1.0, rate)
     return np.where(least <= 0.0, 1.0, np.where(least > trials, 0.0, chance))
 
 
 def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
-    """Return the largest rate that `count` of `trials` do not refute: exceeded by the truth with probability at most `significance`.
+    """Return the one-sided Clopper-Pearson upper bound on a rate, given `count` events in `trials` trials.
 
-    Source: Clopper & Pearson 1934, Biometrika 26(4), 404-413, one-sided.
+    The true rate exceeds the bound with probability at most `significance`.
+
+    Source: Clopper & Pearson 1934, Biometrika 26(4), 404-413.
 
     Args:
-        count: 0 to trials.
-        significance: In (0, 1).
+        count: Number of events, from 0 to `trials`.
+        trials: Number of trials.
+        significance: Probability of failure, in (0, 1).
 
     Returns:
-        An upper bound; 1 where every trial counted.
+        The upper bound; 1 if every trial had the event.
     """
     counts = np.asarray(count, dtype=float)
     inside = np.minimum(counts, trials - 1.0)
@@ -56,7 +59,7 @@ def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
 
 
 def rate_lower(count: Array | float, trials: int, significance: float) -> Array:
-    """Return the smallest rate that `count` of `trials` do not refute: a lower bound, from `rate_upper` of the other trials."""
+    """Return the one-sided Clopper-Pearson lower bound on a rate, by symmetry from `rate_upper`, whose arguments it has."""
     return np.asarray(1.0 - rate_upper(trials - np.asarray(count, dtype=float), trials, significance))
 
 
@@ -70,23 +73,23 @@ def checked_guesses(canaries: int, guesses: int, correct: int) -> None:
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Bound how likely so many correct guesses are under (epsilon, delta)-DP.
+    """Return an upper bound on the probability of at least so many right guesses under (epsilon, delta)-DP.
 
     Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP).
 
     Args:
-        canaries: m, each in the run or not by the toss of a fair coin, independently.
-        guesses: r, fixed before the run; the other canaries are not guessed about.
-        correct: v of the guesses that are right.
-        epsilon: Nats, >= 0.
-        delta: In [0, 1).
+        canaries: Number m of canaries. An independent fair coin decides for each canary whether it is in the run.
+        guesses: Number r of guesses, fixed before the run. There is no guess about the other canaries.
+        correct: Number v of right guesses.
+        epsilon: Epsilon in nats, >= 0.
+        delta: Delta, in [0, 1).
 
     Returns:
-        min(1, beta + 2 m delta alpha), an upper bound, with beta = P(W >= v), alpha = max_i P(v > W >= v - i) / i for
+        The upper bound min(1, beta + 2 m delta alpha), where beta = P(W >= v), alpha = max_i P(v > W >= v - i) / i, and
         W ~ Binomial(r, e^eps / (1 + e^eps)).
 
     Raises:
-        InputError: Counts that contradict each other.
+        InputError: The counts contradict each other.
     """
     checked_guesses(canaries, guesses, correct)
     rate = 1.0 / (1.0 + math.exp(-epsilon))
@@ -96,7 +99,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
 
 
 def _alpha(guesses: int, rate: float, correct: int, beta: float) -> float:
-    """Return max_i (P(W >= v - i) - P(W >= v)) / i; a term is at most 1 / i, so that late ones need not be computed."""
+    """Return max_i (P(W >= v - i) - P(W >= v)) / i. A term is at most 1 / i, so terms with large i need not be computed."""
     best, start = 0.0, 1
     while start <= correct and best * start < 1.0:
         i = np.arange(start, min(start + AT_ONCE, correct + 1), dtype=float)
@@ -106,16 +109,16 @@ def _alpha(guesses: int, rate: float, correct: int, beta: float) -> float:
 
 
 def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
-    """Return the largest epsilon that the guesses refute at `delta`, from below.
+    """Return a lower bound on epsilon at `delta`: the largest epsilon that the guesses refute, rounded down.
 
     Args:
         canaries, guesses, correct: As for `p_value`.
         delta: Delta of the guarantee that is tested.
-        significance: Chance of refuting a true one, in (0, 1).
+        significance: Probability, in (0, 1), with which a true guarantee may be refuted.
 
     Returns:
-        A lower bound on epsilon (nats), at most 1e-9 below the root of p_value = significance; 0 if nothing is refuted. It is a bound
-        even if p_value were not monotone: the value returned is refuted itself, and with it every smaller one.
+        A lower bound on epsilon in nats; 0 if nothing is refuted. It is at most 1e-9 below the root of p_value = significance. The bound
+        would be valid even if p_value were not monotone: the returned epsilon is refuted itself, and a smaller epsilon implies it.
     """
 
     def margin(epsilon: float) -> float:
@@ -132,19 +135,19 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
 
 
 def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
-    """Return by how much so many correct guesses exceed what a trade-off curve allows; above 0 it is refuted at `significance`.
+    """Return the excess of right guesses over what a trade-off curve allows. A positive excess refutes the curve at `significance`.
 
     Source: Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235 (the recursion over the number of correct guesses, with abstention).
 
     Args:
-        canaries, guesses, correct: As for the one-run bound: fair coins, guesses fixed before the run.
-        curve: The symmetric trade-off function of the guarantee, from below.
-        significance: Chance of refuting a true one.
+        canaries, guesses, correct: As for `p_value`.
+        curve: Lower bound on the symmetric trade-off function of the guarantee.
+        significance: Probability with which a true guarantee may be refuted.
 
     Returns:
-        r + h - guesses / canaries. If `correct` or more were right with probability `significance`, at least r of the mass would be right
-        answers and h wrong ones in the run's worst part, growing with each number of right answers that the curve forces to be likely
-        too; more than all there is refutes it.
+        r + h - guesses / canaries. Suppose that `correct` or more guesses are right with probability `significance`. The recursion computes
+        lower bounds: r on the mass of right guesses, and h on the mass of wrong guesses. They grow with each smaller number of right
+        guesses, since the curve forces these to be likely too. If r + h exceeds the whole mass, guesses / canaries, the curve is refuted.
     """
     checked_guesses(canaries, guesses, correct)
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries
@@ -162,7 +165,7 @@ def gaussian_curve(mu: float) -> TradeOff:
 
 
 def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: float) -> float:
-    """Return the largest mu such that the guesses refute mu-Gaussian DP: a lower bound, at least 0."""
+    """Return a lower bound on the mu of Gaussian DP: the largest mu that the guesses refute, or 0 if they refute none."""
 
     def excess(mu: float) -> float:
         return curve_excess(canaries, guesses, correct, gaussian_curve(mu), significance)
@@ -178,12 +181,18 @@ def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: fl
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
-    """Return the epsilon of the largest Gaussian that the guesses refute."""
+    """Return the epsilon at `delta` for the largest mu of Gaussian DP that the guesses refute."""
     return _gaussian_epsilon(guesses_mu_lower(canaries, guesses, correct, significance), delta)
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the epsilon at `delta` > 0 of a Gaussian; a bound on the program only if its trade-off curve is a Gaussian's."""
+    """Return the epsilon at `delta` of a Gaussian mechanism with this mu.
+
+    It bounds the epsilon of a program only if the program's trade-off curve is that of a Gaussian.
+
+    Raises:
+        InputError: Delta is not positive.
+    """
     if delta <= 0.0:
         raise InputError(f"expected a delta > 0 for a Gaussian's epsilon, which is infinite without, found {delta!r}")
     return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
@@ -191,7 +200,14 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of one test: it said "in" in `true_positives` of `members` runs with the record, `false_positives` of `others` without."""
+    """Counts of one membership test.
+
+    Attributes:
+        members: Number of runs with the record.
+        others: Number of runs without the record.
+        true_positives: Number of runs with the record for which the test says "in".
+        false_positives: Number of runs without the record for which the test says "in".
+    """
 
     members: int
     others: int
@@ -208,31 +224,31 @@ class Counts:
             raise InputError(f"expected runs with the record and without it, found {self.members} and {self.others}")
 
     def scaled(self, members: int, others: int) -> Counts:
-        """Return the counts of as good a test on so many runs, rounded against the test."""
+        """Return the counts that a test with the same rates would have on other numbers of runs, rounded against the test."""
         false_positives = -(-self.false_positives * others // self.others)
         return Counts(members, others, self.true_positives * members // self.members, false_positives)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:
-    """Upper bounds on both error rates of one test, which hold together at the stated confidence."""
+    """Upper bounds on both error rates of one test. They hold jointly at the stated confidence."""
 
     false_positive: float
     false_negative: float
 
 
 def error_rates(counts: Counts, significance: float) -> ErrorRates:
-    """Return Clopper-Pearson bounds on both rates, each at half of the significance."""
+    """Return Clopper-Pearson upper bounds on both error rates, each at half of the significance."""
     positive = float(rate_upper(counts.false_positives, counts.others, 0.5 * significance))
     negative = float(rate_upper(counts.members - counts.true_positives, counts.members, 0.5 * significance))
     return ErrorRates(positive, negative)
 
 
 def rates_epsilon_lower(rates: ErrorRates, delta: float) -> float:
-    """Return the largest epsilon that error rates of at most these refute at `delta`, in both directions: a lower bound (nats), at least 0.
+    """Return a lower bound on epsilon in nats at `delta`: the largest epsilon that these error rates refute, or 0 if they refute none.
 
-    1 - fnr <= e^eps fpr + delta, and the same with the rates exchanged, hold for every test (Wasserman & Zhou 2010,
-    arXiv:0811.2501, Theorem 2.4). Both rates are bounded by one event, so every delta may be asked about.
+    Under (epsilon, delta)-DP every test has 1 - fnr <= e^eps fpr + delta, and this also holds with the rates exchanged (Wasserman & Zhou
+    2010, arXiv:0811.2501, Theorem 2.4). The bounds on the rates hold jointly, so this lower bound holds for all delta at once.
     """
     positive, negative = rates.false_positive, rates.false_negative
     return max(_one_sided_epsilon(positive, negative, delta), _one_sided_epsilon(negative, positive, delta))
@@ -244,11 +260,11 @@ def _one_sided_epsilon(false_positive: float, false_negative: float, delta: floa
 
 
 def rates_mu_lower(rates: ErrorRates) -> float:
-    """Return the largest mu such that error rates of at most these refute mu-Gaussian DP: a lower bound, at least 0."""
+    """Return a lower bound on the mu of Gaussian DP: the largest mu that these error rates refute, or 0 if they refute none."""
     mu = -special.ndtri(rates.false_positive) - special.ndtri(rates.false_negative)
     return max(0.0, float(mu) * (1.0 - ROUNDING))
 
 
 def rates_gaussian_epsilon_lower(rates: ErrorRates, delta: float) -> float:
-    """Return the epsilon of the largest Gaussian that the rates refute."""
+    """Return the epsilon at `delta` for the largest mu of Gaussian DP that the rates refute."""
     return _gaussian_epsilon(rates_mu_lower(rates), delta)

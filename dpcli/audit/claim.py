@@ -1,4 +1,4 @@
-"""The claim of a program: an (epsilon, delta) pair, and the whole trade-off curve where a pipeline file says more."""
+"""The privacy claim of a program: an (epsilon, delta) pair, and the whole trade-off curve if a pipeline file makes the claim."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-STEEP = 12.0  # nats up to which the curve is computed closely
-ROUNDING = 1e-12  # of an interpolation between rates
-RECORDS_OF_A_REPLACEMENT = 2  # a replaced record is one removed and one added
+STEEP = 12.0  # epsilon in nats up to which the curve has many points
+ROUNDING = 1e-12  # allowance for the rounding of an interpolation between rates
+RECORDS_OF_A_REPLACEMENT = 2  # replacing a record is removing one record and adding another
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """Upper bounds that are held against the program.
+    """A privacy claim: upper bounds that an audit tries to refute.
 
     Attributes:
-        adjacency: Adjacency of the neighbouring datasets that it is about.
+        epsilon, delta: The claimed pair.
+        adjacency: Adjacency of the neighbouring datasets.
         source: Origin of the claim, in words.
-        account: Account of the pipeline, None for a pair that was stated.
-        curve: Pairs that all hold.
+        curve: All claimed (epsilon, delta) pairs.
+        account: Account of the pipeline; None if the pair was stated directly.
     """
 
     epsilon: float
@@ -40,24 +41,24 @@ class Claim:
 
     @property
     def has_curve(self) -> bool:
-        """Tell whether more than one pair is claimed."""
+        """Whether more than one pair is claimed."""
         return self.account is not None
 
     @property
     def trade_off(self) -> Callable[[float], float]:
-        """Return the function from a false positive rate to the lowest false negative rate that the claim allows, from below."""
+        """Function from a false positive rate to a lower bound on the false negative rate that the claim allows."""
         return _trade_off(self)
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
-        """Return the corners of `trade_off`, from false positive rate 0 to 1."""
+        """The corners (false positive rate, false negative rate) of `trade_off`, from false positive rate 0 to 1."""
         alphas = corners(zip(self.curve.epsilons.tolist(), self.curve.upper.tolist(), strict=True))
         return tuple(zip(alphas, trade_off(self.curve, alphas).tolist(), strict=True))
 
 
 @functools.lru_cache(maxsize=4)
 def _trade_off(claim: Claim) -> Callable[[float], float]:
-    """Return the straight lines between the corners, kept as they are evaluated thousands of times."""
+    """Return the piecewise linear function through the corners. It is cached, since audits evaluate it thousands of times."""
     alphas, rates = zip(*claim.corners, strict=True)
 
     def rate_at(alpha: float) -> float:
@@ -79,19 +80,20 @@ def stated_claim(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
 
 
 def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim:
-    """Return what a pipeline file claims about datasets that differ as those of the audit do.
+    """Return the claim of a pipeline file about datasets that differ in the way that the audit varies them.
 
     Args:
-        delta: Delta at which epsilon is compared; the file's if None.
-        varied: What the audit changed between its two worlds.
+        pipeline: The pipeline.
+        delta: Delta at which epsilon is compared; None for the delta of the file.
+        varied: The difference between the two datasets of the audit.
 
     Returns:
-        The smallest sound upper bound at delta, and pairs along the whole profile. Where the audit replaces a record and the file is
-        about records that come and go, those are the pairs for two records.
+        The smallest sound upper bound on epsilon at delta, and pairs along the whole privacy profile. If the audit replaces a record and
+        the file's adjacency is add-remove, the bounds are those for two records.
 
     Raises:
-        CannotCertify: The file's own epsilon is not finite, or says nothing about what the audit changed.
-        InputError: As `account` does.
+        CannotCertify: The file has no finite epsilon, or its claim does not apply to what the audit varies.
+        InputError: See `account`.
     """
     group = _group(pipeline.privacy.adjacency, varied)
     account = headline(pipeline, delta=delta, group_size=group)
@@ -109,7 +111,11 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
 
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
-    """Count the records of the claim's kind that change. Raises CannotCertify if none of its steps leads from one world to the other."""
+    """Return the number of changes, as the claim's adjacency defines them, that lead from one dataset of the audit to the other.
+
+    Raises:
+        CannotCertify: No number of such changes does.
+    """
     if claimed_about is varied:
         return 1
     if claimed_about is Adjacency.ADD_REMOVE and varied is Adjacency.REPLACE_ONE:

@@ -169,7 +169,7 @@ class Audit:
 
 
 THRESHOLD_CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
-REFUTATION_MERIT = 1e6  # added to the merit of a threshold that refutes the curve: more than any epsilon
+REFUTATION_MERIT = 1e6  # added to the merit of a threshold that refutes the curve, so that it exceeds every epsilon
 GAUSSIAN = "the trade-off curve of the program is a Gaussian's"
 COINS = "each canary was in the run by the toss of its own fair coin, and the score did not know which way it fell"
 BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were seen"
@@ -367,14 +367,17 @@ def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
 
 
 def _merit(counts: Counts, significance: float, claim: Claim) -> float:
-    """Return the merit of a threshold: highest if its error rates refute the claimed curve, otherwise the epsilon that it proves."""
+    """Return the merit of a threshold: the epsilon that its error rates prove, or a larger number if they refute the claimed curve."""
     rates = error_rates(counts, significance)
     gap = curve_gap(rates, claim) if claim.has_curve else 0.0
     return REFUTATION_MERIT + gap if gap > 0.0 else rates_epsilon_lower(rates, claim.delta)
 
 
 def curve_gap(rates: ErrorRates, claim: Claim) -> float:
-    """Return how far one error rate is below the least that the claimed curve allows given the other; if positive, it is refuted."""
+    """Return how far one error rate is below the smallest that the claimed curve allows, given the other rate.
+
+    If the result is positive, the curve is refuted.
+    """
     fpr, fnr = rates.false_positive, rates.false_negative
     return max(claim.trade_off(fpr) - fnr, claim.trade_off(fnr) - fpr)
 
@@ -442,7 +445,7 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
 
 
 class ExceededPair(NamedTuple):
-    """A claimed (epsilon, delta) and the excess of the proven epsilon at that delta over it."""
+    """A claimed (epsilon, delta) pair, and the excess of the epsilon that is proven at this delta over the claimed epsilon."""
 
     excess: float
     epsilon: float

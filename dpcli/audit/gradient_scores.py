@@ -1,7 +1,8 @@
-"""Scores of canaries that are gradients of norm C: likelihood ratios of their inner products with the noisy sums, with them and without.
+"""Scores of canaries that are gradients of norm C. A score is the likelihood ratio of a canary's inner products with the noisy sums.
 
-A product of a step, over C, is b + s n: b whether the canary was in the step's sum, n standard normal, s the noise multiplier. Directions
-are orthonormal and the sum of the records themselves is taken off, so nothing else is in it.
+The inner product of a canary and the noisy sum of a step, divided by C, is b + s n. Here b is 1 if the canary was in the sum and 0
+otherwise, n is a standard normal variable, and s is the noise multiplier. There is no other term, since the canaries are orthonormal up to
+the factor C, and the sum of the records' own gradients is subtracted.
 
 Source: Nasr et al. 2023, arXiv:2302.07956 (gradient canaries); Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (many of them in one run).
 """
@@ -14,17 +15,19 @@ from functools import lru_cache
 
 from dpcli.numerics.arrays import Array, np
 
-POOL = 4000  # most scores of members, and as many of others, from which simulated audits draw
+POOL = 4000  # largest number of simulated scores of members, and of others, from which simulated audits draw
 LEAST_POOL = 250
-PRODUCTS = 2_000_000  # inner products that are simulated for either pool, at most
+PRODUCTS = 2_000_000  # largest number of inner products that are simulated for either pool
 
 
 @dataclass(frozen=True, slots=True)
 class SampledSteps:
-    """A number of steps, each with a canary in its sum with probability `rate` by itself.
+    """A number of steps whose sums contain a canary with equal and independent probabilities.
 
     Attributes:
-        noise: Standard deviation over C.
+        steps: Number of steps.
+        rate: Probability that a canary of the run is in the sum of a step.
+        noise: Standard deviation of the noise over C.
     """
 
     steps: int
@@ -33,19 +36,24 @@ class SampledSteps:
 
 
 def log_ratios(products: Array, rate: float, noise: float) -> Array:
-    """Return log of the likelihood with each canary over that without it.
+    """Return the log likelihood ratio of each canary: the likelihood of its products if it is in the run, over that if it is not.
 
     Args:
-        products: (steps, canaries), over C.
+        products: Inner products over C, of shape (steps, canaries).
+        rate: Probability that a canary of the run is in the sum of a step.
+        noise: Standard deviation of the noise over C.
     """
-    with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step
+    with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step, and log(0) is -inf
         absent = np.log1p(-rate)
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
 
 
 @lru_cache(maxsize=64)
 def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
-    """Return simulated scores of members and of others, with 1 / factor of the noise; the same random numbers for every factor."""
+    """Return simulated scores of members and of others for a program with 1 / factor of its noise.
+
+    The same random numbers are used for every factor.
+    """
     chance, size = np.random.default_rng(0), max(LEAST_POOL, min(POOL, PRODUCTS // sum(step.steps for step in steps)))
     scores = np.zeros((2, size))
     for step in steps:
@@ -59,9 +67,11 @@ def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
 
 
 def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
-    """Simulate audits of a program with 1 / factor of its noise, with a fair coin for each canary.
+    """Simulate audits of a program with 1 / factor of its noise. A fair coin decides whether a canary is in the run.
 
-    Returns how many of the k highest scores are members', and how many of the k lowest are others'; each (audits, canaries + 1), by k.
+    Returns:
+        Two arrays of shape (audits, canaries + 1). Column k has the number of members among the k highest scores, and the number of others
+        among the k lowest scores.
     """
     inside, outside = pools(tuple(steps), factor)
     chance, shape = np.random.default_rng(seed), (audits, canaries)

@@ -1,4 +1,4 @@
-"""Code of the user's own: which files hold it, its digest, and its functions by name."""
+"""The user's own code: its files, their digest, and its functions by name."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARY_FOLDERS = tuple(
     folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")))
 )
-LIBRARY_FOLDER_NAMES = ("site-packages", "dist-packages")  # folders that hold nothing but libraries, of whichever Python they are
-ERRORS_ABOUT_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
-FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
+LIBRARY_FOLDER_NAMES = ("site-packages", "dist-packages")  # names of folders that contain only libraries, of any Python
+ERRORS_ABOUT_CODE = (ImportError, SyntaxError, NameError)  # errors whose messages quote names and code, but no data
+FAILURES = (Exception, SystemExit)  # includes SystemExit, so that sys.exit() in a user's code does not end dpcli
 
 
 def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
-    """Return the function that "package.module:name" names.
+    """Return the user's function with a given name.
 
     Args:
-        folders: Folders of the user's modules. Installed modules of the same name come first: a statistics.py of the user's must not stand
-            in for Python's own wherever torch imports that.
+        target: Name of the function, as "package.module:name".
+        folders: Folders of the user's modules. Installed modules with the same name take precedence, so that a user's statistics.py does
+            not replace Python's own where torch imports it.
 
     Raises:
-        InputError: No such module or function, or the module itself fails while it is imported, when it may read private data: then without
-            the words of that.
-        Unavailable: It needs an extra.
+        InputError: There is no such module or function, or the import of the module fails. A module may read private data while it is
+            imported, so the message does not quote errors that may contain data.
+        Unavailable: The module needs an extra that is not installed.
     """
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
@@ -59,7 +60,11 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the user's. Raises InputError for what it raises, so that a bug in it is not taken for one of ours."""
+    """Call a user's function and return its result.
+
+    Raises:
+        InputError: The function raised an error. It is converted so that it is not reported as a bug in dpcli.
+    """
     try:
         return function(*arguments)
     except InputError:
@@ -69,19 +74,19 @@ def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's type, and its message if it has one."""
+    """Return the type of an error and, if it has one, its message."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def raised_at(error: BaseException) -> str:
-    """Return an error's type and its place in the user's code: the last line that is neither installed nor ours."""
+    """Return the type of an error and its innermost line in the user's own code. The message is left out."""
     own = [line for line in traceback.extract_tb(error.__traceback__) if is_own_code(line.filename)]
     place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
     return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 
 
 def own_line() -> str:
-    """Return the innermost line of the user's own code that runs now; "" if there is none."""
+    """Return the innermost line of the user's own code on the current call stack; "" if there is none."""
     frame = sys._getframe(1)
     while frame is not None and not is_own_code(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
@@ -93,7 +98,7 @@ def _import_error_text(error: BaseException) -> str:
 
 
 def module_file(module: str, folders: tuple[str, ...]) -> str | None:
-    """Return the file that an import of a module would find, without running it or a package around it; None if it finds none."""
+    """Return the file that an import of a module would load; None if there is none. Neither module nor packages are executed."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
     names, places, spec = module.split("."), [*sys.path, *folders], None
@@ -104,16 +109,17 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
 
 
 def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
-    """Return the files of "module:function", by module, as far as the user wrote them.
+    """Return the user's own files that a function needs, by module.
 
     Args:
-        folders: Searched after sys.path.
+        target: Name of the function, as "module:function".
+        folders: Folders that are searched after sys.path.
     """
     return _source_files(target.partition(":")[0], folders, {})
 
 
 def digest_of_files(files: Mapping[str, str]) -> str:
-    """Return the SHA-256 of files with their names; "" of none."""
+    """Return a SHA-256 digest of the names and contents of files; "" if there are none."""
     digest = hashlib.sha256()
     for name, file in sorted(files.items()):
         with open(file, "rb") as content:
@@ -122,7 +128,7 @@ def digest_of_files(files: Mapping[str, str]) -> str:
 
 
 def _source_files(module: str, folders: tuple[str, ...], known: dict[str, str]) -> dict[str, str]:
-    """Return the files of a module and of what it imports, by module, as far as the user wrote them."""
+    """Return `known` after adding the user's own files of a module, and of the modules that it imports, by module."""
     file = module_file(module, folders) if module not in known else None
     if file is None or not os.path.isfile(file) or not is_own_code(file):
         return known
@@ -134,7 +140,7 @@ def _source_files(module: str, folders: tuple[str, ...], known: dict[str, str]) 
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return known  # which whoever imports it is told
+        return known  # an import of the module will report the error
     package = module if os.path.basename(file) == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
         for name in _imported_modules(node, package):
@@ -143,7 +149,7 @@ def _source_files(module: str, folders: tuple[str, ...], known: dict[str, str]) 
 
 
 def _imported_modules(node: ast.AST, package: str) -> Iterator[str]:
-    """Yield the modules that a statement may import, and the packages around them."""
+    """Yield the names of the modules that a statement may import, and of their packages."""
     names: list[str] = []
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
@@ -157,14 +163,15 @@ def _imported_modules(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def is_own_code(file: str) -> bool:
-    """Tell whether a user wrote a file; what was typed in has no file."""
+    """Return whether a file belongs to the user's own code. Code that was typed in has no file and does not count."""
     return not file.startswith("<") and not is_library(file)
 
 
 def is_library(file: str) -> bool:
-    """Tell whether a file is a library's, and no user's.
+    """Return whether a file belongs to a library.
 
-    It is where it lies in a folder of this Python or of torch, in one on sys.path that is named as such, or in an installer's record.
+    It does if it lies in a folder of this Python or of torch, or in a folder on sys.path with a name in LIBRARY_FOLDER_NAMES, or if it is
+    in the record of an installer.
     """
     folders, files = _libraries_elsewhere(tuple(sys.path))
     return file.startswith((*LIBRARY_FOLDERS, *folders)) or file in files
@@ -172,7 +179,7 @@ def is_library(file: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _libraries_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return folders and files of libraries that are not where this Python installs."""
+    """Return the folders and files of libraries outside of the folders into which this Python installs."""
     others = [place for place in path if place and not (place + os.sep).startswith(LIBRARY_FOLDERS)]
     named = [place for place in others if os.path.basename(os.path.normpath(place)) in LIBRARY_FOLDER_NAMES]
     files = frozenset(file for place in others if place not in named for file in _installed_files(place))
@@ -180,13 +187,13 @@ def _libraries_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozen
 
 
 def _installed_files(place: str) -> Iterator[str]:
-    """Yield the files that an installer has put there; none of a project that is only pointed to."""
+    """Yield the files that an installer has copied into a folder. An editable install adds none of the project's files."""
     for distribution in importlib.metadata.distributions(path=[place]):
         for line in (distribution.read_text("RECORD") or "").splitlines():
             yield os.path.normpath(os.path.join(place, line.rsplit(",", 2)[0]))
 
 
 def _torch_folders() -> Iterator[str]:
-    """Return torch's own folder, which may be its source."""
+    """Return the folders of the torch package, which may be a source tree."""
     spec = importlib.util.find_spec("torch")
     return (folder + os.sep for folder in (spec.submodule_search_locations or () if spec else ()))

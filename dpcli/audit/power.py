@@ -1,9 +1,11 @@
-"""The power of an audit: the smallest fault that it would have found, stated beside every pass.
+"""The power of an audit: the smallest fault that it would have detected. Every pass states its power.
 
-Power is told twice. First as the epsilon that this much evidence would have proven, had every guess or run been judged right. Then as a
-noise factor: the least x such that a program with 1/x of its claimed noise is found in 90 % of audits. The attacker is the strongest there
-is: it scores by the released sum itself, one number with Gaussian noise for a claim with delta > 0 and Laplace noise for one without, so
-that the claim is exact. Scores of canaries that are gradients have a known distribution, and their audits are simulated with less noise.
+The power is stated in two ways. The first is the epsilon that would have been proven if every guess or every run had been classified
+correctly. The second is a noise factor: the smallest x such that 90 % of audits detect a program with 1/x of its claimed noise.
+
+The noise factor assumes the strongest attack, whose scores are the released sums themselves. A sum is one number with noise for which the
+claim is tight: Gaussian noise if delta > 0, and Laplace noise otherwise. If the canaries are gradients, the distribution of their scores is
+known, and audits of programs with less noise are simulated instead.
 """
 
 from __future__ import annotations
@@ -28,30 +30,34 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-MISSED = 0.1  # probability of missing a fault that "would have been found"
-LARGEST_FACTOR = 64.0  # a program with less than 1/64 of its noise is not considered
-FACTOR_PRECISION = 1.01  # ratio of the ends of the search for a factor
-THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # standard deviations above the mean score of others
-FARTHEST = 80.0  # standard deviations: no score lies beyond
+MISSED = 0.1  # probability of missing a fault that an audit "would have found"
+LARGEST_FACTOR = 64.0  # end of the search for a noise factor
+FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
+THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # in standard deviations above the mean score of others
+FARTHEST = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
 
 
 @dataclass(frozen=True, slots=True)
 class StrongestAttack:
-    """Scores with noise of scale 1 that are `shift` higher for members.
+    """An attack whose scores have noise of scale 1 and are higher by `shift` for members.
 
-    With 1 / factor of the noise, in units of that noise, they are shift * factor higher.
+    If a program has 1 / factor of the noise, then in units of that noise the scores of members are higher by shift * factor.
 
     Attributes:
-        tail: Tail of the noise, the probability that it exceeds a value.
+        shift: Difference of the mean scores of members and others.
+        tail: Function that returns the probability that the noise exceeds a value.
     """
 
     shift: float
     tail: Callable[[float], float]
 
     def right_guesses(self, factor: float, canaries: int, guesses: int, one_sided: bool) -> int:
-        """Return how many guesses all but MISSED of audits have right: about the highest scores, and the lowest unless one_sided."""
+        """Return the number of right guesses that an audit reaches except with probability MISSED.
+
+        The guesses are about the highest scores, and about as many of the lowest scores unless `one_sided`.
+        """
         shift = self.shift * factor
-        share = guesses / canaries if one_sided else 0.5 * guesses / canaries  # of all scores, guessed about at one end
+        share = guesses / canaries if one_sided else 0.5 * guesses / canaries  # share of the scores with guesses at one end
 
         def excess(at: float) -> float:
             return 0.5 * (self.tail(at - shift) + self.tail(at)) - share
@@ -61,7 +67,7 @@ class StrongestAttack:
         return guesses - _binomial_quantile(guesses, 1.0 - right, MISSED)
 
     def counts(self, factor: float, members: int, others: int) -> list[Counts]:
-        """Return the counts of a test at each of THRESHOLDS, where either error is larger in half of MISSED of audits."""
+        """Return the counts of a test at each of THRESHOLDS. Each of its two errors is larger with probability at most MISSED / 2."""
         shift = self.shift * factor
         return [
             Counts(
@@ -75,7 +81,7 @@ class StrongestAttack:
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
-    """Return the best scores against one noisy sum that costs exactly the claim; None if nothing is claimed to leak."""
+    """Return the best attack on one noisy sum whose cost is exactly the claim; None if the claimed epsilon is 0."""
     if claim.epsilon <= 0.0:
         return None
     if claim.delta <= 0.0:
@@ -92,17 +98,23 @@ def _laplace_tail(at: float) -> float:
 
 
 def _binomial_quantile(count: int, rate: float, level: float) -> int:
-    """Return the least number of successes among `count` that is exceeded with probability at most `level`."""
+    """Return the smallest number of successes in `count` trials that is exceeded with probability at most `level`."""
     return least_count(count - 1, lambda most: float(special.bdtr(most, count, rate)) >= 1.0 - level)
 
 
 def least_count(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the least whole number from 0 to `most` for which `holds`, as it does for all above; most + 1 if it never does."""
+    """Return the smallest number from 0 to `most` for which `holds` is true; most + 1 if there is none.
+
+    If `holds` is true for a number, it must be true for all larger numbers.
+    """
     return bisect.bisect_left(range(most + 1), True, key=holds)
 
 
 def least_noise_factor(detects: Callable[[float], bool]) -> float:
-    """Return the least factor in [1, LARGEST_FACTOR] that `detects`, within 1 % from above; inf if none is detected."""
+    """Return the smallest factor in [1, LARGEST_FACTOR] for which `detects` is true; inf if there is none.
+
+    The result is too large by at most 1 %.
+    """
     if not detects(LARGEST_FACTOR):
         return math.inf
     low, high = 1.0, LARGEST_FACTOR
@@ -123,11 +135,15 @@ def power_sentences(
     attack: str = "the strongest attack there is",
     means: str = "scores that tell less of a record than the noisy sum itself find less: canaries that nobody would remember find nothing",
 ) -> tuple[str, str]:
-    """Return what the audit could have found, in short, and what that means.
+    """Return two sentences: the smallest fault that the audit could have found, and what that means.
 
     Args:
-        most: Epsilon that would have been proven, had `everything` (in words) happened.
-        factor: Factor of the noise, inf if no loss is found.
+        most: Epsilon that would have been proven in the best case.
+        factor: Smallest noise factor that is detected; inf if none is.
+        claim: The privacy claim.
+        everything: Clause that describes the best case.
+        attack: Name of the attack that `factor` assumes.
+        means: Clause that says what other attacks would have found.
     """
     best = f"had {everything}, it would have proven epsilon >= {down(most)}"
     if math.isinf(factor):
@@ -143,16 +159,19 @@ def power_sentences(
 
 
 SIMULATED_AUDITS = 200
-FOUND_SHARE = 0.94  # of simulated audits: a fault that is found less often than 90 % reaches it with a chance of 3 %
-CHOOSING_SEED, JUDGING_SEED = 1, 2  # the rule that was chosen is judged by other random numbers
+# Share of simulated audits that must detect a fault. A fault that is detected in less than 90 % of audits reaches it with probability 3 %.
+FOUND_SHARE = 0.94
+CHOOSING_SEED, JUDGING_SEED = 1, 2  # different seeds, so that a rule is evaluated by other random numbers than those that chose it
 
 
 @dataclass(frozen=True, slots=True)
 class GuessingRule:
-    """A number of guesses: half of them about the lowest scores unless one_sided.
+    """A rule for guesses about canaries.
 
     Attributes:
-        needed: Right guesses that make a violation.
+        guesses: Number of guesses.
+        one_sided: If True, all guesses are about the highest scores; otherwise half of them are about the lowest scores.
+        needed: Number of right guesses from which the claim is refuted.
     """
 
     guesses: int
@@ -161,14 +180,14 @@ class GuessingRule:
 
     @property
     def low(self) -> int:
-        """Return how many guesses are about the lowest scores."""
+        """The number of guesses about the lowest scores."""
         return 0 if self.one_sided else self.guesses // 2
 
 
 def detection_rates(
     steps: Sequence[SampledSteps], factor: float, canaries: int, rules: Sequence[GuessingRule], seed: int
 ) -> list[float]:
-    """Return the share of simulated audits in which each rule finds a program with 1 / factor of its noise."""
+    """Return, for each rule, the share of simulated audits that detect a program with 1 / factor of its noise."""
     high, low = right_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
     return [float((high[:, rule.guesses - rule.low] + low[:, rule.low] >= rule.needed).mean()) for rule in rules]
 
@@ -178,17 +197,19 @@ def _simulated_factor(steps: Sequence[SampledSteps], canaries: int, rules: Seque
 
 
 def simulated_noise_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule]) -> float:
-    """Return the least noise factor that one of the rules finds in 90 % of audits; inf if none does."""
+    """Return the smallest noise factor that one of the rules detects in 90 % of simulated audits; inf if none does."""
     if all(rule.needed > rule.guesses for rule in rules):
         return math.inf
     return _simulated_factor(steps, canaries, rules, JUDGING_SEED)
 
 
 def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Callable[[int, int], bool]) -> GuessingRule:
-    """Return the rule that finds the smallest loss of noise in simulated audits. No score is looked at.
+    """Return the rule that detects the smallest noise factor in simulated audits. The choice does not use the scores of the real audit.
 
     Args:
-        refutes: (guesses, right ones) -> whether that is a violation, judged by this test alone.
+        steps: Steps that sampled the canaries.
+        canaries: Number of canaries.
+        refutes: Function from the numbers of guesses and of right guesses to whether they refute the claim.
     """
     rules = []
     for guesses in guess_counts(canaries):

@@ -1,8 +1,8 @@
-"""Replay of a program on two neighbouring datasets with equal randomness, which compares the sums before noise step by step.
+"""Replay of a program on two neighbouring datasets with equal randomness. The sums before noise are compared step by step.
 
-A program under test is a function `(dataset, rng) -> iterable of Step`, called with equal generators on both datasets. Its draws must not
-depend on the differing record. If batches are drawn record by record, the smaller dataset keeps the place of the record (a mask), so that
-all other draws stay the same.
+A program under test is a function `(dataset, rng) -> iterable of Step`. It is called with equal generators on both datasets, and its draws
+must not depend on the differing record. If batches are drawn record by record, the smaller dataset must keep a place for the missing record
+(a mask), so that all other draws are equal.
 
 Source: Cebere et al. 2026, arXiv:2602.17454 (the paradigm; the checks of the noise are ours).
 """
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-SAME_NOISE = 1e-4  # of the standard deviation: noise that differs by less is the same noise
-ROUNDING = 1e-6  # relative: sums in single precision may exceed the bound by that much
+SAME_NOISE = 1e-4  # two draws of noise are equal if they differ by at most this share of the standard deviation
+ROUNDING = 1e-6  # relative amount by which sums in single precision may exceed the bound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class Step:
     Attributes:
         sums: The clipped sums before noise, by name.
         batch: Ids of the records in the batch, in any order.
-        noise: The noise that is added to the sums, by name; absent to check the sums alone.
+        noise: The noise that is added to the sums, by name; empty if only the sums are checked.
     """
 
     sums: Mapping[str, Any]
@@ -59,11 +59,11 @@ class Declared:
 
     Attributes:
         sensitivity: Largest L2 distance between the sums of neighbouring datasets.
-        noise: Standard deviation, None if that is not checked.
-        exchanged: Ids of the records in which the two batches may differ.
-        rate: Rate of Poisson sampling, None where batches are drawn otherwise.
+        noise: Standard deviation of the noise; None if it is not checked.
+        exchanged: Number of record ids in which the batches on both datasets may differ.
+        rate: Rate of Poisson sampling; None for other sampling schemes.
         records: Largest number of records that are sampled at this rate.
-        fresh: Each step has independent noise, not part of a correlated stream.
+        fresh: Whether the noise of different steps is independent.
         significance: Significance of the statistical checks.
     """
 
@@ -78,12 +78,14 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """A replay: the steps on both datasets, under the same randomness.
+    """A replay: the steps on both datasets with equal randomness.
 
     Attributes:
-        restarted: Each step on the right began with the values that the left one had released. Otherwise both continue with their own
-            releases, and anything computed from these differs in a correct program too: weights, an adaptive clipping norm, the stopping
-            time.
+        left: Steps on the dataset with the record.
+        right: Steps on the dataset without the record.
+        restarted: True if each step on the right begins with the values that the step on the left has released. Otherwise each side
+            continues with its own releases. Then everything computed from releases may differ in a correct program too, such as weights, an
+            adaptive clipping norm, or the stopping time.
     """
 
     left: tuple[Step, ...]
@@ -92,7 +94,7 @@ class Pair:
 
     @property
     def comparable(self) -> int:
-        """Return the number of steps that begin with equal releases on both datasets: up to the first with the differing record."""
+        """The number of steps that begin with equal releases on both datasets: all steps up to the first with the differing record."""
         shorter = min(len(self.left), len(self.right))
         if self.restarted:
             return shorter
@@ -103,12 +105,20 @@ class Pair:
 
 
 def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
-    """Return copies of the steps of a program. Raises InputError for a value that is not a Step."""
+    """Return copies of the steps of a program.
+
+    Args:
+        program: Name of the program, for messages.
+        steps: What the program returned.
+
+    Raises:
+        InputError: The program raised an error, returned no step, or returned a value that is not a Step.
+    """
     try:
         copies = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
-    except FAILURES as error:  # a generator runs only here
+    except FAILURES as error:  # a generator runs while it is iterated
         raise InputError(f"{program}: raised {error_text(error)}") from error
     if not copies:
         raise InputError(f"{program}: expected at least one step")
@@ -116,15 +126,16 @@ def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
 
 
 def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a step, as the program may write into its arrays again."""
+    """Return a copy of arrays by name, since the program may overwrite its arrays in later steps."""
     return {name: np.array(value, dtype=float) for name, value in table.items()}
 
 
 def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]:
-    """Return every check over all replays.
+    """Return the results of all checks over all replays.
 
-    Checks without a p-value are exact: one counterexample is a proof. The others share declared.significance equally, and each divides its
-    share among everything that it tests (Bonferroni). So a correct program fails any check with at most that probability.
+    Checks without a p-value are exact: one counterexample refutes the program. The statistical checks share `declared.significance`
+    equally, and each divides its share among its comparisons (Bonferroni). So the probability that a correct program fails any check is at
+    most `declared.significance`.
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
     tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
@@ -149,13 +160,13 @@ def _paired_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
 
 
 def _comparable_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
-    """Yield the steps that begin with the same released numbers."""
+    """Yield the number and both sides of each step that begins with equal releases on both datasets."""
     for pair in pairs:
         yield from ((i, left, right) for i, left, right in _paired_steps([pair]) if i <= pair.comparable)
 
 
 def _takes_part(left: Step, right: Step) -> bool:
-    """Check whether the differing record takes part, by the batches or, if there are none, by the sums."""
+    """Return whether the differing record takes part in a step, judged by the batches or, if there are none, by the sums."""
     return set(left.batch) != set(right.batch) if left.batch or right.batch else distance(left, right) != 0.0
 
 
@@ -168,7 +179,7 @@ def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
 
 
 def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
-    """Check that batches differ in the ids of the record alone, and that these are equal in every step."""
+    """Check that the batches differ only in the ids of the differing record, which must be the same in every step."""
     for pair in pairs:
         differ: set[Any] = set()
         for i, left, right in _paired_steps([pair]):
@@ -196,7 +207,7 @@ def _array(table: Mapping[str, Any], name: str) -> Array:
 
 
 def distance(left: Step, right: Step) -> float:
-    """Return the L2 distance between all sums of two steps, concatenated; inf if they cannot be compared."""
+    """Return the L2 distance between the concatenated sums of two steps; inf if shapes differ or the distance is not finite."""
     total = 0.0
     for name in {**left.sums, **right.sums}:
         one, other = _array(left.sums, name), _array(right.sums, name)
@@ -207,7 +218,7 @@ def distance(left: Step, right: Step) -> float:
 
 
 def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
-    """Check the measured sensitivity, a lower bound on the true one: other records may move the sums further."""
+    """Check the measured sensitivity. It is a lower bound on the true one, since other records may change the sums more."""
     worst, step = max((distance(left, right), i) for i, left, right in _comparable_steps(pairs))
     message = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
@@ -218,7 +229,7 @@ def _flat_noise(step: Step) -> Array:
 
 
 def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayCheck]:
-    """Check that noise is equal on both datasets, and different in every step and every replay."""
+    """Check that the noise is equal on both datasets, and that it differs between steps and between replays."""
     if declared.noise is None:
         return
     if not any(step.noise for pair in pairs for step in pair.left):
@@ -237,7 +248,7 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
 
 
 def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Test that noise is as large as declared, Gaussian and independent. Of correlated noise, only the first step of a run is tested."""
+    """Test that the noise is as large as declared, Gaussian and independent. Of correlated noise, only the first step of a run is used."""
     if declared.noise is None or not any(step.noise for pair in pairs for step in pair.left):
         return
     runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
@@ -257,13 +268,13 @@ def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
 
 
 def _same_draws(one: Array, other: Array, std: float) -> bool:
-    """Check whether two draws are equal; for 8 numbers or more, up to rounding errors of sums in single precision."""
+    """Return whether two draws are equal. Draws of 8 or more numbers may differ by rounding errors of single precision."""
     close = SAME_NOISE * std if len(one) >= 8 else 0.0
     return bool(len(one) and one.shape == other.shape and np.allclose(one, other, rtol=0.0, atol=close))
 
 
 def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Test that batch sizes vary as under Poisson sampling. Those of a shuffle do not."""
+    """Test that batch sizes vary at least as much as under Poisson sampling. The sizes of shuffled batches do not."""
     sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
         return
@@ -301,10 +312,11 @@ def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
     """Return the claims of the settings and the file about each step.
 
-    The sensitivity is C, twice that if a record is replaced; the noise is that of the one mechanism with a noise multiplier.
+    The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, it is that of the only mechanism with a noise
+    multiplier.
 
     Raises:
-        InputError: No sensitivity was stated.
+        InputError: No sensitivity is stated.
     """
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")
@@ -325,13 +337,13 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
 
 
 def _noisy_entry(pipeline: Pipeline | None) -> Entry | None:
-    """Return the one mechanism with a noise multiplier; None if there are several, or none."""
+    """Return the only mechanism with a noise multiplier; None if there is none, or more than one."""
     entries = [entry for entry in pipeline.mechanisms if getattr(entry.spec, "noise_multiplier", None)] if pipeline else []
     return entries[0] if len(entries) == 1 else None
 
 
 def _rate(entry: Entry | None, pipeline: Pipeline | None) -> float | None:
-    """Return the rate of Poisson sampling without a largest batch, None for any other scheme."""
+    """Return the rate of Poisson sampling without a bound on the batch size; None for other schemes."""
     if entry is None or pipeline is None or not isinstance(entry.sampling, Poisson) or entry.sampling.max_batch_size is not None:
         return None
     rate = entry.sampling.exact_rate(pipeline.privacy.dataset_size)

@@ -7,8 +7,9 @@ A finished run leaves `audit.json` in its folder. That file is all that training
 
 with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] if the canaries were gradients.
 
-`member`: whether the canary's own fair coin put it into the run. `score`: higher means likelier a member. A file without the schema is the
-list alone (json, or csv), or counts: {"canaries", "guesses", "correct"} or {"members", "others", "true_positives", "false_positives"}.
+`member` states whether the canary's own fair coin put it into the run. A higher `score` means that the canary is more likely a member. A
+file without the schema contains the list alone (json or csv), or counts: {"canaries", "guesses", "correct"} or {"members", "others",
+"true_positives", "false_positives"}.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
 CHOOSING_SHARE = 0.25  # share of the scores that choose the threshold; the others test it
 GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries to guess about, if no number was stated
 SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
-UNFAIR_PROBABILITY = 1e-9  # coins with a less probable outcome are considered unfair
+UNFAIR_PROBABILITY = 1e-9  # coins are considered unfair if their outcome is less probable than this
 HIGHEST = float(np.finfo(np.float64).max)
-LEAST_SCORES = 20  # scores of each kind that a split needs
-SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds to try: over the whole range, and at each end of it
-Merit = Callable[[Counts, float], float]  # how much a test proves at a significance
+LEAST_SCORES = 20  # number of scores of members, and of others, that a split needs
+SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds that are tried over the whole range, and at each end of it
+Merit = Callable[[Counts, float], float]  # function from the counts of a test and a significance to how much the test proves
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
 MAX_BYTES = 256 * 1024 * 1024
@@ -49,9 +50,13 @@ FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Scores, one for each canary or run; higher means likelier a member.
+    """The scores of canaries or runs. A higher score means that a canary or run is more likely a member.
 
-    A score that is not a number counts as the highest: if it occurs for members alone, it reveals membership as well as any number.
+    A score that is NaN counts as the highest score. If it occurs only for members, it reveals membership as well as any number.
+
+    Attributes:
+        members: Whether each canary or run is a member.
+        values: The scores.
     """
 
     members: NDArray[np.bool_]
@@ -114,10 +119,10 @@ class JudgedTest:
 
 
 def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
-    """Choose the threshold and its side on a quarter of the scores, and test it on the rest. This needs no correction.
+    """Choose the threshold and its side on a quarter of the scores, and test it on the rest. The test needs no correction.
 
-    The choice is the threshold that would prove most if the rest had the same error rates, at the size of the rest: at the size of the
-    quarter, no test of a rare leak would prove anything.
+    The chosen threshold is the one that would prove most if the remaining scores had the same error rates. Its merit is computed for the
+    number of remaining scores, since a test of a rare leak proves nothing with only a quarter of the scores.
 
     Raises:
         InputError: For fewer than LEAST_SCORES members or others.
@@ -224,10 +229,13 @@ def check_fair(scores: Scores) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The outcome of an attack: scores, guesses about canaries, or the counts of one test; `neighbours` where the file says what it varied.
+    """The outcome of an attack, which is one of scores, guesses about canaries, and the counts of one test.
 
     Attributes:
-        gradients: None if the canaries were no gradients; else the steps that sampled them, none if they are not drawn step by step.
+        path: Path of the file, for messages.
+        scores, guessed, counts: The outcome. Two of the three are None.
+        neighbours: How the two datasets differ, if the file states it.
+        gradients: None if the canaries are not gradients. Otherwise the steps that sampled them; empty if they are not drawn step by step.
     """
 
     path: str
@@ -239,7 +247,11 @@ class Evidence:
 
 
 def read_evidence(path: str) -> Evidence:
-    """Return the scores, guesses or counts in a file, or in RUN_FILE of a folder. Raises InputError, with the row, for anything else."""
+    """Return the scores, guesses or counts in a file, or in the file RUN_FILE of a folder.
+
+    Raises:
+        InputError: The file cannot be read or contains something else. The message names the row.
+    """
     name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
     shown, text = escaped_path(name), _read_text(name)
     if name.lower().endswith(".csv"):

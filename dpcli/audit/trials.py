@@ -1,4 +1,7 @@
-"""Trials: runs of a user's mechanism on two neighbouring datasets, in several processes, kept in a file and resumed from it."""
+"""Trials: runs of a user's mechanism on two neighbouring datasets, in several processes.
+
+The scores are stored in a file, from which an interrupted audit is resumed.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ from dpcli.audit.scores import Scores
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 
-PARTS_PER_PROCESS = 40  # for each process: how finely the work is dealt out, kept and reported
-WITH_RECORD = (True, False)  # the two datasets
+PARTS_PER_PROCESS = 40  # number of parts, for each process, into which the work is divided; a part is stored and reported at once
+WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
 Progress = Callable[[int, int], None]
 
 
 class TrialPart(NamedTuple):
-    """Trials `first` to `stop` - 1 on the dataset with the record, or on the one without it."""
+    """The trials `first` to `stop` - 1 on one dataset: the one with the record, or the one without it."""
 
     with_record: bool
     first: int
@@ -34,7 +37,15 @@ class TrialPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """A number of runs on each of the two datasets, fixed before the first; all random numbers follow from `entropy`."""
+    """The plan of all trials, which is fixed before the first one.
+
+    Attributes:
+        function: Name of the function under test, as "module:function".
+        data: Name of the function that makes the two datasets.
+        trials: Number of runs on each dataset.
+        entropy: Number from which all random numbers follow.
+        folders: Folders of the user's modules.
+    """
 
     function: str
     data: str
@@ -44,7 +55,7 @@ class TrialPlan:
 
     @property
     def header(self) -> dict[str, Any]:
-        """Return the first line of a file of kept trials that may be continued."""
+        """The first line of a file of stored trials. An audit continues a file only if this line is equal."""
         return {
             "schema": "dpcli/trials/v1",
             "function": self.function,
@@ -55,15 +66,20 @@ class TrialPlan:
         }
 
     def generator(self, with_record: bool, trial: int) -> np.random.Generator:
-        """Return the random numbers of one trial, a stream of its own."""
+        """Return the random number generator of one trial, which is independent of those of other trials."""
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(with_record), trial)))
 
 
 def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
-    """Return the plan of the file of kept trials, if it is the same audit; else a new one.
+    """Return the plan of a file of stored trials if the file exists, and a new plan otherwise.
+
+    Args:
+        function, data, trials, folders: As for `TrialPlan`.
+        seed: Entropy of the plan; random if None.
+        kept: Path of the file of stored trials; None for no file.
 
     Raises:
-        InputError: If the file is another audit's: more trials after a look at the first would be another test.
+        InputError: The file belongs to another audit. Adding trials after seeing the results of the first would be another test.
     """
     fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
     if kept is None or not os.path.exists(kept):
@@ -79,10 +95,10 @@ def trial_plan(function: str, data: str, trials: int, seed: int | None, folders:
 
 
 def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress) -> Scores:
-    """Run the trials that are not kept yet and return the scores of all. What is done is in the file `kept` at any time.
+    """Run the trials that are not stored yet, and return the scores of all trials. Each finished part is stored in the file `kept`.
 
     Raises:
-        InputError: The function raises, or returns what is no finite number.
+        InputError: The function raises an error, or returns a value that is not a number.
     """
     done = dict(_kept_scores(kept))
     total, record = 2 * plan.trials, _recorder(plan, kept)
@@ -95,7 +111,7 @@ def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress)
 
 
 def _kept_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
-    """Yield the trials in the file; a line that a crash cut short is none."""
+    """Yield the stored trials, as keys (with record, number) and scores. A line that a crash has cut short is ignored."""
     if path is None or not os.path.exists(path):
         return
     with open(path, encoding="utf-8") as file:
@@ -139,7 +155,7 @@ def _ends_line(file: Any) -> bool:
 
 
 def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[TrialPart]:
-    """Return the parts that are left, of both datasets by turns, so that an early end leaves them equally far."""
+    """Return the parts with missing trials. The two datasets alternate, so that both have equally many trials after an interruption."""
     size = max(1, plan.trials // (jobs * PARTS_PER_PROCESS))
     parts = [
         TrialPart(with_record, first, min(first + size, plan.trials))
@@ -150,7 +166,7 @@ def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], floa
 
 
 def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:
-    worker = Worker(plan)  # even if there are other workers, to fail early with one message
+    worker = Worker(plan)  # also if other processes do the work, so that an error is raised early and only once
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
         return
@@ -167,7 +183,7 @@ def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Itera
 
 
 class Worker:
-    """The two datasets and the function under test, made once in each process."""
+    """Runs trials. It loads the two datasets and the function under test once for each process."""
 
     def __init__(self, plan: TrialPlan) -> None:
         self.plan = plan
@@ -187,7 +203,7 @@ class Worker:
 
 
 def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
-    """Return the pair (with the record, without it) that a user's function makes; the same one in each process."""
+    """Return the pair of datasets (with the record, without it) that a user's function makes. It is the same pair in each process."""
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
     pair = called(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
@@ -195,11 +211,11 @@ def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int =
     return pair
 
 
-_WORKER: list[Worker] = []  # of this process
+_WORKER: list[Worker] = []  # contains the worker of this process after `_start_worker`
 
 
 def _start_worker(plan: TrialPlan) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends us after the part in hand
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends this process after its current part
     _WORKER[:] = [Worker(plan)]
 
 

@@ -14,13 +14,15 @@ from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """A pipeline and everything that is known about it.
+    """A pipeline and everything that a disclosure states about it.
 
     Attributes:
-        meaning: None if no finite epsilon is certified.
-        unamplified: The account if batches came in shuffled or fixed order; None if none are drawn at random, or where that cannot be
-            accounted.
-        rows: The rows of the window that dpcli has read itself, "" if the file states them.
+        account: Account of the pipeline.
+        meaning: Meaning of the guarantee; None if no finite epsilon is certified.
+        unamplified: Account of the same run with batches in a shuffled or fixed order. It is None if no batches are drawn at random, or if
+            such a run cannot be accounted.
+        diagnostics: Findings of the rules about the file.
+        rows: Description of the rows of the window that dpcli itself has read; "" if only the file states the window.
     """
 
     account: Account
@@ -39,28 +41,39 @@ class Facts:
 
     @property
     def disclosure(self) -> Disclosure:
-        """The file's [disclosure]."""
+        """The [disclosure] table of the file."""
         return self.pipeline.disclosure
 
     @property
     def unit(self) -> str:
-        """The unit as a word for sentences."""
+        """The name of the protected unit for use in sentences; "record" if the file states none."""
         return self.privacy.unit or "record"
 
     @property
     def unsound(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics of rules that refuse the file."""
+        """The findings that call the file unsound."""
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
 
 def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] = ()) -> Facts:
-    """Account for a pipeline, interpret the account, and account again without amplification. Raises InputError as `account` does."""
+    """Return the facts about a pipeline: its account, the meaning of the account, and the account without amplification.
+
+    Args:
+        pipeline: The pipeline.
+        delta: Delta at which epsilon is bounded; None for the delta of the file.
+        diagnostics: Findings of the rules about the file.
+
+    Raises InputError as `account` does.
+    """
     spent, explained = meaning(pipeline, delta)
     return Facts(spent, explained, _unamplified(pipeline, spent), diagnostics)
 
 
 def _unamplified(pipeline: Pipeline, spent: Account) -> Account | None:
-    """Account for the same run with every random draw of records replaced by passes in an order that is not the records' own."""
+    """Return the account of the same run with passes in a shuffled order in place of every random draw of records.
+
+    The result is None if no records are drawn at random, if the file is adaptive, or if such a run cannot be accounted.
+    """
     if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):  # a cap is not amplified
         return None
     try:
@@ -68,11 +81,11 @@ def _unamplified(pipeline: Pipeline, spent: Account) -> Account | None:
     except InternalError:
         raise
     except DpcliError:
-        return None  # nothing is said about a run that cannot be accounted; the headline does not depend on it
+        return None  # a disclosure leaves out a run that cannot be accounted
 
 
 def amplified(entry: Entry) -> bool:
-    """Tell whether an entry's cost is smaller because its records are drawn at random."""
+    """Return whether the cost of an entry is smaller because its records are drawn at random."""
     return entry.sampling is not None and entry.sampling.amplified
 
 

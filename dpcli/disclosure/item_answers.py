@@ -21,8 +21,8 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.plots.drawing import bound, few, few_up, parameter
 
-MOST_LISTED = 8  # mechanisms that one line names
-LONGEST_VALUE = 60  # characters of a key's value in one line
+MOST_LISTED = 8  # largest number of mechanisms that one line names
+LONGEST_VALUE = 60  # largest number of characters of a key's value in one line
 
 ADJACENCIES = {
     Adjacency.ADD_REMOVE: "add-remove: the data with and without one {unit}",
@@ -78,7 +78,7 @@ def definition(facts: Facts) -> str:
 
 
 def guarantee(facts: Facts) -> str:
-    """Return epsilon with all its conditions, and rho if the budget states one; or a sentence that nothing can be certified."""
+    """Return epsilon with all its conditions, and rho if the budget states a cap on it; or a sentence that nothing can be certified."""
     rho = _rho(facts)
     if rho is None or rho.spent.reason:
         return stated_epsilon(facts.account)
@@ -96,19 +96,19 @@ def implied(rho: float, account: Account) -> str:
 
 
 def at_most(account: Account) -> str:
-    """Return epsilon with delta alone, for sentences below a headline that states the setting."""
+    """Return epsilon and delta in words, without the setting, which a headline states."""
     if account.winner is None:
         return f"no finite guarantee can be certified at delta = {account.delta!r}"
     return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r}"
 
 
 def stated_epsilon(account: Account) -> str:
-    """Return epsilon with delta, unit, adjacency, sampling and accountant."""
+    """Return epsilon and delta in words, with unit, adjacency, sampling and accountant."""
     return f"{at_most(account)} ({setting(account)})"
 
 
 def setting(account: Account) -> str:
-    """Return unit, adjacency, sampling and, if one applies, the accountant."""
+    """Return the unit, adjacency and sampling in words and, if one applies, the accountant."""
     privacy = account.pipeline.privacy
     name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
     return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}{name}"
@@ -154,7 +154,7 @@ def counted(facts: Facts) -> str:
 
 
 def window(facts: Facts) -> str:
-    """Return the blocks that were read, and whether dpcli checked this; "" if no window is stated."""
+    """Return the blocks that were read, and whether dpcli checked which rows they have; "" if no window is stated."""
     words = window_words(facts.privacy)
     return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
 
@@ -173,7 +173,7 @@ def sensitivity(facts: Facts) -> str:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return each description once, with the names that it applies to."""
+    """Return each description once, followed by the names to which it applies."""
     groups: dict[str, list[str]] = {}
     for words, name in pairs:
         groups.setdefault(words, []).append(name)
@@ -195,7 +195,7 @@ def _relative_to(entry: Entry) -> str:
 
 
 def touches(entry: Entry) -> bool:
-    """Check whether an entry sees private data. An entry without parameters is post-processing."""
+    """Return whether an entry reads private data. An entry without parameters is post-processing."""
     return bool(_keys(entry))
 
 
@@ -252,7 +252,7 @@ def _shared(entry: Entry, facts: Facts) -> str:
 
 
 def without_amplification(facts: Facts) -> str:
-    """Return the guarantee without random sampling."""
+    """Return the guarantee without random sampling, in words."""
     if facts.unamplified is None and _relies_on_sampling(facts):
         return "without random sampling nothing is certified"
     if facts.unamplified is None:
@@ -278,7 +278,7 @@ def source_file(facts: Facts) -> str:
 
 
 def tuning(facts: Facts) -> str | None:
-    """Return how hyperparameters were chosen: in the file's words, or by the mechanism that accounts for the choice."""
+    """Return how hyperparameters were chosen, as the file describes it, with the mechanisms that account for the choice."""
     train = dict(facts.pipeline.sections).get("train", {})
     covers = train.get("covers")
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
@@ -340,7 +340,7 @@ def _plain(value: Any, name: str = "") -> str:
 
 
 def listing(words: list[str], between: str = ", ") -> str:
-    """Return the first few words, joined, and the number of further ones."""
+    """Return the first MOST_LISTED words, joined, and the number of further words; "none" if there are none."""
     more = [f"and {len(words) - MOST_LISTED:,} more"] if len(words) > MOST_LISTED else []
     return between.join([*words[:MOST_LISTED], *more]) or "none"
 
@@ -380,7 +380,7 @@ def _together(*texts: str | None) -> str | None:
 
 
 def privacy_model(facts: Facts) -> str | None:
-    """Return who is trusted with raw data, as the file states it and as follows from who adds the noise."""
+    """Return who is trusted with raw data, as the file states it and as it follows from who adds the noise."""
     table = _federated(facts.pipeline)
     return _together(worded("privacy_model", MODELS)(facts), _noise(table) if table else None)
 

@@ -1,4 +1,4 @@
-"""The items of a disclosure statement and of a registry entry: the question, its source, the keys that state it, and its answer.
+"""The items of a disclosure statement and of a registry entry. An item has a question, its source, the keys that state it, and an answer.
 
 Sources: [A] Ponomareva et al. 2023, How to DP-fy ML, arXiv:2303.00654, section 5.3.3 (1 setting, 2 definition: a data accesses, b output,
 c unit, d adjacency; 3 accounting: a type, b assumptions, c formal statement; 4 transparency). [B] Near, Darais, Lefkovitz & Howarth 2025,
@@ -24,10 +24,11 @@ class Item:
     """A line of a disclosure.
 
     Attributes:
-        id: Stable, for the machine form.
-        asked_by: The document and the place in it.
-        keys: Keys of the file, any of which states the answer; none if the answer follows from keys that every file has.
-        answer: One line of text, None if the file is silent; never a guess.
+        id: Stable identifier for machine-readable output.
+        question: The question.
+        asked_by: The document that asks the question, and the place in it.
+        keys: Keys of the file, each of which can state the answer. Empty if the answer follows from keys that every file has.
+        answer: Function that returns the answer as one line of text; None if the file does not state it. It never guesses.
     """
 
     id: str
@@ -39,7 +40,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """Items of a form under one title."""
+    """The items of a form that have a common title."""
 
     title: str
     items: tuple[Item, ...]
@@ -47,7 +48,7 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An item with the answer of a file, None if it is silent."""
+    """An item with the answer of a file; the text is None if the file does not state it."""
 
     item: Item
     text: str | None
@@ -58,12 +59,12 @@ class Answer:
 
     @property
     def line(self) -> str:
-        """The answer as it is shown: NOT STATED, with the key that would state it, if the file is silent."""
+        """The answer as it is shown. If the file does not state it: NOT STATED, with the keys that could state it."""
         return self.text if self.text is not None else f"{NOT_STATED} ({' or '.join(self.item.keys)})"
 
 
 def _item_of_key(key: str, question: str, asked_by: str, answer: Callable[[Facts], str | None] | None = None) -> Item:
-    """Return the item that one key of [disclosure] states; `answer` is its text where None."""
+    """Return the item that one key of [disclosure] states. If `answer` is None, the answer is the text of the key."""
     return Item(key.replace("_", "-"), question, asked_by, (f"disclosure.{key}",), answer or text_of(key))
 
 

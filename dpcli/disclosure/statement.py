@@ -15,9 +15,9 @@ from dpcli.document.document import Passage
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import bound, few, percent_up
 
-ALARM = 0.01  # false positive rate at which the attack is described
-LARGEST_EPSILON = 30.0  # epsilon from which a guarantee is called no protection: odds may change by e^30
-USELESS = 0.999  # true positive rate from which the bound is said to rule out next to nothing
+ALARM = 0.01  # false positive rate of the attack that the statement describes
+LARGEST_EPSILON = 30.0  # a larger epsilon is called no protection, since odds may change by a factor of e^30
+USELESS = 0.999  # from this true positive rate on, the statement says that the bound rules out next to nothing
 
 SECRETS = {
     Adjacency.ADD_REMOVE: "whether one {unit} is in the data",
@@ -32,14 +32,18 @@ HITS = {
 
 
 def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
-    """Return what is promised, what an attacker can still do, what it rests on, what it leaves out, and what is still to be asked."""
+    """Return the passages in plain words.
+
+    They say what is promised, what an attacker can still find out, what the guarantee rests on, what it leaves out, and what the file does
+    not state.
+    """
     promised = (_promise(facts), _no_bound(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
     rest = () if facts.meaning is None else (_groups(facts, facts.meaning), _rests_on(facts))
     return (*_refused(facts), *promised, *rest, _left_out(facts), *_to_ask(facts, answers))
 
 
 def _refused(facts: Facts) -> tuple[Passage, ...]:
-    """Return the rules that call the file unsound, which come first."""
+    """Return a passage with the rules that call the file unsound; an empty tuple if there are none."""
     if not facts.unsound:
         return ()
     broken = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)

@@ -1,4 +1,4 @@
-"""The cost of a query, as pure epsilon or as rho of zCDP, with conversions between them."""
+"""The cost of a query as a pure epsilon or as rho of zCDP, and conversions between the two."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import scale_of, sigma_of
 
-DOWN = 1.0 - 1e-15  # a factor by which a product or a root of doubles is no longer above the exact one
-LEAST, MOST = 1e-100, 1e100  # of a cost: its square, and what it divides, are doubles
+DOWN = 1.0 - 1e-15  # factor that makes a rounded product or root of doubles at most the exact one
+LEAST, MOST = 1e-100, 1e100  # range of a cost, in which squares and quotients neither overflow nor underflow
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """A cost stated as pure epsilon or as rho of zCDP, never both."""
+    """A cost that is stated either as a pure epsilon or as rho of zCDP. Exactly one of the two is not None."""
 
     epsilon: float | None = None
     rho: float | None = None
@@ -30,23 +30,23 @@ class QueryCost:
 
     @property
     def pure_epsilon(self) -> float:
-        """The stated epsilon, or the largest pure epsilon that costs no more than rho.
+        """The stated epsilon, or else the largest pure epsilon whose rho is at most the stated rho.
 
-        A pure epsilon costs at most epsilon^2/2 (Bun & Steinke 2016, arXiv:1605.02065, Proposition 3.3).
+        The rho of a pure epsilon is at most epsilon^2/2 (Bun & Steinke 2016, arXiv:1605.02065, Proposition 3.3).
         """
         return self.epsilon if self.epsilon is not None else math.sqrt(2.0 * self.as_rho) * DOWN
 
     @property
     def bounded_range_epsilon(self) -> float:
-        """The epsilon of a mechanism of bounded range: as stated, or the largest that costs no more than rho.
+        """The epsilon of a mechanism of bounded range: the stated epsilon, or else the largest whose rho is at most the stated rho.
 
-        Bounded range epsilon costs epsilon^2/8 (Cesar & Rogers 2020, arXiv:2004.07223, Lemma 3.4).
+        The rho of a mechanism with bounded range epsilon is epsilon^2/8 (Cesar & Rogers 2020, arXiv:2004.07223, Lemma 3.4).
         """
         return self.epsilon if self.epsilon is not None else math.sqrt(8.0 * self.as_rho) * DOWN
 
     @property
     def as_rho(self) -> float:
-        """rho as stated, or the most that the pure epsilon costs."""
+        """The stated rho, or else an upper bound on the rho of the stated pure epsilon."""
         if self.rho is not None:
             return self.rho
         assert self.epsilon is not None
@@ -57,11 +57,15 @@ class QueryCost:
         return scale_of(l1, self.pure_epsilon)
 
     def gaussian_sigma(self, squared_l2: int) -> float:
-        """Return sigma of discrete Gaussian noise on a vector whose L2 sensitivity has this square, rounded up."""
+        """Return sigma, rounded up, of discrete Gaussian noise on a vector whose squared L2 sensitivity is given."""
         return sigma_of(squared_l2, self.as_rho)
 
     def share(self, part: float) -> QueryCost:
-        """Return a part of the cost, from 0 to 1; parts that add up to 1 cost no more together than the whole."""
+        """Return a share of the cost, rounded down.
+
+        Args:
+            part: The share, from 0 to 1. Shares that add up to 1 cost together at most the whole cost.
+        """
         return (
             QueryCost(epsilon=self.epsilon * part * DOWN) if self.epsilon is not None else QueryCost(rho=self.as_rho * part * DOWN)
         )

@@ -1,4 +1,4 @@
-"""The [source] table: if the data are, which column names the unit of a row, and what columns may hold."""
+"""The [source] table: the place of the data, the column that names the unit of a row, and the values that columns may have."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dpcli.release.answers.intervals import on_grid
 
 NUMBER_TYPES = ("integer", "decimal")
 TEXT = "text"
-KEY_TYPES = (TEXT, "integer", "boolean")  # of columns whose values may be keys of an answer
-MOST_STEPS = 2**53  # from 0: up to there a double counts one by one
-MOST_KEYS = 1_000_000  # that one column may declare
+KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
+MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
+MOST_KEYS = 1_000_000  # largest number of keys that one column may declare
 OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
 OF_TEXT = Reader('type = "text"', lambda column: column.type == TEXT)
 OF_PATH = Reader("path", lambda source: source.path is not None)
@@ -53,18 +53,18 @@ class Column:
 
     @property
     def unit_step(self) -> float | None:
-        """The stated step, 1 for integers; None if a decimal states none."""
+        """The stated step; by default 1 for integers, and None for decimals."""
         return 1.0 if self.step is None and self.type == "integer" else self.step
 
     @property
     def declares_keys(self) -> bool:
-        """Tell whether all keys of the column are known without the data, and few enough to list."""
+        """Whether all keys of the column are declared, and few enough to list."""
         stated = self.domain is not None or self.domain_file is not None
         return self.type == "boolean" or stated or 0 < len(self.whole_numbers) <= MOST_KEYS
 
     @property
     def whole_numbers(self) -> range:
-        """The integers from min to max; none if the column is not of bounded integers."""
+        """The integers from min to max; an empty range unless the column has bounded integers with a step of 1."""
         if self.type != "integer" or self.min is None or self.max is None or self.unit_step != 1.0:
             return range(0)
         return range(math.ceil(self.min), math.floor(self.max) + 1)
@@ -133,7 +133,7 @@ class Source:
         ),
     )
 
-    # Tables that between them state every key.
+    # Example tables. Together they state every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "path": "visits.csv",
@@ -190,7 +190,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """The values of a column as whole numbers of steps, from least to most."""
+    """The range of a numeric column in whole steps.
+
+    Attributes:
+        column: Name of the column.
+        least, most: Smallest and largest number of steps.
+        step: Size of a step in units of the column.
+    """
 
     column: str
     least: int
@@ -198,22 +204,27 @@ class Stepped:
     step: float
 
     def value(self, number: int) -> float:
-        """Return a whole number of steps in units of the column."""
+        """Return the value, in units of the column, of a whole number of steps."""
         return number if self.step == 1.0 else on_grid(number, self.step)
 
     @property
     def middle(self) -> int:
-        """A whole number in the middle of the range."""
+        """The middle of the range in whole steps, rounded down."""
         return (self.least + self.most) // 2
 
 
 def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
-    """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
+    """Return all keys that a column may have, in the declared order; None if the column does not declare them.
 
-    None if nothing declares them.
+    The keys are the column's domain, false and true, or the integers from min to max.
+
+    Args:
+        column: The column.
+        name: Name of the column, for messages.
+        folder: Folder from which a relative path of a domain file starts.
 
     Raises:
-        InputError: If a domain file cannot be read or repeats a value.
+        InputError: A domain file cannot be read, or repeats a value.
     """
     if not column.declares_keys:
         return None
@@ -227,9 +238,16 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 
 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
-    """Read the lines of a UTF-8 file, in its order, without their ends; a path that is not absolute starts at `folder`.
+    """Return the lines of a public UTF-8 file in order, without line ends.
 
-    Raises InputError if it cannot be read, is empty, repeats a value or has more than `most` lines. The file is public.
+    Args:
+        path: Path of the file. A relative path starts from `folder`.
+        key: Key that states the path, for messages.
+        folder: Folder of the pipeline file.
+        most: Largest number of lines.
+
+    Raises:
+        InputError: The file cannot be read, is empty, repeats a value or has too many lines.
     """
     try:
         text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")
@@ -244,12 +262,12 @@ def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder that paths in a file start from."""
+    """Return the folder from which relative paths in a pipeline file start."""
     return os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd()
 
 
 def stepped(source: Source, name: str) -> Stepped:
-    """Return the range of a column without number_problems; 2^53 steps either way if none is declared."""
+    """Return the range of a column that has no `number_problems`. An end that is not declared is 2^53 steps from 0."""
     column = source.columns[name]
     step = column.unit_step
     assert step is not None
@@ -258,12 +276,12 @@ def stepped(source: Source, name: str) -> Stepped:
 
 
 def largest_distance_from_middle(values: Stepped) -> int:
-    """Return the largest distance from the middle, in steps."""
+    """Return the largest distance of a value from the middle of the range, in steps."""
     return max(values.most - values.middle, values.middle - values.least)
 
 
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
-    """Yield the problem of a column whose values are no whole numbers of steps."""
+    """Yield a problem if the values of a column are not whole numbers of steps."""
     column = source.columns.get(name)
     if column is not None and column.type not in NUMBER_TYPES:
         yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
@@ -272,10 +290,13 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
-    """Yield the problem of a column that cannot be added up.
+    """Yield a problem if the values of a column cannot be summed.
 
     Args:
-        rows: Rows of one unit in a key.
+        source: The source.
+        key: Key of the query that names the column, for messages.
+        name: Name of the column.
+        rows: Largest number of rows of one unit in a key.
     """
     column = source.columns.get(name)
     lacking = tuple(number_problems(source, key, name))

@@ -1,4 +1,4 @@
-"""Noisy whole numbers by key, and the answers made of them: intervals and postprocessing."""
+"""Noisy integers by key, and the answers that are computed from them by postprocessing, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ Keyed = Mapping[tuple[KeyValue, ...], int]
 
 
 def noised(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
-    """Return the numbers with noise, in whole steps, sorted by key so that their order tells nothing about the data."""
+    """Return the numbers plus noise, in whole steps. They are sorted by key, so their order reveals nothing about the data."""
     ordered = sorted(exact, key=order)
     return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
 
 
 def laplace_draw(scale: float) -> int:
-    """Draw discrete Laplace noise."""
+    """Return a draw of discrete Laplace noise."""
     return draws(1, DiscreteLaplaceLaw(scale))[0]
 
 
 def gaussian_draw(sigma: float) -> int:
-    """Draw discrete Gaussian noise."""
+    """Return a draw of discrete Gaussian noise."""
     return draws(1, DiscreteGaussianLaw(sigma))[0]
 
 
 def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
-    """Return what keys are sorted by: type, then value. The order in which an engine returns them may tell about the data."""
+    """Return the sort key of a key: the type and the value of each part.
+
+    Keys are always sorted, since the order in which an engine returns them may reveal something about the data.
+    """
     return tuple((type(value).__name__, value) for value in key)
 
 
 def law_of(release: QueryRelease) -> NoiseLaw:
-    """Return the law of a mechanism that adds noise."""
+    """Return the law of a mechanism's noise. Raises InternalError if the mechanism adds no noise."""
     if release.law is None:
         raise InternalError(f"{release.type} adds no noise")
     return release.law
@@ -49,10 +52,14 @@ def law_of(release: QueryRelease) -> NoiseLaw:
 def additive_answer(
     query: NoisyQuery, release: QueryRelease, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
 ) -> QueryAnswer:
-    """Return noisy numbers as an answer, each with the interval of its noise.
+    """Return noisy numbers as an answer, each with a confidence interval that follows from the law of its noise.
 
     Args:
-        by: Names of the keys, the query's own if None.
+        query: The query.
+        release: The mechanism that added the noise.
+        numbers: Noisy numbers by key, in whole steps.
+        covers: Sentence that says which errors the intervals cover.
+        by: Names of the key columns; if None, those of the query.
     """
     law, step = law_of(release), release.unit
     rows = tuple(
@@ -65,22 +72,26 @@ def additive_answer(
 def answer_of(
     query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *done: str
 ) -> QueryAnswer:
-    """Return rows as an answer.
+    """Return the answer that consists of these rows.
 
     Args:
-        done: Postprocessing besides what the query asks for.
+        query: The query.
+        rows: The rows.
+        covers: Sentence that says which errors the intervals cover.
+        by: Names of the key columns; if None, those of the query.
+        done: Descriptions of postprocessing that was applied in addition to the query's own.
     """
     named = (*done, *(POSTPROCESSING[name][1] for name in query.postprocess))
     return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, named)
 
 
 def postprocessed_row(query: NoisyQuery, key: tuple[KeyValue, ...], value: float, around: ConfidenceInterval) -> AnswerRow:
-    """Return a row of the answer after the postprocessing that the query asks for."""
+    """Return a row of an answer after the postprocessing that the query states."""
     for name in query.postprocess:
         value, around = POSTPROCESSING[name][0](value, around)
     return AnswerRow(key, value, around.low, around.high)
 
 
 def scaled(number: int, unit: float) -> int | float:
-    """Return a whole number of steps in units of the answer."""
+    """Return the value, in units of the answer, of a whole number of steps of size `unit`."""
     return number if unit == 1.0 else on_grid(number, unit)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MEASURE = Key("what is asked of the rows")
 CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
-SOME_ROWS = 1000  # for an error in proportion to 1 / rows, where their number is not public
+SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
 
 OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))
 
@@ -41,12 +41,14 @@ class ErrorTarget:
 
 @dataclass(frozen=True, slots=True)
 class QuerySetting:
-    """The source of a query, and its cost.
+    """The source and the cost of a query.
 
     Attributes:
-        cost: From epsilon, rho or weight; None where error decides.
-        folder: Folder of the file.
-        dataset_size: Number of rows, if it is public.
+        source: The [source] table.
+        adjacency: Adjacency of neighbouring datasets.
+        cost: Cost that epsilon, rho or weight determines; None if an error target determines it.
+        folder: Folder of the pipeline file.
+        dataset_size: Number of rows if it is public; None otherwise.
     """
 
     source: Source
@@ -58,15 +60,15 @@ class QuerySetting:
 
 @dataclass(frozen=True, slots=True)
 class QueryRelease:
-    """A mechanism of a query.
+    """One mechanism of a query.
 
     Attributes:
-        suffix: Appended to the query's name; "" if it has one mechanism.
-        type, keys: Type and keys of the [[mechanism]] table that prices it.
-        steps: How often it runs.
-        why: The steps of reasoning that give its sensitivity.
-        law: Law of additive noise, None if a value is chosen.
-        unit: Unit of the answer per whole number that noise is added to.
+        suffix: Suffix of the mechanism's name; "" if the query has one mechanism.
+        type, keys: Type and further keys of the [[mechanism]] table that prices the mechanism.
+        why: Derivation of the sensitivity, one line for each step.
+        law: Law of the additive noise; None if the mechanism chooses a value.
+        unit: Amount of the answer, in its own unit, that one whole number of the noisy sum stands for.
+        steps: Number of times that the mechanism runs.
     """
 
     suffix: str
@@ -86,11 +88,11 @@ class Query:
     """
 
     selection: ClassVar[Selection] = Selection("measure", MEASURES)
-    # Tables that between them state every key of the measure, but for name and measure.
+    # Example tables. Together they state every key of the measure except name and measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    keyed: ClassVar[bool] = False  # the answer has keys even without `by`: bins, or the values of a column
-    counts_rows: ClassVar[bool] = True  # a unit's rows add up, so that their number matters
-    undeclared: ClassVar[str] = ""  # how it is asked about values that nobody declares, for messages; "" if it cannot be
+    keyed: ClassVar[bool] = False  # whether the answer has keys without `by`, such as bins or the values of a column
+    counts_rows: ClassVar[bool] = True  # whether the rows of a unit add up, so that max_rows is needed
+    undeclared: ClassVar[str] = ""  # for messages: how to ask about undeclared values; "" if it is impossible
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]
@@ -126,7 +128,7 @@ class Query:
             yield ("epsilon",), f"one of {', '.join(possible)}", " and ".join(stated) or "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        """Yield the keys that are wrong or missing for this source."""
+        """Yield the problems of keys that are wrong or missing for this source."""
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"'
@@ -148,37 +150,38 @@ class Query:
 
     @property
     def by(self) -> tuple[str, ...]:
-        """The columns whose values are the keys of the answer; a measure that has them states them as a key."""
+        """The columns whose values are the keys of the answer. Measures with such columns override this with a key of the table."""
         return ()
 
     @property
     def rows(self) -> int:
-        """The most rows of one unit in a key."""
+        """Largest number of rows of one unit that count in a key."""
         return self.max_rows or 1
 
     @property
     def groups(self) -> int:
-        """The most keys that one unit counts in."""
+        """Largest number of keys in which one unit counts."""
         return self.max_groups or 1
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        """Return the mechanisms that answer the query. Raises InputError if there is none."""
+        """Return the mechanisms that answer the query. Raises InputError if none can."""
         raise NotImplementedError
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        """Return what an engine computes for the query: sums of whole numbers by key."""
+        """Return the aggregation, sums of integers by key, that an engine computes for the query."""
         raise NotImplementedError
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        """Return the answer, with noise from the operating system.
+        """Return the noisy answer. The randomness comes from the operating system.
 
         Args:
-            totals: Exact; they leave through noise alone.
+            setting: Source and cost of the query.
+            totals: Exact, private totals. They must affect the answer only through the noisy numbers.
         """
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:
-        """Say how large the error will be, at the query's confidence, as far as that is known without the data."""
+        """Return a description of the error at the query's confidence, as far as it is known without the data."""
         raise NotImplementedError
 
 
@@ -201,11 +204,11 @@ class NoisyQuery(Query):
 
     @property
     def shows_keys(self) -> bool:
-        """Tell whether keys are taken from the data, and shown where many units hold them."""
+        """Whether the keys are taken from the data and shown if many units have them."""
         return False
 
     def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:
-        """Return a number of rows to state an error for, as the true number is private, and the words that name it."""
+        """Return a number of rows for which an error is stated, and its description. The true number may be private."""
         of_key, declared = "in a key" if self.by else "", None if self.where else setting.dataset_size
         if declared is None:
             return SOME_ROWS, f"for {SOME_ROWS:,} rows {of_key}".rstrip()
@@ -215,7 +218,7 @@ class NoisyQuery(Query):
         return rows, f"for {rows:,} rows {of_key}, an even share of the declared {declared:,}"
 
     def may_be_negative(self, source: Source) -> bool:
-        """Tell whether the exact answer may be negative."""
+        """Return whether the exact answer may be negative."""
         return False
 
     def expected_error(self, setting: QuerySetting) -> str:
@@ -234,7 +237,7 @@ class NoisyQuery(Query):
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:
-    """Say how large the noise is."""
+    """Return a description of the noise: a distance within which it stays with this confidence."""
     assert release.law is not None
     error = expected_error(release.law, confidence, release.unit)
     return f"within {figures(error, 6, ROUND_CEILING)} of the bounded truth, with probability {confidence:.6g}"
@@ -244,7 +247,7 @@ DECLARED = 'values that are declared: domain = [...] in [source.columns], or dom
 
 
 def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
-    """Yield the problem of a column whose type cannot be a key that the data show."""
+    """Yield a problem if the type of a column does not permit keys that are taken from the data."""
     if column.type not in KEY_TYPES:
         yield (
             place,

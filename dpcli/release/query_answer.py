@@ -1,4 +1,4 @@
-"""Answers to queries with their intervals, and the file that stores them, which is never overwritten."""
+"""Answers to queries with their confidence intervals, and the file that stores them. The file is never overwritten."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ STATEMENT = "statement.md"
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """A value of an answer.
+    """One row of an answer.
 
     Attributes:
-        key: The values of the columns in `by`.
-        lower, upper: Lower and upper of its interval; None if it has none, infinite if nothing bounds it.
+        key: Values of the key columns.
+        value: The noisy or chosen value; None if nothing is released.
+        lower, upper: Ends of the confidence interval. They are None if there is no interval, and infinite if the interval is unbounded.
     """
 
     key: tuple[KeyValue, ...]
@@ -38,10 +39,13 @@ class QueryAnswer:
     """The noisy answer to one query.
 
     Attributes:
-        by: Names of the key's columns.
+        query: Name of the query.
+        measure: Measure of the query.
+        by: Names of the key columns.
+        rows: The rows.
         confidence: Confidence of each interval.
-        covers: Which errors the interval covers.
-        postprocessed: What was done to the noisy numbers.
+        covers: Sentence that says which errors the intervals cover.
+        postprocessed: Descriptions of the postprocessing of the noisy numbers.
     """
 
     query: str
@@ -58,8 +62,10 @@ class Stored:
     """The answers of one run.
 
     Attributes:
-        fingerprint: Fingerprint of the release.
-        data: Path of the data, "" for a database.
+        run: Key of the run.
+        fingerprint: Fingerprint of the plan (see `ReleasePlan.fingerprint`).
+        answers: The answers.
+        data: Path of the data; "" for a database.
     """
 
     run: str
@@ -69,7 +75,11 @@ class Stored:
 
 
 def store(folder: str, stored: Stored) -> None:
-    """Write the answers durably. Raises LedgerError if answers exist, or the disk fails: the charge stays."""
+    """Write the answers durably into a folder.
+
+    Raises:
+        LedgerError: The folder has answers already, or the disk fails. The release stays charged.
+    """
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
         raise LedgerError(f"{path}: holds answers already: they are not replaced")
@@ -84,7 +94,7 @@ def store(folder: str, stored: Stored) -> None:
 
 
 def stored_in(folder: str) -> Stored | None:
-    """Return the stored answers, None if there are none. Raises InputError if they were changed."""
+    """Return the answers stored in a folder; None if there are none. Raises InputError if the file was changed or is invalid."""
     path = os.path.join(folder, ANSWERS)
     if not os.path.lexists(path):
         return None
@@ -104,7 +114,7 @@ def stored_in(folder: str) -> Stored | None:
 
 
 def as_json(answer: QueryAnswer) -> dict[str, Any]:
-    """Return the answer as JSON values, infinities as text."""
+    """Return the answer as JSON values. Infinities are written as text."""
     return {**asdict(answer), "rows": [{name: _jsonable(value) for name, value in asdict(row).items()} for row in answer.rows]}
 
 

@@ -1,4 +1,7 @@
-"""The mechanisms that queries add to a pipeline, so that every command can price them and a ledger records them; query costs."""
+"""The costs of queries, and the mechanisms that queries add to a pipeline.
+
+As the mechanisms are entries of the pipeline, every command can price them, and a ledger can record them.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,30 @@ from dpcli.release.data_source import Source
 from dpcli.release.group_keys import within_keys
 from dpcli.release.query import Query, QueryRelease, QuerySetting
 
-# Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine drops further rows and keys.
+# Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine excludes further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
 
 
 @dataclass(frozen=True, slots=True)
 class PricedQuery:
-    """A query with its setting and its mechanisms."""
+    """A query with its source, its cost and its mechanisms."""
 
     query: Query
     setting: QuerySetting
     releases: tuple[QueryRelease, ...]
 
     def name_of(self, release: QueryRelease) -> str:
-        """Return the name of the entry that prices a mechanism."""
+        """Return the name of the [[mechanism]] entry that prices a mechanism of the query."""
         return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name
 
 
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
-    """Return the entries of the queries in order, each with the index of its query; an empty tuple if a finding was added."""
+    """Return the entries of all queries in order, each with the index of its query; an empty tuple if a finding was added.
+
+    Args:
+        values: The tables of the file.
+        findings: Findings, to which the problems of queries are added.
+    """
     before = len(findings)
     for key, expected, wrong in _problems(values):
         findings.add("DP005", key, expected, wrong)
@@ -77,7 +85,7 @@ def _priced_query(query: Query, setting: QuerySetting) -> PricedQuery:
 
 
 def _entries(priced: PricedQuery) -> Iterator[Entry]:
-    """Yield an entry for each mechanism of a query."""
+    """Yield the entry that prices each mechanism of a query."""
     for release in priced.releases:
         kind = load(MECHANISMS[release.type])
         stated_for = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # queries bound units, not rows
@@ -86,7 +94,11 @@ def _entries(priced: PricedQuery) -> Iterator[Entry]:
 
 
 def _read_entry(query: str, table: Mapping[str, Any]) -> Entry:
-    """Read a [[mechanism]] table by the rules of pipeline files, as a ledger will. Raises InputError if it breaks one."""
+    """Return the entry of a [[mechanism]] table, which is read by the rules of pipeline files, as a ledger will read it.
+
+    Raises:
+        InputError: The table breaks one of the rules.
+    """
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
     problems = [(fault.key, fault.expected, fault.actual) for fault in findings.items]
@@ -127,15 +139,15 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
     """Yield the cost of each query; None if the query states an error, which determines its cost.
 
-    Queries with a weight share the part of the budget that the other queries leave: rho if there is a delta, otherwise pure epsilon.
-    The account of the pipeline prices all mechanisms again, and its result is the one that counts.
+    Queries with a weight share the part of the budget that the other queries leave. The part is rho if there is a delta, and a pure epsilon
+    otherwise. These costs only determine the noise. The guarantee is the account of the pipeline, which prices all mechanisms again.
 
     Raises:
-        InputError: There is no budget to share, or nothing is left of it.
+        InputError: Queries have weights, and there is no budget or nothing is left of it.
     """
     weights = {index: query.weight for index, query in enumerate(queries) if query.weight is not None}
     _, power = math.frexp(max(weights.values(), default=0.0))
-    scaled = {index: math.ldexp(weight, -power) for index, weight in weights.items()}  # the sum of the weights might overflow
+    scaled = {index: math.ldexp(weight, -power) for index, weight in weights.items()}  # the sum of unscaled weights might overflow
     total = math.fsum(scaled.values())
     available = _cost_left(queries, source, privacy, budget) if scaled else None
     for index, query in enumerate(queries):
@@ -148,7 +160,7 @@ def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budg
 
 
 def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
-    """Return the part of the budget that the queries with a weight share. Raises InputError if there is none."""
+    """Return the part of the budget that the queries with a weight share. Raises InputError if nothing is left."""
     if budget is None:
         raise InputError("weight: no [budget] to share: state its epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
@@ -173,7 +185,7 @@ def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budge
 
 
 def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
-    """Return delta less the deltas of the queries, or None without a delta. Raises InputError if nothing is left."""
+    """Return delta minus the deltas of the queries; None if there is no delta. Raises InputError if nothing is left."""
     if not delta:
         return None
     left = delta - math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
@@ -189,7 +201,7 @@ def _rho(cost: QueryCost) -> float:
 def rho_within(epsilon: float, delta: float) -> float:
     """Return the largest rho of zCDP that implies at most this epsilon at delta, rounded down.
 
-    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13, inverted by bisection.
+    The conversion is inverted by bisection. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13.
     """
     from dpcli.numerics.closed.conversion import zcdp_epsilon
 

@@ -126,7 +126,7 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
 
 
 def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
-    """Return line and column of the cap that is exceeded, of the first line if the file has none."""
+    """Return the line and column of the cap that is exceeded; those of the first line if the file does not state the cap."""
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
 
@@ -136,10 +136,11 @@ def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
 
 
 def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_sources: bool) -> Document:
-    """Return the cost of each of several pipelines, and of those of one dataset together.
+    """Return the document with the cost of each of several pipelines, and the joint cost of pipelines that share a dataset.
 
     Raises:
-        InputError: a file that is given twice, or files of one dataset that cannot be added up. InvalidFile: as `dpcli.load`.
+        InputError: a file is given twice, or files of one dataset cannot be composed.
+        InvalidFile: a file has problems, as for `dpcli.load`.
     """
     from dpcli.analysis.account import account
     from dpcli.analysis.dataset_sum import account_of_dataset

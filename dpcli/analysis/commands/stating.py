@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpcli.file.toml.findings import Diagnostic
 
 
-# Targets other than an epsilon.
+# Options of the targets other than an epsilon.
 goal_options = composed(
     click.option("--target-rho", type=float, help="The rho (zCDP) to meet, in place of an epsilon."),
     click.option("--target-advantage", type=float, help="The most that true less false positives may be: delta at epsilon 0."),
@@ -26,7 +26,7 @@ goal_options = composed(
 
 
 def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
-    """Return findings about flags: with the flag in place of the key, and without the lines of a text that nobody sees."""
+    """Return findings about a file that flags describe. They name the flag in place of the key, and no line, as no user sees the file."""
     return tuple(replace(d, key=_flag(d.key), line=0, column=0, source="") for d in diagnostics)
 
 
@@ -45,7 +45,7 @@ def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
 
 
 def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
-    """Raises InputError for a flag that describes what FILE describes."""
+    """Raise InputError for a flag that is given together with FILE, which describes the pipeline."""
     from dpcli.file.pipeline.flags import KEYS
 
     for name, value in given.items():
@@ -56,9 +56,10 @@ def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
 
 
 def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
-    """Return the tables that the flags describe, and the text of their file.
+    """Return the tables that the flags describe, and the text of the equivalent file.
 
-    Raises InputError if they describe no mechanism, or state no delta though it is not pure and no epsilon is given.
+    Raises InputError if the flags describe no mechanism. Raises InputError if they state neither delta nor epsilon and the mechanism is
+    not pure.
     """
     from dpcli.file.pipeline.flags import Stated, text_of_flags
 

@@ -1,4 +1,4 @@
-"""An account as a document: the headline sentence, the table of accountants, each mechanism's share, the budget."""
+"""The document of an account: the headline sentence, the table of accountants, the mechanisms with their shares, and the budget."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _no_bounds(account: Account) -> str:
 
 
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
-    """Return the JSON document dpcli/account/v1; numbers unrounded."""
+    """Return the JSON document dpcli/account/v1. Its numbers are not rounded."""
     privacy, quantity = account.pipeline.privacy, account.quantity
     return {
         "schema": "dpcli/account/v1",
@@ -218,14 +218,14 @@ def _sheet(account: Account) -> Sheet:
 
 
 def _as_json(detail: Mapping[str, float]) -> str:
-    """Return the numbers as a JSON object; written by hand, since importing json takes time."""
+    """Return numbers by name as the text of a JSON object. The json module is not used, since its import takes time."""
     values = ((key, jsonable(value)) for key, value in detail.items())
     members = (f'"{key}": "{value}"' if isinstance(value, str) else f'"{key}": {value!r}' for key, value in values)
     return "{" + ", ".join(members) + "}"
 
 
 def _accountants(account: Account, decimals: int) -> Table:
-    """Return the table of accountants; reasons are footnotes."""
+    """Return the table of accountants. Reasons are shown as footnotes."""
     notes: dict[str, int] = {}
     rows = []
     for row in (row for row in account.rows if row.consulted):
@@ -249,7 +249,7 @@ def _accountants(account: Account, decimals: int) -> Table:
 
 
 def _left_out(account: Account) -> tuple[str, ...]:
-    """Name the rows that were not run, and how to run them."""
+    """Return a note that names the accountants that were not run, and says how to run them."""
     names = [row.accountant.name for row in account.rows if not row.consulted]
     if not names:
         return ()
@@ -268,7 +268,7 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
 
 
 def _mechanisms(account: Account) -> Table:
-    """Return the table of mechanisms, of many mechanisms only those with the largest shares."""
+    """Return the table of mechanisms. If there are many, it has only those with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
     rest: list[float] = []
     if len(lines) > MOST_ROWS:
@@ -300,7 +300,7 @@ def _runs(charge: BillLine) -> str:
 
 
 def describe(entry: Entry, account: Account) -> str:
-    """Describe the sampling of an entry as it is accounted."""
+    """Return a description of the sampling of an entry, as it is accounted."""
     if entry.sampling is None:
         return "none"
     scheme = entry.sampling.scheme
@@ -324,7 +324,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
-    """Return the notes on entries, each once, with the first entry that it is about."""
+    """Return the notes on entries. A note that several entries have appears once, with the first of them."""
     keys_of: dict[tuple[str, str, str], list[str]] = {}
     for diagnostic in diagnostics:
         keys_of.setdefault((diagnostic.severity, diagnostic.rule, diagnostic.message), []).append(diagnostic.key)
@@ -344,7 +344,7 @@ def _sources(account: Account) -> tuple[str, ...]:
 
 
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
-    """Return what CI checks: the rules that call the file unsound, the guarantee if there is none, and the budget."""
+    """Return the verdicts for CI: on rules that call the file unsound, on a missing guarantee, and on the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
     result = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
     if account.winner is None:

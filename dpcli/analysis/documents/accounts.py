@@ -14,7 +14,7 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Document, Passage, Sheet, Table
 from dpcli.file.toml.findings import Diagnostic
 
-WORST_FIRST = ("unknown", "fail", "warn", "pass", "")  # verdicts
+WORST_FIRST = ("unknown", "fail", "warn", "pass", "")  # the verdicts, the worst first
 
 
 def document(
@@ -36,7 +36,7 @@ def document(
     sum_documents = {name: single.document(account, (), decimals, cite_sources) for name, account in sums.items()}
     members = {name: [a.pipeline.path for a in accounts if a.pipeline.privacy.dataset == name] for name in sums}
     paths = [account.pipeline.path for account in accounts]
-    # Each part is an account, its document and the title that tells it from the others.
+    # Each part has an account, its document, and a title that no other part has.
     parts = [
         *zip(paths, accounts, file_documents, strict=True),
         *((f'dataset "{name}"', sums[name], sum_documents[name]) for name in sums),
@@ -44,7 +44,7 @@ def document(
     documents = [part for _, _, part in parts]
     headlines = [f'dataset "{name}" ({len(members[name])} files): {sum_documents[name].headline}' for name in sums]
     is_one_sum = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account in accounts)
-    code = max(part.exit_code for part in documents)  # 3 before 1 before 0
+    code = max(part.exit_code for part in documents)  # 3 takes precedence over 1, and 1 over 0
     return Document(
         headline="; ".join(headlines) or f"{len(files)} files, each on its own: no two of them name one dataset",
         data=_data(accounts, file_documents, members, sum_documents, code),
@@ -90,7 +90,7 @@ def _data(
 
 
 def _over(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) -> Iterator[str]:
-    """Note each sum that exceeds the budgets of all its files. A file's budget caps the file alone, so nothing caps the sum."""
+    """Return a note for each sum that exceeds the budgets of all its files. The budget of a file does not cap the sum."""
     for name, total in sums.items():
         budgets = [file.budget for file in files if file.pipeline.privacy.dataset == name and file.budget is not None]
         epsilon_cap = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)

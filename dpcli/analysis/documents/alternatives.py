@@ -21,7 +21,7 @@ OTHER_ADJACENCY = {"add-remove": "replace-one", "replace-one": "add-remove"}
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The headline under another sampling scheme or adjacency; `upper` is inf if nothing is certified, with the reason.
+    """The headline under another sampling scheme or adjacency. If nothing is certified, `upper` is inf and `reason` says why.
 
     scheme: None if every step sees every record.
     """
@@ -48,7 +48,7 @@ def alternatives(
     entry = tables["mechanism"][0]
     scheme = entry["sampling"]["scheme"] if "sampling" in entry else None
     if "noise_multiplier" not in entry:
-        return ()  # a stated epsilon, which holds for its own adjacency alone
+        return ()  # a stated epsilon holds only for its own adjacency
     others = [OTHER_ADJACENCY[stated]] if stated in OTHER_ADJACENCY else []
     settings: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]
     if scheme is not None:

@@ -14,12 +14,15 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.shown import public
 
-VERDICTS: dict[int, Literal["pass", "warn", "unknown"]] = {0: "pass", 1: "warn", 3: "unknown"}  # by exit code
-LONGEST_VALUE = 72  # characters of a value in the table
+VERDICTS: dict[int, Literal["pass", "warn", "unknown"]] = {0: "pass", 1: "warn", 3: "unknown"}  # the verdict for each exit code
+LONGEST_VALUE = 72  # largest number of characters of a value in the table
 
 
 def document(difference: Difference, sets_exit_code: bool = False) -> Document:
-    """Return everything that `dpcli diff` says. sets_exit_code: whether the exit code is 1 for a rise of epsilon, 3 for no comparison."""
+    """Return everything that `dpcli diff` says.
+
+    sets_exit_code: whether the exit code is 1 if epsilon rises, and 3 if the files cannot be compared.
+    """
     code = difference.exit_code if sets_exit_code else 0
     return Document(
         headline=headline(difference),
@@ -44,7 +47,7 @@ def headline(difference: Difference) -> str:
 
 
 def data(difference: Difference, code: int) -> dict[str, Any]:
-    """Return the JSON document dpcli/diff/v1; numbers unrounded, an undefined increase is null."""
+    """Return the JSON document dpcli/diff/v1. Its numbers are not rounded, and an undefined increase is null."""
     return {
         "schema": "dpcli/diff/v1",
         "before": _side(difference.before),
@@ -65,7 +68,7 @@ def _side(account: Account) -> dict[str, Any]:
 
 
 def priced_data(change: Priced) -> dict[str, Any]:
-    """Return a change as JSON has it."""
+    """Return a change as JSON data."""
     edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in change.change.edits]
     return {"edits": edits, "epsilon_upper": change.epsilon, "increase": change.increase, "reason": change.reason}
 
@@ -107,7 +110,7 @@ def _datum(value: Any) -> Value:
 
 
 def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
-    """Return one row per edit, the numbers next to the first."""
+    """Return one row for each edit of a change. The first row has the numbers."""
     epsilon = "" if change.epsilon is None else up(change.epsilon)
     cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, _signed(change.increase))
     for i, edit in enumerate(change.change.edits):
@@ -138,7 +141,7 @@ def _total(x: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML has it, cut if it is long."""
+    """Return a value in the syntax of TOML, shortened to LONGEST_VALUE characters."""
     text = "(none)" if value is None else _toml(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
@@ -154,7 +157,7 @@ def _toml(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as JSON can hold it: dates as text, addresses without passwords."""
+    """Return a value as JSON data. Dates become text, and addresses lose their passwords."""
     return _public(json.loads(json.dumps(value, default=str)))
 
 

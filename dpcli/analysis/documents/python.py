@@ -34,12 +34,12 @@ def _findings(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diag
 
 
 def line(displayed: Displayed) -> Document:
-    """Return the line of a result that has no page of its own."""
+    """Return a document with the one-line description of a result that has no document of its own."""
     return Document(repr(displayed), {})
 
 
 def pipeline(pipeline: Pipeline) -> Document:
-    """Return the protected unit and the mechanisms, as the file states them; nothing is priced."""
+    """Return the document of a pipeline: the protected unit and the mechanisms, as the file states them. It computes no cost."""
     privacy, cap = pipeline.privacy, pipeline.budget
     stated = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, releases: {privacy.releases or 'not stated'}"
     delta = "" if privacy.delta is None else f", delta = {privacy.delta!r}"
@@ -59,7 +59,7 @@ def pipeline(pipeline: Pipeline) -> Document:
 
 
 def epsilons(epsilons: Epsilons) -> Document:
-    """Return a row for each setting, in the order of the arrays."""
+    """Return the document of arrays of epsilons, with a row for each setting in the order of the arrays."""
     deltas, lowers, uppers = (values.ravel().tolist() for values in (epsilons.delta, epsilons.lower, epsilons.upper))
     rows = tuple(
         (f"{delta!r}", up(upper), down(lower)) for delta, lower, upper in zip(deltas[:MOST_ROWS], lowers, uppers, strict=False)

@@ -1,4 +1,4 @@
-"""An audit as a document: the claim beside what was proven, and what neither a failure nor a pass means."""
+"""The document of an audit: the claim, what was proven, and what a failure or a pass does not mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASSUMED = "Both hold only as far as this is true:"
 
 
 def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: Iterable[Chart] = ()) -> Document:
-    """Return the answer of `dpcli audit`; exit code 1 if something was proven against the claim, or a rule calls the file unsound."""
+    """Return everything that `dpcli audit` says. The exit code is 1 if the claim was refuted, or a rule calls the file unsound."""
     unsound = [d for d in diagnostics if d.severity == "error"]
     code = int(audit.violated or bool(unsound))
     return Document(
@@ -42,7 +42,7 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
 
 
 def headline(audit: Audit) -> str:
-    """Return the verdict in one sentence; a pass never says that something is private."""
+    """Return the verdict in one sentence. A pass never states that a program is private."""
     share = _percent(audit.confidence)
     failed = [check for check in audit.checks if not check.passed]
     if failed:
@@ -145,7 +145,7 @@ def _check_verdicts(audit: Audit) -> Iterable[Check]:
 
 
 def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:
-    """Return the machine form dpcli/audit/v1; numbers unrounded."""
+    """Return the JSON document dpcli/audit/v1. Its numbers are not rounded."""
     return {
         "schema": "dpcli/audit/v1",
         "kind": audit.kind,
@@ -199,12 +199,12 @@ def _bound_data(bound: ProvenBound) -> dict[str, Any]:
     }
 
 
-THRESHOLDS = 160  # at most, along the measured curve
+THRESHOLDS = 160  # largest number of thresholds along the measured curve
 NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))
 
 
 def chart(audit: Audit) -> Chart:
-    """Return the picture of an audit that has scores. Raises InputError for one that has counts or checks alone."""
+    """Return the picture of an audit. Raises InputError if the audit has no scores but only counts or checks."""
     claim, measured = audit.claim, audit.measured
     if claim is None or measured is None:
         raise InputError("expected scores to draw a trade-off curve from, found counts or a replay")
@@ -242,7 +242,10 @@ def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
 
 
 def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, ...]:
-    """Return bands around the measured curve, at each threshold by itself; none for canaries of one run, which are not independent."""
+    """Return confidence bands around the measured curve, which hold at each threshold by itself.
+
+    Scores of canaries of one run are not independent, so they have no bands.
+    """
     if not measured.independent:
         return ()
     alarms, missed = rates
@@ -256,7 +259,7 @@ def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, 
 
 
 def _markers(audit: Audit, measured: MeasuredScores) -> tuple[Marker, ...]:
-    """Return the test that was judged, at upper bounds on both of its errors."""
+    """Return a marker for the test that the audit used, at the upper bounds on both of its error rates."""
     bound = audit.deciding
     if measured.rates is None or bound is None:
         return ()

@@ -107,17 +107,17 @@ def _record(answer: Answer) -> dict[str, Any]:
     }
 
 
-SMALLEST_DELTA = 1e-3  # of the file's delta: where the picture of the privacy profile ends
-MOST_BARS = 20  # of the picture of shares
+SMALLEST_DELTA = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
+MOST_BARS = 20  # largest number of bars in the picture of shares
 
 
 def charts(facts: Facts) -> tuple[Chart, ...]:
-    """Return the pictures; none if no finite epsilon is certified."""
+    """Return the pictures of a statement; an empty tuple if no finite epsilon is certified."""
     if facts.meaning is None:
         return ()
-    curve = facts.meaning.curve  # the one that the sentences and tables quote
+    curve = facts.meaning.curve  # the curve that sentences and tables quote
     errors = picture(facts.account, ((WHOLE, curve),))
-    # Where only pairs are known, the curve has steps between them, and epsilon is asked for anew at each delta.
+    # A curve from a few (epsilon, delta) pairs has steps between them, so epsilon is computed again at each delta.
     profile = _profile(facts.account, curve) if curve.is_narrow() else (draw("delta-epsilon", _question(facts)),)
     return tuple(noted(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
 
@@ -127,7 +127,7 @@ def _question(facts: Facts) -> Question:
 
 
 def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
-    """Return the picture of delta by epsilon, down to SMALLEST_DELTA; none if the whole curve is below that."""
+    """Return the picture of delta as a function of epsilon, down to SMALLEST_DELTA; an empty tuple if the whole curve is below it."""
     low = max(SMALLEST_DELTA * (account.delta or 1e-6), 1e-300)
     pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)
     points = tuple((epsilon, min(delta, 1.0)) for epsilon, delta in pairs if delta >= low)
@@ -148,7 +148,7 @@ def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
 
 
 def _shares(account: Account) -> tuple[Chart, ...]:
-    """Return the picture of each mechanism's share of the cost; none with one mechanism, or without shares."""
+    """Return the picture of each mechanism's share of the cost; an empty tuple for a single mechanism, or without shares."""
     shares = sorted(zip(account.shares, (charge.name for charge in account.charges), strict=True), reverse=True)
     if len(shares) < 2 or any(math.isnan(share) for share, _ in shares) or account.winner is None:
         return ()
@@ -172,7 +172,7 @@ def _shares(account: Account) -> tuple[Chart, ...]:
     )
 
 
-FORMS = {"report": disclosure, "registry": registry_entry}  # by the name of the JSON schema
+FORMS = {"report": disclosure, "registry": registry_entry}  # function that makes each form, by the name of its JSON schema
 
 
 @limited

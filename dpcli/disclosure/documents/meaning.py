@@ -15,12 +15,15 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.neighbours import Adjacency
 
-LARGEST_EXPONENT = 30.0  # exponent from which e^x is not written out
-SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the machine form has more
+LARGEST_EXPONENT = 30.0  # for larger exponents, e^x is not written as a number
+SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the JSON data have more
 
 
 def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...] = ()) -> Document:
-    """Return everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 if a rule calls the file unsound."""
+    """Return everything that `dpcli explain FILE` says.
+
+    The exit code is 3 without a finite epsilon, and 1 if a rule calls the file unsound.
+    """
     code = 3 if meaning is None else int(any(d.severity == "error" for d in diagnostics))
     findings = tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
     return Document(
@@ -50,7 +53,7 @@ def _sheet(account: Account, meaning: Meaning | None) -> Sheet:
 
 
 def data(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:
-    """Return the JSON data, dpcli/meaning/v1; numbers unrounded."""
+    """Return the JSON document dpcli/meaning/v1. Its numbers are not rounded."""
     report = account_report.data(account, diagnostics)
     return {
         "schema": "dpcli/meaning/v1",
@@ -162,7 +165,7 @@ def _limits(account: Account) -> tuple[str, ...]:
 
 
 def _claim(account: Account) -> str:
-    """Return what an attacker wants to know: which of the two datasets that adjacency compares it was."""
+    """Return, in words, what an attacker wants to know: which of two neighbouring datasets the release came from."""
     unit = _unit(account)
     claims = {
         Adjacency.ADD_REMOVE: f"this {unit} was in the data",

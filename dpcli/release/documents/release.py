@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 NUMBERS = ("lower", "upper", "confidence")
-CHOSEN = "chosen"  # the column of values that are words
+CHOSEN = "chosen"  # name of the column for values that are words
 
 
 def parquet_of(sheet: Sheet) -> bytes:
@@ -63,11 +63,11 @@ def _parted(value: object) -> tuple[float | None, str | None]:
 
 
 OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of a sheet
-SHOWN = 1_000  # answers in a table; csv and json have all of them
+SHOWN = 1_000  # largest number of answers in a table; csv and json contain all answers
 
 
 def planned(plan: ReleasePlan) -> Document:
-    """Return the plan as a document: mechanisms, cost and expected errors. No data are touched."""
+    """Return the document of a plan: its mechanisms, cost and expected errors. No data are read."""
     rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
     unread = () if reads_expressions() else (UNREAD,)
@@ -137,7 +137,7 @@ def outcome(done: ReleaseOutcome) -> Document:
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Return every answer as a row of data, with a column for each key of any query, empty if a query lacks the key."""
+    """Return a sheet with a row for each answer. It has a column for each key of any query, which is empty for queries without it."""
     keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
     rows = (
         (
@@ -152,7 +152,7 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 
 
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: its own, prefixed if another column has that name in any case."""
+    """Return the column name of each key: its own name, with a prefix if another column's name is equal up to case."""
     columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
     named = {}
     for name in names:
@@ -306,7 +306,7 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _by_block(plan: ReleasePlan) -> bool:
-    """Check whether the rows of a unit are bounded in each block separately."""
+    """Return whether the rows of a unit are bounded in each block separately."""
     return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
 
 
@@ -342,7 +342,7 @@ def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
 
 
 def value_text(value: Value) -> str:
-    """Return a value for a table: at least six digits, and all before the point."""
+    """Return a value as text for a table, with at least six digits, and with all digits before the decimal point."""
     if value is None:
         return "none"
     if isinstance(value, bool | str):
@@ -351,7 +351,7 @@ def value_text(value: Value) -> str:
 
 
 def interval_text(row: AnswerRow) -> str:
-    """Return the interval of a row as text, "" if it has none."""
+    """Return the interval of a row as text; "" if it has none."""
     if row.lower is None or row.upper is None:
         return ""
     return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"

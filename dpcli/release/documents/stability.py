@@ -7,10 +7,10 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, ModeRelease, RightCurve
 
 SCHEMA = "dpcli/stability/v1"
-LARGE = 10**15  # domains from here on are written by their power of ten
-DECADES = 13  # of the picture of domains
+LARGE = 10**15  # larger domains are written as powers of ten
+DECADES = 13  # number of decades in the picture of domains
 DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
-MOST_CURVES = len(SERIES)  # curves in the picture of gaps
+MOST_CURVES = len(SERIES)  # largest number of curves in the picture of gaps
 ALONE = "nobody holds another value of the domain: the right one is counted as often as the gap says"
 
 
@@ -31,7 +31,7 @@ def document(compared: Comparison) -> Document:
 
 
 def picture(compared: Comparison) -> Chart:
-    """Return the chart of the probability of the right answer by gap."""
+    """Return the chart of the probability of the right answer as a function of the gap."""
     drawn = [curve for way in (PTR, STABILITY, GUMBEL) for curve in compared.curves if curve.way is way][:MOST_CURVES]
     return Chart(
         kind="stability",
@@ -45,7 +45,7 @@ def picture(compared: Comparison) -> Chart:
 
 
 def domains(compared: Comparison) -> Chart:
-    """Return the chart of the gap that each way needs, by the size of the domain."""
+    """Return the chart of the gap that each mechanism needs, as a function of the size of the domain."""
     confidence = compared.confidence
     sizes = [10**decade for decade in range(1, DECADES)]
     needed = [(way.label, tuple((float(n), float(compared.needed(way, n, confidence))) for n in sizes)) for way in WAYS]
@@ -62,7 +62,7 @@ def domains(compared: Comparison) -> Chart:
 
 
 def _lines(curves: list[tuple[str, Points]]) -> tuple[Line, ...]:
-    """Return a line for each curve, and one line for equal curves."""
+    """Return the lines of a chart: one for each curve, where equal curves share a line."""
     drawn: list[tuple[str, Points]] = []
     for label, points in curves:
         same = next((i for i, (_, other) in enumerate(drawn) if _equal(points, other)), None)
@@ -100,7 +100,7 @@ def _gaps(compared: Comparison, confidence: float, crossings: dict[ModeRelease, 
 
 
 def _numbers(compared: Comparison) -> Table:
-    """Show what one unit moves the sum of numbers by, in bins: clamped to the domain, or to three bins around the fullest one."""
+    """Return a table of the sensitivity of a sum, in bins, if numbers are clamped to the domain or to three bins around the fullest one."""
     around = f"{compared.sensitivity_after_test():g}"
     rows = [(f"{_size(width)} bins", f"{compared.clamped_sensitivity(width):,.10g}", around) for width in DOMAINS]
     title = "sensitivity of a centred sum, in bins: clamped to the domain, or around the fullest bin after a test"

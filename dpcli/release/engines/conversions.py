@@ -1,4 +1,7 @@
-"""SQL that converts a column of any stored type to its declared type: equal in every engine, null where a value does not convert."""
+"""SQL that converts a column from its stored type to its declared type.
+
+The result is equal in every engine. A value that has no conversion becomes null.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from typing import Literal
 from dpcli.release.engines.dialects import LARGEST, SMALLEST, ScalarType
 from dpcli.release.expressions.scalars import LOWER, UPPER, Layers, Term, decimal, joined, literal
 
-# Families of an engine's types: whole is integers of any width, real is binary floating point, exact is decimal fractions.
+# Families of types: "whole" are integers of any width, "real" are binary floating point numbers, and "exact" are decimal fractions.
 Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp", "other"]
 
 WHOLE = "[+-]?[0-9]{1,19}"
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?"
 DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-MOST_DIGITS = 300  # characters of a text that is read as a number
+MOST_DIGITS = 300  # largest number of characters of a text that is converted to a number
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
-LARGEST_WHOLE = 9.2e18  # a whole double below it fits 64 bits
+LARGEST_WHOLE = 9.2e18  # a whole-number double below this fits into 64 bits
 Convert = Callable[[Term, Layers], Term]
 
 
@@ -54,7 +57,7 @@ def _truth_of_text(raw: Term, layers: Layers) -> Term:
 def _date_of_text(raw: Term, layers: Layers) -> Term:
     text, dialect = _trimmed(raw, layers), layers.dialect
     day = layers.bind(joined("substring({0}, 1, 10)", text))
-    ends = ", ".join(dialect.text(each) for each in ("", "T", " "))  # the rest is the time of a day
+    ends = ", ".join(dialect.text(each) for each in ("", "T", " "))  # what may follow the date: nothing, or the time of day
     fits = f"{dialect.matches(day.sql, DAY)} AND substring({text.sql}, 11, 1) IN ({ends})"
     return _dated(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
 
@@ -82,19 +85,19 @@ def _date_of_timestamp(raw: Term, layers: Layers) -> Term:
 
 
 def _trimmed(raw: Term, layers: Layers) -> Term:
-    """Name a text without the spaces around it."""
+    """Return a name for a text without the spaces around it."""
     return layers.bind(Term(layers.dialect.trimmed(raw.sql), raw.depth))
 
 
 def _bounded(number: Term, layers: Layers) -> Term:
-    """Limit to a finite double, or null."""
+    """Return a number as a finite double; null if it is not finite."""
     bounds = (decimal(each).write(layers) for each in (LARGEST, SMALLEST, 0.0))
     template = "CASE WHEN abs({0}) <= {1} THEN CASE WHEN abs({0}) < {2} THEN {3} ELSE {0} END END"
     return joined(template, layers.bind(number), *bounds)
 
 
 def _dated(day: Term, layers: Layers) -> Term:
-    """Limit to a date of the years 1 to 9999, or null."""
+    """Return a date if it is in the years 1 to 9999; null otherwise."""
     ends = (literal(each, "date").write(layers) for each in (FIRST_DAY, LAST_DAY))
     return joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
 

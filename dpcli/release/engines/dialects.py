@@ -1,4 +1,4 @@
-"""The SQL dialects of DuckDB, PostgreSQL and Spark: each method writes an expression that computes the same in all three."""
+"""The SQL dialects of DuckDB, PostgreSQL and Spark. The SQL that a method returns has the same value in all three dialects."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import ClassVar, Literal
 ScalarType = Literal["text", "integer", "decimal", "boolean", "date"]
 DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", "isodow"]
 
-# A double beyond the first counts as infinite, one nearer to 0 than the second as 0: at the ends of their range engines disagree.
+# Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
 
 
 class Dialect:
-    """SQL that no value of a row can make fail. Arguments are SQL that may be written more than once, unless said otherwise.
+    """A dialect of SQL. Its methods return SQL that cannot fail for any value of a row.
 
-    once, again: hints of a WITH that is computed once, or at each use.
+    Arguments are SQL expressions. The result may contain an argument more than once, unless the method says otherwise.
 
     Attributes:
-        types: The engine's names.
-        widest: Its integer type, of 128 bits or 38 digits.
+        once: Hint for a subquery of a WITH clause that should be computed only once.
+        again: Hint for a subquery of a WITH clause that should be computed at each use.
+        types: The engine's names of the types.
+        widest: The engine's widest integer type, with 128 bits or 38 digits.
     """
 
     once, again = "MATERIALIZED", "NOT MATERIALIZED"
@@ -27,19 +29,19 @@ class Dialect:
     widest: ClassVar[str]
 
     def text(self, value: str) -> str:
-        """Return a literal, compared by its bytes."""
+        """Return a text literal, which is compared by its bytes."""
         return "'{}'".format(value.replace("'", "''"))
 
     def cast(self, sql: str, to: ScalarType) -> str:
-        """Convert; null where that cannot be done. The argument is written once."""
+        """Return a conversion to a type, which is null if the value has no conversion. The argument is written once."""
         return f"TRY_CAST({sql} AS {self.types[to]})"
 
     def wide(self, sql: str) -> str:
-        """Widen a 64-bit integer."""
+        """Return a 64-bit integer converted to the widest integer type."""
         return f"CAST({sql} AS {self.widest})"
 
     def checked(self, operator: str, left: str, right: str) -> str:
-        """Compute + - * // or % of integers, the last two toward zero; null if the result is no 64-bit integer."""
+        """Return + - * // or % of integers. // and % round toward zero. The result is null if it does not fit into 64 bits."""
         raise NotImplementedError
 
     def date_part(self, part: DatePartName, sql: str) -> str:
@@ -47,56 +49,56 @@ class Dialect:
         return f"date_part('{part}', {sql})"
 
     def list_of(self, numbers: Sequence[str]) -> str:
-        """Make a list of doubles."""
+        """Return a list of doubles."""
         return f"[{', '.join(numbers)}]"
 
     def element(self, numbers: str, place: str) -> str:
-        """Return an element of a list, counted from 0; null past its end. Arguments are written once."""
+        """Return an element of a list by its index from 0; null beyond the end of the list. Arguments are written once."""
         raise NotImplementedError
 
     def layer(self, columns: str, source: str) -> str:
-        """Select columns from a subquery, not merged with it where the engine would then compute things twice."""
+        """Return a SELECT from a subquery. The engine must not merge the two, if it would then compute an expression twice."""
         return f"SELECT {columns} FROM {source}"
 
     def total(self, sql: str) -> str:
-        """Return the exact sum of integers, of 128 bits or 38 digits."""
+        """Return the exact sum of integers, which has 128 bits or 38 digits."""
         return f"sum({sql})"
 
     def digest(self, sql: str) -> str:
-        """Return the first 48 bits of the SHA-256 of a text in UTF-8, as an integer."""
+        """Return the first 48 bits of the SHA-256 digest of a text in UTF-8, as an integer."""
         raise NotImplementedError
 
     def trimmed(self, sql: str) -> str:
-        """Strip the spaces (U+0020) around a text. The argument is written once."""
+        """Return a text without the spaces (U+0020) around it. The argument is written once."""
         return f"btrim({sql}, ' ')"
 
     def matches(self, sql: str, pattern: str) -> str:
-        """Test whether a text, from end to end, matches a regular expression without wildcards."""
+        """Return the condition that a whole text matches a regular expression. The expression must not contain wildcards."""
         raise NotImplementedError
 
     def whole_of_text(self, sql: str) -> str:
-        """Read a text of digits as an integer; null where 64 bits do not hold it."""
+        """Return the integer that a text of digits spells; null if it does not fit into 64 bits."""
         return self.cast(sql, "integer")
 
     def number_of_text(self, sql: str) -> str:
-        """Read a text that is a number as a double; null, or infinite, if it is too large."""
+        """Return the double that the text of a number spells; null or infinite if it is too large."""
         return self.cast(sql, "decimal")
 
     def date_of_text(self, sql: str) -> str:
-        """Read a text YYYY-MM-DD as a date; null if there is no such day."""
+        """Return the date that a text YYYY-MM-DD spells; null if there is no such day."""
         return self.cast(sql, "date")
 
     def week(self, sql: str) -> str:
-        """Return the Monday of a date's week, as a date."""
+        """Return the Monday of the week of a date, as a date."""
         raise NotImplementedError
 
     def whole_of_exact(self, sql: str) -> str:
-        """Convert a decimal fraction to an integer; null if it is none of 64 bits."""
+        """Return a decimal fraction as an integer; null if it is not a whole number of 64 bits."""
         raise NotImplementedError
 
     def number_of_exact(self, sql: str) -> str:
-        """Convert a decimal fraction to the nearest double; null, or infinite, if it is too large."""
-        return self.cast(self.cast(sql, "text"), "decimal")  # by its digits: rounded once
+        """Return the double nearest to a decimal fraction; null or infinite if it is too large."""
+        return self.cast(self.cast(sql, "text"), "decimal")  # conversion from the digits rounds only once
 
 
 class DuckDBSql(Dialect):
@@ -125,12 +127,12 @@ class DuckDBSql(Dialect):
         return f"CAST(date_trunc('week', {sql}) AS DATE)"
 
     def whole_of_exact(self, sql: str) -> str:
-        digits = self.matches(self.cast(sql, "text"), "-?[0-9]*([.]0*)?")  # its floor may be none of its own type
+        digits = self.matches(self.cast(sql, "text"), "-?[0-9]*([.]0*)?")  # as the floor may overflow the type
         return f"CASE WHEN {digits} THEN {self.cast(sql, 'integer')} END"
 
 
 class PostgresSql(Dialect):
-    """The SQL of PostgreSQL 12 and later, which has no TRY_CAST: what could fail is tested before."""
+    """The SQL of PostgreSQL 12 and later. It has no TRY_CAST, so a conversion that could fail is guarded by a test."""
 
     types: ClassVar = {"text": "text", "integer": "bigint", "decimal": "double precision", "boolean": "boolean", "date": "date"}
     widest: ClassVar = "numeric"
@@ -157,7 +159,7 @@ class PostgresSql(Dialect):
         return f"({numbers})[CAST({place} + 1 AS integer)]"
 
     def layer(self, columns: str, source: str) -> str:
-        return f"SELECT {columns} FROM {source} OFFSET 0"  # without it the planner writes inner expressions into outer ones
+        return f"SELECT {columns} FROM {source} OFFSET 0"  # OFFSET keeps the planner from repeating inner expressions
 
     def digest(self, sql: str) -> str:
         return f"CAST(CAST('x' || left(encode(sha256(convert_to({sql}, 'UTF8')), 'hex'), 12) AS bit(48)) AS bigint)"
@@ -200,10 +202,10 @@ class SparkSql(Dialect):
     widest: ClassVar = "DECIMAL(38, 0)"
 
     def text(self, value: str) -> str:
-        return f"CAST(X'{value.encode().hex()}' AS STRING)"  # no character has a meaning of its own
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"  # in hexadecimal, so that no character is special
 
     def checked(self, operator: str, left: str, right: str) -> str:
-        if operator == "//":  # the one quotient of 64 bits that needs more
+        if operator == "//":  # -2^63 // -1 does not fit into 64 bits
             return f"CASE WHEN {right} = -1 THEN try_subtract(CAST(0 AS BIGINT), {left}) ELSE {left} DIV NULLIF({right}, 0) END"
         if operator == "%":
             return f"({left} % NULLIF({right}, 0))"
@@ -211,7 +213,7 @@ class SparkSql(Dialect):
 
     def date_part(self, part: DatePartName, sql: str) -> str:
         if part == "dow":
-            return self.cast(f"(date_part('DOW', {sql}) - 1)", "integer")  # Sunday is 1
+            return self.cast(f"(date_part('DOW', {sql}) - 1)", "integer")  # Spark counts from 1 for Sunday
         return self.cast(f"date_part('{'DOW_ISO' if part == 'isodow' else part.upper()}', {sql})", "integer")
 
     def list_of(self, numbers: Sequence[str]) -> str:

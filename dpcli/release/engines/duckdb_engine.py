@@ -1,4 +1,7 @@
-"""DuckDB, in this process: reads csv, parquet and .duckdb files. Rows that do not fit in memory spill to a folder removed at the end."""
+"""The DuckDB engine, which reads csv, parquet and .duckdb files in this process.
+
+Rows that do not fit in memory are written to a spill folder, which is removed at the end.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ from dpcli.release.engines.source_files import PATTERN, Files, Header, files_of,
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine
 
-NAME = "dpcli-spill-"  # prefix of spill folders
-MEMORY = "256MB"  # of queries; more is spilled, and the process takes about 100 MB besides
-THREADS = 4  # at most, as each takes memory
-LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
-COLLATIONS = ("noaccent", "nfc")  # no column has both
-INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError after a signal
+NAME = "dpcli-spill-"  # prefix of the names of spill folders
+MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
+THREADS = 4  # largest number of threads, since each takes memory
+LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of the longest row of a csv, and of the buffer for reading it
+COLLATIONS = ("noaccent", "nfc")  # two different collations, so that every column lacks one of them
+INTERRUPTED = "Query interrupted"  # message of DuckDB's RuntimeError after a signal
 CATALOG = "data"  # name of an attached .duckdb file
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), "text"),
@@ -47,11 +50,13 @@ FAMILIES: dict[str, Family] = {
 
 @dataclass(slots=True)
 class DuckDB(SqlEngine):
-    """An open table.
+    """A table that is open in DuckDB.
 
     Attributes:
-        spill: The folder of what does not fit in memory.
-        split: The header of a csv that is read from several places at once.
+        files: The files of the table.
+        spill: Folder for rows that do not fit in memory.
+        connection: Connection of DuckDB.
+        split: Header of a csv that is read by several threads at once; None for other files, and for a csv that is read in order.
     """
 
     dialect: ClassVar[Dialect] = DuckDBSql()
@@ -62,7 +67,11 @@ class DuckDB(SqlEngine):
     split: Header | None = None
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        """Read a csv from several places at once; where a line within quotes then looks like a broken row, read it in order."""
+        """Return the exact totals, as `SqlEngine.totals` does.
+
+        A csv is first read by several threads, each from a place of its own. If this fails, a line break within quotes may have looked like
+        the end of a row, and the csv is read again in order.
+        """
         try:
             return SqlEngine.totals(self, aggregation, secret)
         except InputError as error:
@@ -102,7 +111,11 @@ class DuckDB(SqlEngine):
         return ActualTable(f"{item} AS raw({', '.join(f'f{place}' for place in range(len(names)))})", fields, self.files.place)
 
     def _same_columns(self) -> list[str]:
-        """Return the columns of the first file; what is declared is in every file, of one type, so that no value has to be cast."""
+        """Return the column names of the first file.
+
+        Raises:
+            InputError: A declared column has different types in different files, so that DuckDB would cast its values.
+        """
         first, *others = (self._columns_of(path) for path in self.files.paths)
         for name in sorted(self.table.stored):
             if others:
@@ -116,7 +129,7 @@ class DuckDB(SqlEngine):
         return [name for name, _ in first]
 
     def _require_one_case(self, name: str, names: set[str]) -> None:
-        """Refuse columns that differ by case: across files, DuckDB takes one for the other."""
+        """Raise InputError if another column's name differs only by case, since DuckDB would identify the two across files."""
         twins = sorted(own for own in names if own != name and own.casefold() == name.casefold())
         if twins:
             raise InputError(
@@ -124,12 +137,12 @@ class DuckDB(SqlEngine):
             )
 
     def _columns_of(self, path: str) -> list[tuple[str, str | None]]:
-        """Return names and types of the columns of a parquet file, in order."""
+        """Return the names and types of the columns of a parquet file, in order."""
         file = DuckDBSql().text(_literal(path))
         return _top(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})"))
 
     def _own(self) -> ActualTable:
-        """Find a table of a DuckDB file by its exact name."""
+        """Return the table of a DuckDB file with the exact name. Raises InputError if there is none."""
         name = self.table.table
         if name is None:
             raise InputError(f"{self.files.place}: source.table is missing: it names the table of the file")
@@ -143,13 +156,17 @@ class DuckDB(SqlEngine):
         schema, table = columns[0][:2]
         own = [(column, kind) for a, b, column, kind in columns if (a, b) == (schema, table)]
         item = f"{CATALOG}.{quoted(schema)}.{quoted(table)} AS raw"
-        self._rows(f"SELECT * FROM {item} LIMIT 0")  # no row: a view may have lost what it was made of
+        self._rows(f"SELECT * FROM {item} LIMIT 0")  # reads no row, but fails if the tables of a view are missing
         fields = {column: self._own_column(item, column, kind) for column, kind in own if column in self.table.columns}
         others = tuple(column for column, _ in own if column not in fields)
         return ActualTable(item, fields, f'{self.files.place}: table "{name}"', others=others)
 
     def _own_column(self, item: str, name: str, kind: str) -> ActualColumn:
-        """Compare texts by bytes. DuckDB does not list collations, but refuses to compare a column that has one with another collation."""
+        """Return a column whose texts are compared by their bytes.
+
+        DuckDB does not list the collation of a column. But it refuses to compare a column that has a collation with a text that has another
+        one, so a column with a collation fails for one of COLLATIONS at least.
+        """
         sql = f"raw.{quoted(name)}"
         others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
         if kind != "VARCHAR" or self._binds(f"SELECT {others} FROM {item} LIMIT 0"):
@@ -157,13 +174,13 @@ class DuckDB(SqlEngine):
         return ActualColumn(f"decode(encode({sql}))", self._family(kind), f"{kind} with a collation", bytewise=False)
 
     def _column(self, sql: str, kind: str) -> ActualColumn:
-        """Take the day of a time of nanoseconds from its text: a cast rounds, and the last of a day would be in the next one."""
+        """Return a column. The day of a timestamp in nanoseconds is taken from its text, since a cast may round it up to the next day."""
         if kind != "TIMESTAMP_NS":
             return ActualColumn(sql, self._family(kind), kind)
         return ActualColumn(f"TRY_CAST(left(TRY_CAST({sql} AS VARCHAR), 10) AS DATE)", "date", kind)
 
     def _binds(self, sql: str) -> bool:
-        """Test a statement that reads no row."""
+        """Return whether DuckDB accepts a statement that reads no row."""
         import duckdb
 
         try:
@@ -184,7 +201,7 @@ class DuckDB(SqlEngine):
             if str(error) != INTERRUPTED:
                 raise
             raise KeyboardInterrupt from None
-        raise failure  # outside of except, else it would hold the engine's error
+        raise failure  # outside of the except clause, so that DuckDB's error is not attached as context
 
     def _meaning(self, error: Exception) -> InputError | LedgerError:
         import duckdb
@@ -197,7 +214,7 @@ class DuckDB(SqlEngine):
 
 
 def opened_duckdb(table: SourceTable) -> DuckDB:
-    """Open the table's files. Raises InputError if they cannot be opened."""
+    """Return the table, opened in DuckDB. Raises InputError if a file cannot be opened, and Unavailable if DuckDB is not installed."""
     require("duckdb")
     import duckdb
 
@@ -215,7 +232,7 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
     try:
         connection = duckdb.connect(config=settings)
         if files.kind == "duckdb":
-            # As a catalog of its own: else a macro of the file could be called in place of a function of its name.
+            # The file gets a catalog of its own, so that no macro of the file can replace a function with the same name.
             connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
         _harden(connection, files)
         return DuckDB(table, files, room, connection)
@@ -229,7 +246,7 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
 
 
 def _harden(connection: Any, files: Files) -> None:
-    """Forbid every other file, the network, and what a view of the file could change."""
+    """Forbid access to all other files and to the network, and lock the settings, which a view of the file might change."""
     paths = ", ".join(map(DuckDBSql().text, files.paths))
     connection.execute(f"SET allowed_paths = [{paths}]")
     connection.execute(f"SET allowed_directories = {_folders(files.paths)}")
@@ -238,10 +255,12 @@ def _harden(connection: Any, files: Files) -> None:
 
 
 def _read_csv(files: Files, header: Header, in_order: bool) -> str:
-    """Read every column as text; an empty cell is null if it has no quotes.
+    """Return SQL that reads every column of a csv as text. An empty cell without quotes is null.
 
     Args:
-        in_order: From its start on, by one thread.
+        files: The csv files.
+        header: Header of the files.
+        in_order: Whether one thread reads a file from its start. Otherwise several threads read parts of it.
     """
     sql = DuckDBSql()
     columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
@@ -257,18 +276,18 @@ def _list(paths: Sequence[str]) -> str:
 
 
 def _literal(path: str) -> str:
-    """Write a path as a pattern that matches it alone."""
+    """Return a pattern that matches only this path."""
     return "".join(f"[{character}]" if character in PATTERN else character for character in path)
 
 
 def _folders(paths: Sequence[str]) -> str:
-    """Return the folders that DuckDB looks through for paths that are written as patterns."""
+    """Return the folders that DuckDB lists for paths that contain characters of patterns, as an SQL list."""
     above = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
     return f"[{', '.join(DuckDBSql().text(folder) for folder in sorted(above))}]"
 
 
 def _top(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
-    """Pick the columns of a parquet file from its schema, which lists a node before its children."""
+    """Return the names and types of the top-level columns in a parquet schema, which lists each node before its children."""
     columns, inner = [], 0
     for name, children, kind in schema[1:]:
         if inner == 0:
@@ -282,7 +301,8 @@ class SpillFolder:
     """A folder that no other user can read.
 
     Attributes:
-        lock: A locked descriptor of it, which the system releases when the process ends.
+        path: Path of the folder.
+        lock: Locked file descriptor of the folder. The system releases the lock when the process ends.
     """
 
     path: str
@@ -295,19 +315,22 @@ class SpillFolder:
 
 
 def spill_folder() -> SpillFolder:
-    """Make a spill folder, and remove those that dead processes of this user left."""
-    for left in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{NAME}*")):
-        dead = _locked(left)
-        if dead is not None:
-            dead.remove()
+    """Return a new spill folder, after removing the spill folders of dead processes of this user."""
+    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{NAME}*")):
+        abandoned = _locked(path)
+        if abandoned is not None:
+            abandoned.remove()
     while True:
-        made = _locked(tempfile.mkdtemp(prefix=NAME))
-        if made is not None:
-            return made
+        folder = _locked(tempfile.mkdtemp(prefix=NAME))
+        if folder is not None:
+            return folder
 
 
 def _locked(path: str) -> SpillFolder | None:
-    """Lock a folder for this process; None if another process has it, if it is another user's, or was removed meanwhile."""
+    """Lock a folder for this process and return it.
+
+    The result is None if another process has locked the folder, if it belongs to another user, or if it has been removed.
+    """
     import fcntl
 
     with suppress(OSError):
@@ -324,7 +347,10 @@ def _locked(path: str) -> SpillFolder | None:
 
 
 def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
-    """Raise InputError if a file ends within quotes, a cell goes on behind them, or has more than `longest` bytes. No cell is shown."""
+    """Raise InputError if a csv cannot be parsed in order. The message shows no cell.
+
+    This is so if a file ends within quotes, if a cell continues after its closing quotes, or if a cell has more than `longest` bytes.
+    """
     failure = None
     with _cells_of(longest):
         for path in files.paths:
@@ -338,14 +364,14 @@ def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
 
 
 def _opened(path: str) -> io.TextIOWrapper:
-    """Open as text of any bytes: each is a character."""
+    """Return a csv file opened as text in which each byte is one character. A file named .gz is decompressed."""
     file = gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # noqa: SIM115 the wrapper closes it
     return io.TextIOWrapper(file, encoding="latin-1", newline="")
 
 
 @contextmanager
 def _cells_of(longest: int) -> Iterator[None]:
-    """Set the length that a cell may have, which is a setting of the process."""
+    """Set the largest length of a csv cell, which is a setting of the whole process, and restore it at the end."""
     before = csv.field_size_limit(longest)
     try:
         yield

@@ -1,4 +1,4 @@
-"""PostgreSQL: a table or a view of a server, read in one snapshot that nothing can write in."""
+"""The PostgreSQL engine, which reads a table or a view of a server in one read-only snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAMILIES: dict[str, Family] = {
     "timestamp": "timestamp",
 }
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# Operators and functions are the server's own: in a schema where others may write, somebody may have put one that fits better.
+# Only the server's own operators and functions are used. Others could add better matching ones to a schema in which they may write.
 OWN_NAMES = "SET LOCAL search_path = pg_catalog, pg_temp"
 PLAIN_TEXT = "SET LOCAL standard_conforming_strings = on"
 TABLES = (
@@ -47,10 +47,11 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class Postgres(SqlEngine):
-    """An open snapshot.
+    """A table that is open in a snapshot of a PostgreSQL server.
 
     Attributes:
-        place: Place of the server, without its password.
+        place: Address of the server without the password, for messages.
+        connection: Connection to the server.
     """
 
     dialect: ClassVar[Dialect] = PostgresSql()
@@ -59,14 +60,14 @@ class Postgres(SqlEngine):
     connection: Any = field(repr=False)
 
     def check(self, aggregation: Aggregation) -> None:
-        """Have the statement planned and not run: the server says what it has no operator for."""
+        """Let the server plan the statement without running it. Raises InputError, for example if the server lacks an operator."""
         self._rows(f"EXPLAIN {self._statement(aggregation, b'')}")
 
     def close(self) -> None:
         self.connection.close()
 
     def _find(self) -> ActualTable:
-        """Find the table by its exact name, with or without that of its schema."""
+        """Return the table with the exact name, which may include the schema. Raises InputError if there is none."""
         name = self.table.table or ""
         if "\0" in name:
             raise InputError("source.table: expected a name without NUL")
@@ -95,16 +96,16 @@ class Postgres(SqlEngine):
             failure = InputError(f"{self.place}: the table cannot be read to its end ({state})")
         except UnicodeEncodeError:
             failure = InputError(f"{self.place}: a name is not Unicode")
-        raise failure  # outside of except, else it would hold the server's error
+        raise failure  # outside of the except clause, so that the server's error is not attached as context
 
 
 def _column(sql: str, family: Family, shown: str, bytewise: bool) -> ActualColumn:
-    """Cast what is text in any type (an enum, a uuid, in a collation) to text by its bytes, which has every operator."""
+    """Return a column. Every kind of text (an enum, a uuid, a text with a collation) is cast to text that is compared by its bytes."""
     return ActualColumn(PostgresSql().cast(sql, "text") if family == "text" else sql, family, shown, bytewise)
 
 
 def opened_postgres(table: SourceTable) -> Postgres:
-    """Connect to the table's server. Raises InputError if it cannot be reached; the password is in no message."""
+    """Return the table, opened on its server. Raises InputError if the server cannot be reached. No message contains the password."""
     require("psycopg")
     assert table.url is not None
     settings = settings_of(table.url)

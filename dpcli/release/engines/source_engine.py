@@ -16,11 +16,16 @@ from dpcli.release.engines.sql_engine import SqlEngine
 
 @contextmanager
 def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterator[SqlEngine]:
-    """Open the table of a file's [source], or the rows of a window; paths in it start at the file's folder.
+    """Open the table of a file's [source] and yield it. The table is closed at the end.
+
+    Args:
+        source: The [source] table. Relative paths start from the folder of the file.
+        path: Path of the file.
+        window: Condition on the rows that may be read; None if all may be read.
 
     Raises:
-        InputError: If it cannot be opened.
-        Unavailable: If what it needs is not installed.
+        InputError: The table cannot be opened.
+        Unavailable: The engine is not installed.
     """
     with _ended_in_order():
         engine = _engine(source_table(source, path, window))
@@ -31,21 +36,21 @@ def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterat
 
 
 def require_source(source: Source, path: str, questions: Iterable[Aggregation], window: RowWindow | None = None) -> None:
-    """Raise InputError if the source cannot be opened or lacks what is asked for: before anything is charged. No row is read."""
+    """Raise InputError if the source cannot be opened, or lacks a column of the questions. No row is read and nothing is charged."""
     with opened(source, path, window) as engine:
         for question in questions:
             engine.check(question)
 
 
 def source_table(source: Source, path: str, window: RowWindow | None = None) -> SourceTable:
-    """Return what an engine needs to know of [source]."""
+    """Return the table that [source] declares, including the column that determines the block of a row."""
     own = {} if window is None or window.column in source.columns else {window.column: Column(type=window.type)}
     return SourceTable({**source.columns, **own}, source.path, source.url, source.table, source.engine, folder_of(path), window)
 
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that an engine is closed. Only the main thread receives signals."""
+    """Handle SIGTERM like Ctrl-C in this context, so that an engine is closed. Has an effect in the main thread only."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return

@@ -1,4 +1,4 @@
-"""The files of a source, and the column names of a csv. No message shows a line of any file."""
+"""The files of a source, and the column names of a csv. No error message shows a line of a file."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ENDINGS: dict[str, Kind] = {
     ".db": "duckdb",
 }
 DELIMITERS = (",", "\t", ";", "|")
-LONGEST_HEADER = 2**20  # bytes
+LONGEST_HEADER = 2**20  # largest size of a header in bytes
 PATTERN = "*?["  # characters that make a path a pattern
-UNDECODABLE = "surrogateescape"  # handler of bytes that are no UTF-8
+UNDECODABLE = "surrogateescape"  # error handler for bytes that are not valid UTF-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Files:
     """Regular files of one kind.
 
     Attributes:
+        kind: Kind of the files.
+        paths: Absolute paths of the files.
         place: The path or pattern as the user wrote it, for messages.
     """
 
@@ -51,7 +53,8 @@ class Header:
     """The header of a csv.
 
     Attributes:
-        names: Names of all its columns, in order.
+        names: Names of all columns, in order.
+        delimiter: Character between two cells.
     """
 
     names: tuple[str, ...]
@@ -59,7 +62,11 @@ class Header:
 
 
 def files_of(pattern: str, folder: str) -> Files:
-    """Return the files of a path or a pattern. Raises InputError if there is none, or one is no regular file."""
+    """Return the files of a path or a pattern.
+
+    Raises:
+        InputError: There is no file, a file is not a regular one, or the files are of several kinds.
+    """
     if "://" in pattern:
         raise InputError(f"{pattern}: expected files on this machine, found an address")
     if "\0" in pattern:
@@ -79,14 +86,14 @@ def files_of(pattern: str, folder: str) -> Files:
 
 
 def matching(pattern: str, folder: str) -> list[str]:
-    """Return the paths of a pattern, or the path itself, whether files or not."""
+    """Return the paths that match a pattern. Without characters of a pattern, the path itself is returned even if it does not exist."""
     full = os.path.join(folder, pattern)
     magic = not os.path.lexists(full) and any(character in pattern for character in PATTERN)
     return sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)) if magic else [full]
 
 
 def would_match(path: str, pattern: str, folder: str) -> bool:
-    """Tell whether a file written to `path` would match a pattern, in the folders that exist."""
+    """Return whether a new file at `path` would match a pattern, considering only folders that exist."""
     full = os.path.join(folder, pattern)
     if os.path.lexists(full) or not any(character in pattern for character in PATTERN):
         return False
@@ -100,9 +107,11 @@ def would_match(path: str, pattern: str, folder: str) -> bool:
 
 
 def header_of(files: Files, wanted: frozenset[str]) -> Header:
-    """Return the column names, equal in every file; the delimiter is the one that gives most of the wanted names.
+    """Return the header of csv files. The delimiter is the one that gives the largest number of wanted names.
 
-    Raises InputError, which shows nothing of a file: its first line may be no header.
+    Raises:
+        InputError: The headers differ, or a wanted name is missing or repeated. As the first line may not be a header, the message does
+            not show it.
     """
     lines = [_first_line(path) for path in files.paths]
     cells = [(delimiter, _cells(lines[0], delimiter)) for delimiter in DELIMITERS]
@@ -120,7 +129,7 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
 
 
 def _instead(name: str, cells: Sequence[tuple[str, list[str]]], wanted: frozenset[str]) -> str:
-    """Say what the first line has in place of a name, by any delimiter."""
+    """Return a description of a similar name in the first line, split by any delimiter; "none" if there is no such name."""
     instead = [instead_of(name, list(filter(_is_text, names)), wanted) for _, names in cells]
     return next((words for words in instead if words != "none"), "none")
 
@@ -146,7 +155,7 @@ def _require_regular(path: str) -> None:
 
 
 def _first_line(path: str) -> str:
-    """Return the start of a csv, which holds its first record; what follows that is private."""
+    """Return the start of a csv, which contains the first record. Everything after that record is private."""
     opener = gzip.open if path.lower().endswith(".gz") else open
     try:
         with opener(path, "rb") as file:
@@ -161,7 +170,7 @@ def _no_text(path: str) -> InputError:
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
-    """Return the cells of the first record; none if there is none."""
+    """Return the cells of the first record of a csv; an empty list if it has none."""
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
     except csv.Error:
@@ -169,5 +178,5 @@ def _cells(text: str, delimiter: str) -> list[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a name was decoded from UTF-8."""
+    """Return whether a name was decoded from valid UTF-8."""
     return name.encode(errors=UNDECODABLE) == name.encode(errors="replace")

@@ -1,4 +1,4 @@
-"""The table that an engine opens: as [source] declares it, as the engine reports it, and its columns as SQL of declared types."""
+"""The table that an engine opens: as [source] declares it, as the engine reports it, and as SQL values of the declared types."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class SourceTable:
     """A declared table: its place, and the columns that may be used.
 
     Attributes:
-        columns: Columns by name, with the one that decides a row's block.
-        path: Files, relative to folder.
+        columns: Columns by name, including the column that determines the block of a row.
+        path: Path or pattern of the files, relative to `folder`.
         url: Address of a PostgreSQL server.
-        table: Table of the url, or of a DuckDB file.
-        window: The rows that may be read, all if None.
+        table: Name of the table on the server, or in a DuckDB file.
+        engine: Engine that reads the files; None for the default.
+        folder: Folder of the pipeline file.
+        window: Condition on the rows that may be read; None if all may be read.
     """
 
     columns: Mapping[str, Column]
@@ -37,7 +39,7 @@ class SourceTable:
 
     @property
     def stored(self) -> frozenset[str]:
-        """The columns that the table has to have; the others are computed."""
+        """Names of the columns that the table must have. All other columns are computed."""
         return frozenset(name for name, column in self.columns.items() if column.expression is None)
 
 
@@ -46,9 +48,10 @@ class ActualColumn:
     """A column as the engine reports it.
 
     Attributes:
-        sql: Its name, or an expression for its bytes.
-        kind: The engine's name of its type, for messages.
-        bytewise: Whether the engine takes two texts for equal only where their bytes are.
+        sql: Name of the column in SQL, or an expression for its bytes.
+        family: Family of the column's type.
+        kind: The engine's name of the type, for messages.
+        bytewise: Whether the engine regards two texts as equal only if their bytes are equal.
     """
 
     sql: str
@@ -62,11 +65,11 @@ class ActualTable:
     """A table as the engine reports it.
 
     Attributes:
-        item: For FROM.
+        item: SQL of the table in a FROM clause.
         fields: Columns by name.
-        place: For messages.
-        named: Whether a schema names its columns.
-        others: Columns not declared.
+        place: Place of the table, for messages.
+        named: Whether a schema names the columns. The columns of a csv are named by its header instead.
+        others: Names of columns that are not declared.
     """
 
     item: str
@@ -78,17 +81,23 @@ class ActualTable:
 
 @dataclass(slots=True)
 class Values:
-    """The columns of a table as values of their declared types, each read only if it is asked for."""
+    """The columns of a table as values of their declared types. A column is read only if an expression uses it.
+
+    Attributes:
+        table: The table as [source] declares it.
+        actual: The table as the engine reports it.
+        read: Names in the innermost SELECT, by the SQL of the column in the table.
+    """
 
     table: SourceTable
     actual: ActualTable
-    read: dict[str, str] = field(default_factory=dict)  # from SQL in the table to the name in the innermost SELECT
+    read: dict[str, str] = field(default_factory=dict)
 
     def term(self, name: str, layers: Layers) -> Term:
         return self._typed(name, self.table.columns[name].type, layers)
 
     def conditions(self, layers: Layers) -> tuple[str, ...]:
-        """Return the conditions of the rows that may be read; a row of which they are unknown is in no block."""
+        """Return SQL conditions that are true for the rows that may be read. If one is null for a row, the row is in no block."""
         window = self.table.window
         if window is None:
             return ()
@@ -100,7 +109,7 @@ class Values:
         return (f"({' OR '.join((*among, *within))})",)
 
     def block(self, layers: Layers) -> str | None:
-        """Return what tells the blocks apart in which a unit is bounded; None if it is bounded in all that is read."""
+        """Return SQL for the block in which the rows of a unit are bounded; None if they are bounded over all rows that are read."""
         window = self.table.window
         if window is None or window.each is None:
             return None
@@ -108,7 +117,7 @@ class Values:
         return value.sql if window.each == "value" else layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
-        """Return the value that decides a row's block, bound to a name."""
+        """Return the value that determines the block of a row, bound to a name."""
         return layers.bind(self._typed(window.column, window.type, layers))
 
     def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
@@ -123,7 +132,7 @@ class Values:
         return value
 
     def require_one_spelling(self, unit: str) -> None:
-        """Raise InputError if the engine takes several texts for one unit: each would be bounded as a unit of its own."""
+        """Raise InputError if the engine regards different texts as one unit, since each text would be bounded as a unit of its own."""
         field = self.actual.fields.get(unit)
         if field is not None and not field.bytewise:
             raise InputError(
@@ -132,6 +141,6 @@ class Values:
             )
 
     def base(self) -> str:
-        """Return the innermost SELECT, as a FROM item."""
+        """Return the innermost SELECT as an item of a FROM clause."""
         columns = ", ".join(f"{sql} AS {name}" for sql, name in self.read.items()) or "1 AS c0"
         return f"(SELECT {columns} FROM {self.actual.item}) AS base"

@@ -1,4 +1,7 @@
-"""Spark: reads csv and parquet files too large for one machine; local[*], or as spark-submit and spark-defaults.conf configure it."""
+"""The Spark engine, which reads csv and parquet files that are too large for one machine.
+
+Spark runs as local[*], unless spark-submit or spark-defaults.conf configure it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ FAMILIES: dict[str, Family] = {
     "date": "date",
     "timestamp_ntz": "timestamp",
 }
-# Nothing raises on a value, names are exact, days are those of the Gregorian calendar, and a broken line is seen whatever is asked of it.
+# With these settings no value raises an error, names are exact, and dates are those of the Gregorian calendar. A malformed line of a csv is
+# detected whichever columns are read.
 SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
@@ -37,7 +41,7 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class Spark(SqlEngine):
-    """A session of its own, with the table as a view in it."""
+    """A table that is open as a view in a Spark session of its own."""
 
     dialect: ClassVar[Dialect] = SparkSql()
     families: ClassVar = FAMILIES
@@ -72,7 +76,7 @@ class Spark(SqlEngine):
         return rows
 
     def _view(self, frame: Any, names: tuple[str, ...], place: str, named: bool = True) -> ActualTable:
-        """Name columns by their places: no name has a meaning of its own."""
+        """Return the table of a data frame, whose columns are renamed by their places so that no name is special in SQL."""
         self._require_once(names, place)
         kinds = [each.dataType.simpleString() for each in frame.schema.fields]
         own = tuple(f"f{number}" for number in range(len(names)))
@@ -82,14 +86,14 @@ class Spark(SqlEngine):
 
 
 def opened_spark(table: SourceTable) -> Spark:
-    """Open the table's files. Raises InputError if Spark does not start."""
+    """Return the table, opened in Spark. Raises InputError if Spark does not start, and Unavailable if it is not installed."""
     require("pyspark")
     from pyspark.sql import SparkSession
 
     def started() -> Any:
         builder = SparkSession.builder.appName("dpcli").config("spark.ui.enabled", "false")
         session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-        session.sparkContext.setLogLevel("OFF")  # what a task fails with quotes the row
+        session.sparkContext.setLogLevel("OFF")  # the error of a failed task may quote a row
         return session.newSession()
 
     session = _quietly(started, "spark")
@@ -99,17 +103,17 @@ def opened_spark(table: SourceTable) -> Spark:
 
 
 def _quietly(call: Any, place: str) -> Any:
-    """Call. Raises InputError, which holds nothing of what Spark says: that quotes rows."""
+    """Return the result of a call. Raises InputError without Spark's message, which may quote rows, if the call fails."""
     try:
         return call()
-    except Exception as error:  # of py4j, of pyspark, and of what runs below them
+    except Exception as error:  # py4j, pyspark and the layers below them raise many types
         failure = InputError(f"{place}: Spark cannot read the data to their end ({type(error).__name__})")
-    raise failure  # outside of except, else it would hold Spark's error
+    raise failure  # outside of the except clause, so that Spark's error is not attached as context
 
 
 def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
-    """Read every column as text; an empty cell is null if it has no quotes."""
-    absent = secrets.token_hex(16)  # no cell holds it; one that is null if it is "" would take quoted ones for null too
+    """Return a data frame of a csv with every column as text. An empty cell without quotes is null."""
+    absent = secrets.token_hex(16)  # a text that no cell has. With "" in its place, empty cells with quotes would be null too
     schema = ", ".join(f"f{number} STRING" for number in range(columns))
     reader = session.read.schema(schema).option("mode", "FAILFAST").option("multiLine", "true").option("header", "true")
     return reader.csv(
@@ -118,5 +122,5 @@ def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
 
 
 def _literal(path: str) -> str:
-    """Write a path of this machine as a pattern that matches it alone."""
+    """Return a pattern that matches only this path of the local machine."""
     return "file:" + "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

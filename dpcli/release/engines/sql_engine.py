@@ -1,4 +1,4 @@
-"""The base of all engines: an open table that answers aggregations by one statement of SQL."""
+"""The base class of all engines: an open table that answers each aggregation by one SQL statement."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from dpcli.release.engines.sql_statement import statement
 
 @dataclass(slots=True)
 class SqlEngine:
-    """An open table.
+    """A table that is open in an engine.
 
     Attributes:
-        table: As [source] declares it.
-        actual: As the engine reports it, None before the first statement.
+        dialect: SQL dialect of the engine.
+        families: Families of the engine's types, by the name of the type without parentheses.
+        table: The table as [source] declares it.
+        actual: The table as the engine reports it; None before the first statement.
     """
 
     dialect: ClassVar[Dialect]
-    families: ClassVar[Mapping[str, Family]]  # of the engine's types, by their names without what stands in parentheses
+    families: ClassVar[Mapping[str, Family]]
     table: SourceTable
     actual: ActualTable | None = field(default=None, init=False)
 
     def check(self, aggregation: Aggregation) -> None:
-        """Raise InputError if an expression is refused, or a column is missing or of another type. No row is read."""
+        """Raise InputError if an expression is refused, or if a column is missing or has another type. No row is read."""
         self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        """Return the exact answer, by key; every declared key is in it, with zeros if it has no row.
+        """Return the exact totals by key. They include every declared key, with zeros for a key without rows.
 
         Args:
-            secret: Key of the hash by which contributions are chosen: fresh for each release.
+            aggregation: The aggregation.
+            secret: Key of the hash that chooses contributions. It must be new for each release.
 
         Raises:
-            InputError: An expression is refused, or the data cannot be read. The message tells nothing of the data.
+            InputError: An expression is refused, or the data cannot be read. The message reveals nothing about the data.
         """
         return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
 
@@ -52,11 +55,15 @@ class SqlEngine:
         return statement(aggregation, self.table, self.actual, self.dialect, secret)
 
     def _find(self) -> ActualTable:
-        """Find the table by its exact name. Raises InputError if there is none."""
+        """Return the table as the engine reports it. Raises InputError if there is no table with the exact name."""
         raise NotImplementedError
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run a statement. Raises InputError, which holds nothing of what the engine says: that quotes rows."""
+        """Run a statement and return its rows.
+
+        Raises:
+            InputError: The engine failed. The message contains nothing of the engine's message, which may quote rows.
+        """
         raise NotImplementedError
 
     def _family(self, kind: str) -> Family:

@@ -1,4 +1,4 @@
-"""Scalar expressions that are written as SQL; an expression used twice is named in an inner SELECT and computed once."""
+"""Scalar expressions that are written as SQL. An expression that is used twice is named in an inner SELECT and computed once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from dpcli.release.engines.dialects import DatePartName, Dialect, ScalarType
 
 NUMBERS = ("integer", "decimal")
 UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
-# Arithmetic on decimals: an operand further from 0 than the first gives null, one nearer to 0 than the second is 0. So no result is
-# infinite, NaN or too small for a double, which one engine in three answers with an error.
+# In arithmetic on decimals, an operand whose absolute value exceeds FARTHEST gives null, and one below NEAREST counts as 0. So no result is
+# infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """SQL over the columns that exist from layer `depth` on."""
+    """An SQL expression.
+
+    Attributes:
+        sql: The expression.
+        depth: Number of the innermost layer in which all of its names exist.
+    """
 
     sql: str
     depth: int = 0
@@ -32,21 +37,29 @@ class Columns(Protocol):
 
 @dataclass(slots=True)
 class Layers:
-    """Nested SELECTs: each gives names to expressions over the names of those inside, so that no SQL text grows by repetition."""
+    """Nested SELECTs that give names to expressions, so that no expression is repeated in the SQL text.
+
+    Each SELECT names expressions over the names of the inner SELECTs.
+
+    Attributes:
+        dialect: The SQL dialect.
+        columns: The columns of the table.
+        names: The names of each layer, by the SQL that they stand for.
+    """
 
     dialect: Dialect
     columns: Columns
-    names: list[dict[str, str]] = field(default_factory=list)  # by layer: SQL -> name
+    names: list[dict[str, str]] = field(default_factory=list)
 
     def bind(self, term: Term) -> Term:
-        """Give a term a name, so that it may be written more than once."""
+        """Return a name for a term, which may be written more than once."""
         while len(self.names) <= term.depth:
             self.names.append({})
         name = self.names[term.depth].setdefault(term.sql, f"t{sum(map(len, self.names))}")
         return Term(name, term.depth + 1)
 
     def over(self, base: str) -> str:
-        """Return the FROM item that has every bound name."""
+        """Return an item of a FROM clause that defines every bound name over the item `base`."""
         item = base
         for number, layer in enumerate(self.names):
             columns = "".join(f", {sql} AS {name}" for sql, name in layer.items())
@@ -55,13 +68,19 @@ class Layers:
 
 
 def joined(template: str, *terms: Term) -> Term:
-    """Put the SQL of terms into the places {0}, {1}, ... of a template."""
+    """Return a template whose places {0}, {1}, ... are filled with the SQL of terms."""
     return Term(template.format(*(term.sql for term in terms)), max((term.depth for term in terms), default=0))
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An expression: its type, and how it is written as SQL. A null operand gives null, or SQL's unknown."""
+    """A typed expression. If an operand is null, its value is null, which is SQL's unknown for a condition.
+
+    Attributes:
+        type: Type of the value.
+        write: Function that writes the expression as SQL.
+        literal: Whether the expression is a literal.
+    """
 
     type: ScalarType
     write: Callable[[Layers], Term]
@@ -69,12 +88,12 @@ class Scalar:
 
 
 def column(name: str, type_: ScalarType) -> Scalar:
-    """A column of the table, null if it has no value of its declared type."""
+    """Return a column of the table. Its value is null in rows without a value of the declared type."""
     return Scalar(type_, lambda layers: layers.columns.term(name, layers))
 
 
 def literal(value: str, type_: ScalarType) -> Scalar:
-    """A literal, in SQL's own spelling (a date as YYYY-MM-DD)."""
+    """Return a literal. `value` is its text in SQL, such as YYYY-MM-DD for a date."""
 
     def write(layers: Layers) -> Term:
         sql = layers.dialect.text(value)
@@ -92,7 +111,10 @@ def integer(value: int) -> Scalar:
 
 
 def composed(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
-    """Operands in the places of a template: as doubles where one of them is a double. Text is compared by the bytes of its UTF-8."""
+    """Return a template whose places {0}, {1}, ... are filled with operands.
+
+    If one operand is a double, all are converted to doubles. Texts are compared by their UTF-8 bytes.
+    """
 
     def write(layers: Layers) -> Term:
         mixed = any(each.type == "decimal" for each in operands)
@@ -102,18 +124,21 @@ def composed(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
 
 
 def as_decimal(scalar: Scalar, layers: Layers) -> Term:
-    """Write a number as a double."""
+    """Return a number as SQL of type double."""
     term = scalar.write(layers)
     return term if scalar.type == "decimal" else Term(layers.dialect.cast(term.sql, "decimal"), term.depth)
 
 
 def to_decimal(scalar: Scalar) -> Scalar:
-    """Convert an integer to the nearest double."""
+    """Return the double nearest to an integer."""
     return Scalar("decimal", partial(as_decimal, scalar))
 
 
 def whole_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
-    """+ - * // % on 64-bit integers; // and % go toward zero. Null if the divisor is 0 or the result is no 64-bit integer."""
+    """Return + - * // or % of 64-bit integers, where // and % round toward zero.
+
+    The result is null if the divisor is 0, or if the result does not fit into a 64-bit integer.
+    """
 
     def write(layers: Layers) -> Term:
         a, b = (layers.bind(side.write(layers)) for side in (left, right))
@@ -123,7 +148,7 @@ def whole_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
 
 
 def decimal_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
-    """+ - * / on doubles, within FARTHEST and NEAREST. Null if the divisor is 0."""
+    """Return + - * or / of doubles, limited by FARTHEST and NEAREST. The result is null if the divisor is 0."""
 
     def limited(side: Scalar, layers: Layers) -> Term:
         bounds = (decimal(number).write(layers) for number in (FARTHEST, NEAREST, 0.0))
@@ -139,13 +164,16 @@ def decimal_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
 
 
 def cased(value: Scalar, upper: bool) -> Scalar:
-    """lower or upper of the 26 letters of ASCII: engines and their versions do not agree about any other letter."""
+    """Return a text with its ASCII letters in upper or lower case. Engines and their versions disagree about all other letters."""
     letters = (LOWER, UPPER) if upper else (UPPER, LOWER)
     return composed("text", "translate({0}, {1}, {2})", value, *(literal(each, "text") for each in letters))
 
 
 def date_part(part: DatePartName, value: Scalar) -> Scalar:
-    """A number of a date in the Gregorian calendar; week is that of ISO 8601, dow 0 for Sunday, isodow 1 for Monday to 7."""
+    """Return a part of a date in the Gregorian calendar, as an integer.
+
+    `week` is the week of ISO 8601, `dow` counts from 0 for Sunday, and `isodow` from 1 for Monday to 7 for Sunday.
+    """
 
     def write(layers: Layers) -> Term:
         term = value.write(layers)

@@ -1,4 +1,7 @@
-"""Parses SQL expressions of a file into scalars; refuses every node of sqlglot's tree, and every part of a node, not in MEANINGS."""
+"""Parser of the SQL expressions in a file.
+
+It turns the tree of sqlglot into scalars, and refuses every kind of node, and every part of a node, that is not in MEANINGS.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,15 @@ from dpcli.release.expressions.scalars import (
 if TYPE_CHECKING:
     from sqlglot import exp
 
-LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # characters of an expression; nesting of its parts
-GRAMMAR = "duckdb"  # of sqlglot: has the operators // and ==, and no escapes in a text
+LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # largest number of characters of an expression, and of nested parts
+GRAMMAR = "duckdb"  # dialect of sqlglot that has the operators // and ==, and no escapes in texts
 ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, is null, + - * / // %, lower, upper, substr, and year, quarter, month, "
     "week, day, dayofyear, dayofweek, isodow or extract of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1
-MOST_CHARACTERS = 1_000_000  # start and length of substr
-MOST_LISTED = 10_000  # values of in (...)
+MOST_CHARACTERS = 1_000_000  # largest start and length of substr
+MOST_LISTED = 10_000  # largest number of values in a list in (...)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +50,38 @@ class Expressions:
     """The columns that expressions may name.
 
     Attributes:
-        within: Computed columns that are being read, outermost first.
+        columns: Declared columns by name.
+        within: Names of the computed columns that are being read, the outermost first. They reveal a column computed from itself.
     """
 
     columns: Mapping[str, Column]
     within: tuple[str, ...] = ()
 
     def scalar(self, text: str, key: str) -> Scalar:
-        """Return the meaning of an SQL expression.
+        """Return the scalar that an SQL expression describes.
 
         Args:
-            key: Where it stands, for messages.
+            text: The expression.
+            key: Key that states the expression, for messages.
 
         Raises:
-            InputError: It is not SQL, or uses what is not allowed, or types that do not go together.
+            InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
         """
         return SqlReader(self, key).scalar(parsed(text, key))
 
     def condition(self, text: str, key: str) -> Scalar:
-        """Return the meaning of an expression that is true, false or unknown."""
+        """Return the scalar of a condition, which is true, false or unknown. Raises InputError as `scalar` does."""
         scalar = self.scalar(text, key)
         if scalar.type != "boolean":
             raise InputError(f"{key}: expected a condition, found an expression of type {scalar.type}")
         return scalar
 
     def column(self, name: str, key: str) -> Scalar:
-        """Return a column by its exact name, or what it is computed from."""
+        """Return the column with the exact name. For a computed column, return the scalar of its expression.
+
+        Raises:
+            InputError: There is no such column, it is computed from itself, or its expression has another type.
+        """
         declared = self.columns.get(name)
         if declared is None:
             hint = did_you_mean(name, self.columns)
@@ -92,7 +101,13 @@ class Expressions:
 
 @dataclass(frozen=True, slots=True)
 class SqlReader:
-    """An expression as it is read, `depth` nodes below its root."""
+    """A reader of the nodes of one expression.
+
+    Attributes:
+        expressions: The columns that the expression may name.
+        key: Key that states the expression, for messages.
+        depth: Depth of the current node below the root.
+    """
 
     expressions: Expressions
     key: str
@@ -114,7 +129,7 @@ class SqlReader:
         return InputError(f"{self.key}: expected {expected}, found {shown(node)}")
 
     def of_type(self, node: exp.Expr, *types: ScalarType) -> Scalar:
-        """Read an operand of one of these types."""
+        """Return an operand that must have one of these types. Raises InputError if it has another type."""
         scalar = self.scalar(node)
         if scalar.type not in types:
             raise InputError(
@@ -123,7 +138,7 @@ class SqlReader:
         return scalar
 
     def comparable(self, node: exp.Expr, *operands: exp.Expr) -> tuple[Scalar, ...]:
-        """Read operands of one type, or numbers."""
+        """Return operands that must all have the same type, or all be numbers. Raises InputError if they are not comparable."""
         scalars = tuple(self.scalar(operand) for operand in operands)
         if len({"number" if each.type in NUMBERS else each.type for each in scalars}) > 1:
             types = ", ".join(dict.fromkeys(each.type for each in scalars))
@@ -133,7 +148,7 @@ class SqlReader:
 
 
 def parsed(text: str, key: str) -> exp.Expr:
-    """Parse one expression. Raises InputError if it is none."""
+    """Return the syntax tree of one SQL expression. Raises InputError if the text is not a single expression."""
     require("sqlglot")
     from sqlglot import exp
     from sqlglot.dialects.dialect import Dialect
@@ -162,7 +177,7 @@ def parsed(text: str, key: str) -> exp.Expr:
 
 
 def shown(what: exp.Expr | str) -> str:
-    """Shorten a part of what the user wrote, for a message."""
+    """Return a part of the user's text in quotes, shortened for a message."""
     text = what if isinstance(what, str) else what.sql(dialect=GRAMMAR, comments=False)
     short = text if len(text) <= 60 else f"{text[:57]}..."
     return f'"{short.encode("unicode_escape").decode() if not short.isprintable() else short}"'
@@ -173,7 +188,12 @@ Read = Callable[[SqlReader, "exp.Expr"], Scalar]
 
 @dataclass(frozen=True, slots=True)
 class NodeMeaning:
-    """A way to read a node, and the parts that it may have."""
+    """The meaning of one kind of node.
+
+    Attributes:
+        read: Function that reads the node.
+        arguments: Names of the parts that the node may have.
+    """
 
     read: Read
     arguments: frozenset[str]
@@ -194,7 +214,7 @@ def _literal(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _number(reader: SqlReader, node: exp.Expr, text: str) -> Scalar:
-    """An integer of 64 bits, or a double."""
+    """Return a number as a 64-bit integer if it consists of digits, otherwise as a double."""
     if text.removeprefix("-").isdecimal() and text.isascii():
         value = int(text) if len(text) < 25 else WHOLE_MOST + 1
         if WHOLE_LEAST <= value <= WHOLE_MOST:
@@ -214,7 +234,7 @@ def _truth(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _date(reader: SqlReader, node: exp.Expr) -> Scalar:
-    """date '2020-01-31'; no other cast."""
+    """Return a date that is written as date '2020-01-31'. All other casts are refused."""
     text, to = node.this, node.args["to"]
     if to.sql() != "DATE" or not _is_a(text, "Literal") or not text.args.get("is_string"):
         raise reader.refusal(node)
@@ -258,7 +278,7 @@ def _within(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _is(reader: SqlReader, node: exp.Expr) -> Scalar:
-    """Never null itself."""
+    """Return the test of a value for null, which is never null itself."""
     if not _is_a(node.expression, "Null"):
         raise reader.refusal(node, "is null or is not null")
     return composed("boolean", "({0} IS NULL)", reader.scalar(node.this))
@@ -305,7 +325,10 @@ def _cased(upper: bool) -> Read:
 
 
 def _substring(reader: SqlReader, node: exp.Expr) -> Scalar:
-    """Characters (Unicode code points). Positions are literals: engines do not agree if a position is 0 or negative, or a length is."""
+    """Return a substring, counted in Unicode code points.
+
+    Start and length must be literals, since engines disagree on positions that are 0 or negative, and on negative lengths.
+    """
     start, length = _position(reader, node, node.args.get("start"), 1), node.args.get("length")
     many = "" if length is None else f", {_position(reader, node, length, 0)}"
     return composed("text", f"substring({{0}}, {start}{many})", reader.of_type(node.this, "text"))
@@ -350,7 +373,7 @@ DATE_PARTS: dict[str, DatePartName] = {
     "DayOfWeekIso": "isodow",
 }
 
-# By the name of sqlglot's class, so that sqlglot is imported if an expression is read.
+# The meanings by the name of sqlglot's class, so that sqlglot is imported only when an expression is read.
 MEANINGS: Mapping[str, NodeMeaning] = {
     "Column": NodeMeaning(_column, ONE),
     "Literal": NodeMeaning(_literal, ONE | {"is_string"}),

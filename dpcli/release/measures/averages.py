@@ -66,7 +66,10 @@ class SumQuery(ColumnQuery):
 
 
 def always_there(query: Query, source: Source) -> bool:
-    """Tell whether each unit has exactly one row that counts: rows are units, and no condition, key or missing value leaves one out."""
+    """Return whether every unit has exactly one row that counts.
+
+    This is so if each row is a unit of its own, and no condition, key or missing value excludes a row.
+    """
     name = getattr(query, "column", "")
     return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None
 
@@ -118,7 +121,7 @@ class MeanQuery(ColumnQuery):
         )
 
     def sum_part(self, setting: QuerySetting) -> float:
-        """Return the share of the cost for the sum, where the mean may be anywhere in the range."""
+        """Return the share of the cost for the sum that is best if the mean is uniform over the range."""
         furthest = largest_distance_from_middle(stepped(setting.source, self.column))
         share = share_of_epsilon if laplace(self, setting.cost) else share_of_rho
         return share(float(furthest), 1.0, UNKNOWN_MEAN * furthest)
@@ -163,13 +166,13 @@ class MeanQuery(ColumnQuery):
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: Stepped) -> NoisyMean:
-    """Return the mean of a noisy sum of centred steps over a noisy count."""
+    """Return the mean of a noisy sum, in steps from the centre, and a noisy count."""
     return NoisyMean(
         total, count, law_of(releases[0]), law_of(releases[1]), values.least - values.middle, values.most - values.middle
     )
 
 
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of the cost
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # shares of the cost for the sum of squares, the sum and the count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

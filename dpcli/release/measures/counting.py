@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TOTAL_SHARE = 0.3  # of the cost; the keys have the rest
+TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest
 FEW_HOLD = (
     "keys that few hold are not shown; one whose true count is not far above {:,} is shown only where its noise was high: then the "
     "interval is too high, and holds less often than stated"
@@ -87,7 +87,7 @@ class CountQuery(NoisyQuery):
         return (noisy_vector(self, setting, self.contribution()),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_of(self, setting, rows=None if self.of == "rows" else MOST_ROWS)  # each key of a unit is worth the same
+        return aggregation_of(self, setting, rows=None if self.of == "rows" else MOST_ROWS)  # makes all its keys equally likely
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         release, *others = self.releases(setting)
@@ -100,13 +100,13 @@ class CountQuery(NoisyQuery):
         return additive_answer(self, release, shown, f"{NOISE_ALONE}; {FEW_HOLD.format(release.keys['threshold'])}")
 
     def _adding_up(self, exact: Keyed, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
-        """Move keys and total by least squares so that they add up; their intervals stay those of the noise."""
+        """Return keys and total adjusted by least squares so that they add up. The intervals are those before the adjustment."""
         parts = noised(exact, release)
         (total,) = noised({(): sum(exact.values())}, of_total).values()
         part_variance, total_variance = (Fraction(law_of(one).variance) for one in (release, of_total))
         keys, variances = list(parts), (total_variance, part_variance)
         moved = consistent(total, list(parts.values()), *variances)
-        while "non-negative" in self.postprocess and any(value < 0 for value in moved):  # each of these is 0 in what is nearest
+        while "non-negative" in self.postprocess and any(value < 0 for value in moved):  # negative parts are 0 in the fit
             keys = [key for key, value in zip(keys, moved, strict=True) if value >= 0]
             moved = consistent(total, [parts[key] for key in keys], *variances)
         values = dict(zip(keys, moved, strict=True))
@@ -120,7 +120,7 @@ class CountQuery(NoisyQuery):
         return answer_of(self, (*rows, total_row), NOISE_ALONE, None, CONSISTENT)
 
     def total_contribution(self) -> Contribution:
-        """Return the contribution of a unit to the total of all keys."""
+        """Return the bound on what one unit adds to the total of all keys."""
         one = self.contribution()
         return Contribution(1, one.groups * one.rows, 1, 1, one_key=True)
 
@@ -178,7 +178,7 @@ class HistogramQuery(NoisyQuery):
     def bin_text(self, number: int) -> str:
         """Return a bin as an interval."""
         last = number == len(self.bins) - 2
-        low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, so that no two look alike
+        low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, to distinguish all bins
         return f"[{low}, {high}{']' if last else ')'}"
 
 
@@ -215,7 +215,7 @@ class ThresholdQuery(Query):
         return (QueryRelease("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
 
     def laws(self, setting: QuerySetting) -> SparseVectorLaws:
-        """Return the noise of the threshold and of the counts."""
+        """Return the laws of the noise of the threshold and of the counts."""
         assert setting.cost is not None
         return SparseVectorLaws(setting.cost.pure_epsilon, self.rows, self.answers)
 

@@ -35,11 +35,11 @@ class ChoiceQuery(Query):
     column: Annotated[str, VALUES]
 
     def reach(self, setting: QuerySetting) -> int:
-        """Return by how much two counts may move apart."""
+        """Return the largest change of the difference of two counts when one unit changes."""
         return count_range(self.rows, setting.adjacency)
 
     def chosen(self, setting: QuerySetting, kind: str, cost: QueryCost, choices: str, steps: int = 1) -> QueryRelease:
-        """Return the mechanism of one choice, each of `steps` at this cost."""
+        """Return the mechanism that chooses `steps` times, each time at this cost."""
         epsilon, reach = cost.bounded_range_epsilon, self.reach(setting)
         choice_scale(reach, epsilon)
         why = (
@@ -49,7 +49,7 @@ class ChoiceQuery(Query):
         return QueryRelease("", kind, {"epsilon": epsilon}, why, steps=steps)
 
     def expected_error(self, setting: QuerySetting) -> str:
-        """Say how far the count of each chosen value may be below the largest count left."""
+        """Return a description of how far the count of each chosen value may be below the largest remaining count."""
         (release,) = self.releases(setting)
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
         scale = self.reach(setting) / release.keys["epsilon"]
@@ -74,7 +74,7 @@ class TopQuery(ChoiceQuery):
         yield from choice_needs(self, source, self.column)
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
-            return  # the file of values is read, and counted, when the query is answered
+            return  # the number of values in the file is checked when the query is answered
         values = len(declared_keys_of(column, self.column, "") or ())
         if 0 < values < self.top:
             yield ("top",), f'at most the {values:,} values that "{self.column}" may have', str(self.top)
@@ -98,7 +98,7 @@ class TopQuery(ChoiceQuery):
 
 
 def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
-    """Yield the problem of a column whose values are chosen from but not declared."""
+    """Yield a problem if a query chooses among the values of a column and these are not declared."""
     if column in source.columns and not source.columns[column].declares_keys:
         otherwise = f", or {query.undeclared}" if query.undeclared else ""
         yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose values would show who is there'
@@ -167,7 +167,7 @@ class ModeQuery(ChoiceQuery):
         return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
 
     def _chosen(self, setting: QuerySetting, counts: list[int]) -> int:
-        """Choose by permute-and-flip at a pure cost, if it is never worse; else by the exponential mechanism."""
+        """Return the index of the chosen value. Permute-and-flip chooses at a pure cost, the exponential mechanism otherwise."""
         from dpcli.release.noise.selection import exponential, permute_and_flip
 
         (release,) = self.releases(setting)

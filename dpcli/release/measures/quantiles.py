@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 MOST_CANDIDATES = 1_000_000
-MOST_PARTS = 10**6  # denominator of a share: scores are multiples of 1/denominator, and those of 2^40 rows stay below 2^62
+MOST_PARTS = 10**6  # largest denominator of a share. It keeps the scores, in units of 1 / denominator, of 2^40 rows below 2^62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class QuantileQuery(Query):
             yield ("column",), f"at most {MOST_CANDIDATES:,} steps from min to max: a coarser step", f"{self.candidates(source):,}"
 
     def candidates(self, source: Source) -> int:
-        """Return the number of values to choose from."""
+        """Return the number of candidates for the quantile."""
         values = stepped(source, self.column)
         return values.most - values.least + 1
 
@@ -77,7 +77,7 @@ class QuantileQuery(Query):
         return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
 
     def reach(self, setting: QuerySetting, position: int) -> int:
-        """Return the score range of the quantile at a position."""
+        """Return the score range for the quantile at this position in the list of quantiles."""
         return rank_range(self.share(position), self.rows, setting.adjacency)
 
     def share(self, position: int) -> Fraction:

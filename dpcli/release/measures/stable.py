@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TEST_SHARE = 0.5  # of the cost; the noise has the rest
+TEST_SHARE = 0.5  # share of the cost for the test; the noise uses the rest
 PASS = Key("probability to answer where one unit could move the answer further", DELTA)
 NUMBERS = Key("the column of numbers, with step; bounds are not needed")
 
@@ -45,7 +45,7 @@ NUMBERS = Key("the column of numbers, with step; bounds are not needed")
 class TestedQuery(Query):
     """A statistic of a column that is released only where a test finds that few units could change it."""
 
-    proposal: ClassVar[str]  # the key that states a distance in units of the column
+    proposal: ClassVar[str]  # name of the key that states a distance in units of the column
 
     column: Annotated[str, NUMBERS]
 
@@ -117,7 +117,7 @@ class StableQuery(TestedQuery):
         return CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always, **bounds)
 
     def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
-        """Return the exact statistic, and how many units may change before one could move it by more than `most` steps."""
+        """Return the exact statistic, and the number of units that may change before one unit can move it by more than `most` steps."""
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:

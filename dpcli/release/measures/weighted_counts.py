@@ -65,7 +65,7 @@ class LinearQuery(NoisyQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         if any(name in source.columns and source.columns[name].domain_file for name in self.by):
-            return  # the file is read, and its values counted, when the query is answered
+            return  # the number of values in the file is checked when the query is answered
         cells = math.prod(len(declared_keys_of(source.columns[name], name, "") or ()) for name in self.by if name in source.columns)
         if self.by and cells != len(self.matrix[0]):
             yield ("matrix",), f"{cells:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
@@ -105,7 +105,10 @@ class LinearQuery(NoisyQuery):
         return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
 
     def _noise_on_sums(self, setting: QuerySetting) -> QueryRelease:
-        """Return noise on all sums as one vector: one row of a unit adds a column of the matrix, whose norms bound what it moves."""
+        """Return the mechanism that adds noise to all sums as one vector.
+
+        A row of a unit adds one column of the matrix to the sums, so the norms of the columns bound the sensitivity.
+        """
         columns = list(zip(*self.matrix, strict=True))
         largest = max(sum(map(abs, column)) for column in columns)
         squared = max(sum(weight * weight for weight in column) for column in columns)
@@ -119,10 +122,11 @@ class LinearQuery(NoisyQuery):
         return noisy_moved(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
 
     def _total_variance(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
-        """Return the sum of the variances of all sums.
+        """Return the total of the variances of all sums.
 
         Args:
-            matrix: Matrix of weights on noisy counts, None where each sum has its own noise.
+            release: The mechanism that adds the noise.
+            matrix: Weights of the noisy counts in each sum; None if the noise is added to the sums themselves.
         """
         weights = len(self.matrix) if matrix is None else sum(weight * weight for row in matrix for weight in row)
         return law_of(release).variance * weights
