@@ -1,4 +1,4 @@
-"""Tables of a file: reading of a table into a dataclass, which a key of the table may select, plain data of a dataclass, and JSON Schema."""
+"""Tables of a file. A table is read into a dataclass, which a key may select; a dataclass is written as plain data, and as JSON Schema."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ class KeyTable:
     """A table that becomes an instance of the dataclass `cls`.
 
     Attributes:
-        members_of: Function that returns the keys of a dataclass. It is a field, since the module that defines it needs this class.
+        members_of: Function that returns the keys of a dataclass. It is called when a file has the table. It is a field, since the
+            module that defines it needs this class.
     """
 
     cls: type
