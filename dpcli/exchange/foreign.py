@@ -1,4 +1,4 @@
-"""Tables of other libraries' records, with every field checked, and the pipeline files made of them."""
+"""Readers of records of other libraries, which check every field, and writers of pipeline files from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.file.toml.shown import escaped, shown
 from dpcli.file.toml.write import commented
 
 COMMENT_COLUMN = 40  # column at which comments begin
-# What a file says in place of a key that nobody has stated.
+# The comment that a file has in place of a key that neither the record nor the user states.
 MISSING = {
     "unit": '# unit = "example"  # who is protected: NOT STATED. Any other unit needs max_contributions',
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
@@ -24,10 +24,10 @@ MISSING = {
 }
 WHOLE = "the statement is of all that one unit may change, not of each record"
 COMMENTS = {"stated_for": WHOLE}
-PART = "dpcli's part"  # of a file, in messages
+PART = "dpcli's part"  # name, in messages, of the tables that dpcli export writes into a file
 TABLES = ("privacy", "mechanism")
 WHOM = ("adjacency", "max_contributions")
-MOST_VALUES = 1_000_000  # values of the tables, each counted wherever it stands
+MOST_VALUES = 1_000_000  # largest number of values in tables; a shared value counts at each of its places
 _SINGLE = (bool, int, float, str, type(None))
 
 
@@ -53,18 +53,18 @@ def file_of(
     place: str,
     laid_out: Callable[[str], Iterable[str]] | None = None,
 ) -> str:
-    """Return the text of a pipeline file, checked by the reader of such files.
+    """Return the text of a pipeline file, which the reader of such files has accepted.
 
     Args:
-        tables: the content.
-        heading: lines of comment at the top.
-        comments: by key, a comment beside it; keys of [privacy] that are missing get one too.
-        place: the name of the file in messages.
-        laid_out: splits a line that is too long.
+        tables: Content of the file.
+        heading: Lines of the comment at the top.
+        comments: Comment next to each key. A missing key of [privacy] is replaced by a comment too.
+        place: Name of the file in messages.
+        laid_out: Function that splits a line if it is too long.
 
     Raises:
-        InputError: the text is larger than a pipeline file may be.
-        InvalidFile: the reader refuses it.
+        InputError: If the text is larger than a pipeline file may be.
+        InvalidFile: If the reader refuses the text.
     """
     lines = [f"# {line}" for line in heading]
     written = list(commented(tables, comments, COMMENT_COLUMN))
@@ -80,6 +80,7 @@ def file_of(
 
 
 def _require_room(size: int, place: str) -> None:
+    """Raise InputError if a pipeline file of `size` bytes would be too large."""
     if size > MAX_BYTES:
         raise InputError(
             f"{place}: {-(-size // 1024):,} KiB do not fit into a pipeline file of {MAX_BYTES // 1024:,} KiB: "
@@ -88,7 +89,7 @@ def _require_room(size: int, place: str) -> None:
 
 
 def read_text(text: str, place: str) -> Pipeline:
-    """Parse the text of a pipeline file. Raises InvalidFile if the reader refuses it."""
+    """Return the pipeline in the text of a file. Raises InvalidFile if the reader refuses it."""
     return parse(text.encode(), place)
 
 
@@ -98,7 +99,11 @@ class NotJson(InputError):
 
 @dataclass(frozen=True, slots=True)
 class ForeignTable:
-    """A table from another library's record. name: the table's name in messages. fields: its values as they were written."""
+    """A table in a record of another library.
+
+    name: name of the table in messages.
+    fields: values as they were written.
+    """
 
     name: str
     fields: Mapping[str, Any]
@@ -106,9 +111,10 @@ class ForeignTable:
     def require_fields(
         self, needed: Collection[str], optional: Collection[str] = (), ignored: Collection[str] | None = None, hint: str = ""
     ) -> None:
-        """Raises InputError if a field is missing, or has no known meaning.
+        """Raise InputError if a field is missing, or has no known meaning.
 
-        ignored: what --ignore names; None if there is no such flag. hint: advice about an unknown field.
+        ignored: fields that --ignore names; None if the command has no such flag.
+        hint: advice about an unknown field.
         """
         missing_fields = [field for field in needed if field not in self.fields]
         strange = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
@@ -153,18 +159,19 @@ class ForeignTable:
         return self.fields.get(field) is not None
 
     def refused(self, why: str) -> InputError:
+        """Return an error about this table."""
         return InputError(f"{self.name}: {why}")
 
 
 def in_words(value: Any) -> str:
-    """Return a value as messages show it."""
+    """Return a value as text for a message."""
     if isinstance(value, ForeignTable):
         return value.name
     return "a list" if isinstance(value, tuple) else shown(value)
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:
-    """Parse JSON that holds one table. Raises InputError for anything else, and for a repeated field."""
+    """Return the table that JSON holds. Raises InputError if it holds anything else, or a field is repeated."""
     document = read_json(data, name)
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected a table of JSON, found {shown(document)}")
@@ -172,7 +179,7 @@ def read_fields(data: bytes, name: str) -> ForeignTable:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse JSON. Raises NotJson for other data, InputError for a repeated field."""
+    """Return the value that JSON holds. Raises NotJson if the data are not JSON, and InputError if a field is repeated."""
     try:
         return json.loads(data, object_pairs_hook=lambda pairs: _unique_fields(pairs, name))
     except (ValueError, RecursionError):
@@ -180,6 +187,7 @@ def read_json(data: bytes, name: str) -> Any:
 
 
 def _unique_fields(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any]:
+    """Return the pairs as a dict. Raises InputError if a field is repeated."""
     fields: dict[str, Any] = {}
     for field, value in pairs:
         if field in fields:
@@ -199,14 +207,14 @@ def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> di
 
 
 def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
-    """Return the keys of an entry that is (epsilon, delta)-DP for the unit; of type pure-dp if delta is 0."""
+    """Return the keys of an entry that is (epsilon, delta)-DP for the unit. Its type is pure-dp if delta is 0."""
     if delta == 0.0:
         return {"type": "pure-dp", "epsilon": epsilon, "stated_for": "unit"}
     return {"type": "approx-dp", "epsilon": epsilon, "delta": delta, "stated_for": "unit"}
 
 
 def zcdp_entry(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
-    """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for approximate zCDP, with a delta > 0."""
+    """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for approximate zCDP, which has delta > 0."""
     if delta != 0.0:
         raise where.refused(f"expected zCDP without a delta, found delta = {delta:g}: no mechanism of a file says that it may fail")
     return {"type": "zcdp", "rho": rho, "stated_for": "unit"}
@@ -218,13 +226,13 @@ def carried_tables(
     """Return the tables that dpcli export wrote into a file, completed by the keys of [privacy] that the user states.
 
     Args:
-        carried: the tables in the file.
-        asserted: keys of [privacy] that the user states.
-        exported: returns the content that a file for a pipeline must have.
-        content: the content that the file has.
+        carried: Tables in the file.
+        asserted: Keys of [privacy] that the user states.
+        exported: Function that returns the content that dpcli export writes for a pipeline.
+        content: Content of the file.
 
     Raises:
-        InputError: the tables are not the expected ones, the content does not match them, or they contradict `asserted`.
+        InputError: If the tables are not the expected ones, the content does not match them, or they contradict `asserted`.
     """
     plain = json_copy(carried, PART)
     ForeignTable(PART, plain).require_fields(TABLES)
@@ -238,6 +246,7 @@ def carried_tables(
 
 
 def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any], content: Any) -> None:
+    """Raise InputError unless the content is what dpcli export writes for the tables."""
     if exported(pipeline_from(tables)) != content:
         raise InputError(
             "the file contradicts the pipeline that dpcli export wrote into it: remove dpcli's part of it to import the rest"
@@ -245,10 +254,10 @@ def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any]
 
 
 def json_copy(value: Any, name: str) -> Any:
-    """Return a copy of the value as JSON would have it, with tuples as lists.
+    """Return a copy of the value as JSON values, with tuples as lists.
 
-    Shared parts are copied, so depth and size are bounded. Raises InputError if a part is no JSON value, if it is deeper than MAX_DEPTH,
-    as a table inside itself is, or if there are more than MOST_VALUES values.
+    Shared parts are copied at each place. Raises InputError if a part is no JSON value, if the value is deeper than MAX_DEPTH, as a table
+    that contains itself is, or if there are more than MOST_VALUES values.
     """
     remaining = MOST_VALUES
 

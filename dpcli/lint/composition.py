@@ -21,7 +21,7 @@ SEARCHES = frozenset(
     {"sweep", "grid", "grid_search", "param_grid", "random_search", "hyperparameter_search", "optuna", "search", "tune", "tuning"}
 )
 DATA_DERIVED = re.compile("quantile|quartile|decile|percentile|median|cluster|k-?means", re.IGNORECASE)
-PLACE = re.compile(r"\[[0-9]+\]$")  # of an entry in the lists of its table
+PLACE = re.compile(r"\[[0-9]+\]$")  # the index at the end of an entry's name, if the entry is made by a list of values
 
 NORMS = edited(edited(TRAIN, "train", "norms"), "1.1", "30.0")
 
@@ -78,7 +78,7 @@ def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _one_of_each_list(alike: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, Entry]]:
-    """Return of each list of values only the first entry: the others are stages of one mechanism, one after the other."""
+    """Return the entries with only the first of each list of values. The others are further stages of the same mechanism."""
     first: dict[tuple[str, bool], tuple[Path, Entry]] = {}
     for path, entry in alike:
         table, places = PLACE.subn("", entry.name)
@@ -87,7 +87,7 @@ def _one_of_each_list(alike: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, E
 
 
 def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
-    """Warn of entries that are sampled alike and do not say whether they share; of several, all but the first."""
+    """Yield a warning for each entry that has the sampling of an earlier one and does not say whether they share a sample."""
     unsaid = [(path, entry) for path, entry in alike if entry.sample is None]
     first = unsaid[0][1] if len(unsaid) == len(alike) else next(entry for _, entry in alike if entry.sample is not None)
     for path, entry in unsaid:
@@ -104,7 +104,7 @@ def _unsaid(alike: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
 
 
 def _charged(entry: Entry, contributions: int) -> str:
-    """Return in words what `resolve` counts."""
+    """Return a message about how often `resolve` counts an entry with a partition."""
     if contributions == 1:
         counted = "counted once for all parts"
     elif entry.spec.contribution_form:

@@ -27,6 +27,7 @@ def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _from_classical_noise(text: str) -> bool:
+    """Return whether words say that a guarantee is from Gaussian noise, and not that its calibration is exact."""
     return "gaussian" in text and not any(word in text for word in ANALYTIC_WORDS)
 
 
@@ -42,6 +43,7 @@ def _vector(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _words(entry: Entry) -> str:
+    """Return the normalised name and description of an entry."""
     return normalized(f"{entry.name} {entry.description or ''}")
 
 
@@ -177,7 +179,9 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
         stated, key = getattr(entry.spec, "adjacency", None), (*path, "adjacency")
         if stated is None:
             continue
-        from dpcli.mechanisms.stated.stated_spec import conversion  # what states an adjacency has loaded it already
+        from dpcli.mechanisms.stated.stated_spec import (
+            conversion,
+        )  # A spec that states an adjacency has already imported this module.
 
         try:
             changes = conversion(stated, adjacency)
@@ -245,9 +249,10 @@ RECORD_OR_UNIT = RuleInfo(
 )
 
 
-# At 5 the bound e^epsilon * 1 % on the true-positive rate already exceeds 1; at 10 it does so from a rate of 0.005 % on.
+# The bound on the true-positive rate is e^epsilon times the false-positive rate. At epsilon = 5 it already exceeds 1 for a false-positive
+# rate of 1 %, and at epsilon = 10 for one of 0.005 %.
 LARGE = 10.0
-NO_PROTECTION = 100.0  # there, false positives of 1 in 10^43 permit a hit rate of 100 %
+NO_PROTECTION = 100.0  # At this epsilon, a false-positive rate of 1 in 10^43 permits a hit rate of 100 %.
 
 
 def _floating_point(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -280,7 +285,7 @@ def _large_epsilon(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
-    """Return what an epsilon above LARGE protects from: almost nothing, or nothing."""
+    """Return a message that an epsilon above LARGE gives almost no protection, or none."""
     hits = ceil(1e4 * (100.0 - (99.0 - 100.0 * delta) * exp(-epsilon))) / 1e4
     return (
         f"epsilon = {shown} gives {'no' if epsilon > NO_PROTECTION else 'almost no'} protection against membership inference (at a 1 % "
@@ -289,6 +294,7 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
 
 
 def _stated_epsilons(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
+    """Yield every epsilon that the file states, with its path."""
     if pipeline.budget is not None and pipeline.budget.epsilon is not None:
         yield ("budget", "epsilon"), pipeline.budget.epsilon
     if pipeline.gate.horizon is not None:

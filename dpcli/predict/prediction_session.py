@@ -1,4 +1,4 @@
-"""A session of private prediction: charged once, bound to what it reads by content, its answers counted and kept as they are released."""
+"""A session of private prediction. It is charged once, is bound to the content of its inputs, and counts and records its answers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.query_counts import QueryBudget
 
-Report = Callable[[int, int], None]  # done, of how many
+Report = Callable[[int, int], None]  # (number done, total) -> None
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # in a session's folder
-# What a statement says where no ledger counts.
+# The warning of a statement if no ledger counts the answers.
 RESTORED = (
     "No ledger was charged. dpcli therefore cannot detect that the session's folder was restored to an earlier state and used to answer "
     "again. Protect the folder as you would protect a ledger."
@@ -42,8 +42,9 @@ class AnswerCount:
     """The number of answers that a session may give.
 
     Attributes:
-        things: In words.
-        name: Name of a second count besides the first.
+        total: Largest number of answers.
+        things: Name of what is counted, for messages.
+        name: Name of the count if a session has several; "" for the first.
     """
 
     total: int
@@ -51,7 +52,7 @@ class AnswerCount:
     name: str = ""
 
     def opened(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
-        """Open the count: in the ledger that was charged for the session, and else in its folder, or at `place`.
+        """Return the count: in the ledger that was charged for the session, or without one at `place`, by default in the session's folder.
 
         Raises:
             LedgerError: If the count cannot be relied on.
@@ -74,21 +75,21 @@ def open_queries(
     seconds: float = BUSY_SECONDS,
     things: str = ANSWERS,
 ) -> QueryBudget:
-    """Open the count of a fitted system's answers.
+    """Return the count of a fitted system's answers.
 
     Args:
         place: A path, sqlite:///path, or postgresql://user@host/database#name.
-        identity: A fingerprint of the system: what was fitted, on what, and every number of the file that its privacy depends on.
-        total: How many answers its charge pays for.
-        new: Make the count if there is none: only when a system is fitted, before its first answer. A count that is there goes on. Without
-            it a missing count is refused, as it may have been removed.
-        moved: The file's first place is gone, and this is its latest state (--moved); nothing can check that.
-        seconds: How long to wait for others.
-        things: What is counted, in words.
+        identity: Fingerprint of the system: what was fitted, on what, and every number of the file on which its privacy depends.
+        total: Number of answers that its charge pays for.
+        new: Whether to make the count if there is none. It is true only when a system is fitted, before its first answer. An existing count
+            is continued. If `new` is false, a missing count is refused, as it may have been removed.
+        moved: Whether the file was moved to this path and has its latest state (--moved). Nothing can verify that.
+        seconds: How long to wait for the locks of other processes.
+        things: Name of what is counted, for messages.
 
     Raises:
-        LedgerError: Missing, locked, damaged, a copy, of another system, or for another total.
-        InputError: The place cannot be read.
+        LedgerError: If the count is missing, locked, damaged or a copy, or is of another system, or has another total.
+        InputError: If the place cannot be read.
     """
     if not identity or not identity.isascii() or not identity.isprintable() or len(identity) > 200:
         raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
@@ -115,17 +116,17 @@ def begin_session(
     place: str | None = None,
     released: str | None = None,
 ) -> tuple[Session, list[QueryBudget]]:
-    """Charge a session of a plan in full, or go on with the one in its folder, and open its counts; nothing is drawn before.
+    """Charge a session in full, or continue the one in its folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
-        inputs: What it reads beside its file, by name and content.
-        place: Where answers are counted without a ledger; in the folder if None.
-        released: The file of answers, which must not be there before a session has begun to count: together both cost more than one charge.
+        inputs: Content of each input other than the file, by name.
+        place: Where answers are counted if there is no ledger; in the folder if None.
+        released: File of answers. It must not exist before the session has begun to count, as both together cost more than one charge.
 
     Raises:
-        InputError: The file or an input has changed.
-        Denied: The ledger says no.
-        LedgerError: Ledger or count cannot be relied on.
+        InputError: If the file or an input has changed.
+        Denied: If the ledger does not allow the session.
+        LedgerError: If the ledger or a count cannot be relied on.
     """
     session = session_in(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
     rows = None if plan.rows is None else plan.rows.content()
@@ -138,10 +139,13 @@ def begin_session(
 
 
 def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
-    """Raise LedgerError if answers were released that the count does not know: it was put back to an earlier state.
+    """Raise LedgerError if more answers were released than counted, so that the count must have been restored to an earlier state.
+
+    If the file of answers was restored too, this cannot be detected.
 
     Args:
-        path, last: The file of answers, and the number of the last one in it. Where both were put back, nothing can be seen.
+        path: File of answers.
+        last: Number of the last answer in it.
     """
     if last > budget.taken():
         raise LedgerError(
@@ -151,7 +155,7 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
 
 
 def add_line(path: str, content: Mapping[str, Any]) -> None:
-    """Append a line of JSON to a file of answers, durable on return. Raises OSError if the disk is full: nothing of it is left."""
+    """Append a line of JSON to a file of answers, durably. Raises OSError if the disk is full; the file is then unchanged."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
@@ -165,7 +169,7 @@ def add_line(path: str, content: Mapping[str, Any]) -> None:
 
 
 def whole_lines(path: str) -> list[bytes]:
-    """Return the lines that were written in full; what a crash cut short is removed, so that the next one begins a line."""
+    """Return the complete lines of a file. A line that a crash has cut off is removed, so that the next one begins a new line."""
     if not os.path.lexists(path):
         return []
     with open(path, "r+b") as file:

@@ -1,8 +1,8 @@
-"""The durable count of answers: so many of a fitted system and no more, each counted before it is drawn.
+"""The durable count of the answers of a fitted system. Each answer is counted before it is drawn.
 
-The privacy of all answers is paid for beforehand: what is left is to give none twice for one charge, none for nothing, and none beyond the
-last. A crash between the count and the answer loses the answer, never the count. In a ledger the counts are entries of its chain, which no
-copy or restored folder takes back.
+The privacy of all answers is charged beforehand. The count ensures that no answer is drawn twice for one charge, without a charge, or
+beyond the total. A crash between the count and the answer loses the answer, but never the count. In a ledger, the counts are entries of its
+chain, which a copy or a restored folder cannot undo.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Protocol
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 
-LARGEST_COUNT = 2**62  # fits into the integers of every store
-BUSY_SECONDS = 30.0
-ANSWERS = "answers"  # what is counted, if nobody says
+LARGEST_COUNT = 2**62  # largest count, which fits into the integers of every store
+BUSY_SECONDS = 30.0  # how long a request waits for the lock of another process
+ANSWERS = "answers"  # default name of what is counted
 WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and it may be counted or not: ask again, which counts anew"
 LOST = "what was answered is not known: no more answers of this system; fit another one, which is charged for"
@@ -23,7 +23,7 @@ LOST = "what was answered is not known: no more answers of this system; fit anot
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answers that one request may draw: numbers `first` to `first + count - 1`, of `total`, which nobody else ever gets."""
+    """The answers that one request may draw: numbers `first` to `first + count - 1` of `total`. No other request gets them."""
 
     first: int
     count: int
@@ -31,35 +31,38 @@ class Granted:
 
 
 class QueryBudget(Protocol):
-    """The count of one system's answers, shared by all processes that answer for it. total: how many answers there are in all."""
+    """The count of one system's answers, which all processes that answer for it share.
+
+    total: number of answers that may be granted in all.
+    """
 
     @property
     def total(self) -> int: ...
 
     def taken(self) -> int:
-        """Return how many have been granted up to now."""
+        """Return the number of answers that have been granted."""
         ...
 
     def take(self, count: int = 1) -> Granted:
-        """Grant `count` answers together or none; returns when the count is durable, and only then may noise be drawn.
+        """Grant `count` answers, or none. Noise may be drawn only after this returns, when the count is durable.
 
         Raises:
             Denied: If fewer are left (exit code 1).
-            LedgerError: If the store is locked, damaged or another system's.
+            LedgerError: If the store is locked or damaged, or counts another system.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of answers of one fitted system that are granted."""
+    """How many answers of one fitted system are granted, of how many in all."""
 
     identity: str
     total: int
     taken: int
 
     def refuse_other(self, identity: str, total: int, place: str) -> None:
-        """Raise LedgerError if the place counts the answers of another system, or another number of them."""
+        """Raise LedgerError if this count is of another system, or has another total. place: where it is, for messages."""
         if self.identity != identity:
             raise LedgerError(
                 f"{place}: counts the answers of another system ({self.identity[:12]}), expected {identity[:12]}: "
@@ -72,10 +75,10 @@ class Count:
             )
 
     def after(self, count: int, place: str, things: str = ANSWERS) -> int:
-        """Return how many are granted after `count` more.
+        """Return the number of granted answers after `count` more.
 
         Args:
-            things: In words.
+            things: Name of what is counted, for messages.
 
         Raises:
             Denied: If fewer are left.
@@ -91,11 +94,11 @@ class Count:
 class LedgerQueries:
     """The count in the ledger that was charged for a run.
 
-    Attributes:
-        things: What is counted, in words.
+    Args:
+        things: Name of what is counted.
 
     Raises:
-        LedgerError: If the ledger's definitions are too old to count.
+        LedgerError: If the schema of the ledger is too old for counts.
     """
 
     def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:

@@ -1,7 +1,7 @@
 """Disjoint shards of private data, by unit of privacy.
 
-Which shard a unit is in depends on that unit alone: whoever comes, goes or changes, all others stay if they are, so that one change
-retrains one model. Shards that are cut to equal sizes would all move when one record comes or goes.
+The shard of a unit depends on that unit alone. If a unit is added, removed or changed, all others stay in their shards, so that one change
+affects one model. Shards of equal sizes would all change when one record is added or removed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dpcli.base.premise import Premise, Premises
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 
-KEY = b"dpcli shard 1"
+KEY = b"dpcli shard 1"  # key of the hash; another one would move units to other shards
 
-# What the numbers of every session of private prediction rest on.
+# The premises of the numbers of every session of private prediction.
 SESSIONS: Premises = (
     Premise(
         "No answer is drawn twice for one charge.",
@@ -35,7 +35,7 @@ SESSIONS: Premises = (
     ),
 )
 
-# What those of pate, pmixed and prompt rest on, besides the mechanism.
+# The premises of the numbers of pate, pmixed and prompt, in addition to those of the mechanism.
 PREMISES: Premises = (
     *SESSIONS,
     Premise(
@@ -72,10 +72,10 @@ PREMISES: Premises = (
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
-    """Return the shard of a unit, 0 to shards - 1: an evenly spread hash of its name.
+    """Return the shard of a unit, from 0 to shards - 1, by a hash of its name.
 
     Args:
-        salt: Public; another one spreads anew.
+        salt: Public text. Another salt gives other shards.
     """
     kind = "number" if isinstance(unit, int) else "text"
     name = hashlib.blake2b(f"{len(salt)} {salt} {kind} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
@@ -83,7 +83,7 @@ def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
 
 
 def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[list[int]]:
-    """Return, for each shard, the places in `units` of the records in it, in order; a shard may be empty."""
+    """Return, for each shard, the indices in `units` of its records, in order. A shard may be empty."""
     places: list[list[int]] = [[] for _ in range(shards)]
     for place, unit in enumerate(units):
         places[shard_of(unit, shards, salt)].append(place)
@@ -91,19 +91,20 @@ def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[l
 
 
 def spread_names(units: Sequence[str | int], names_owners: bool, adjacency: Adjacency) -> Sequence[str | int]:
-    """Return the names by which texts are spread over shards: their owners, if the file names them (`names_owners`).
+    """Return the names by which texts are spread over shards.
 
-    Else by their places under replace-one, as what changes stays in its place; elsewhere by what they say (`units` then), as places move
-    when others come and go, or are blanked: a blank text is none, and whoever spreads texts leaves it out.
+    If the file names owners (`names_owners`), these are the owners. If not, each text is a unit. Under replace-one it is then named by its
+    index, as a text that changes keeps its place. Under the other adjacencies it is named by its content, which is then in `units`, since
+    places change when other texts are added, removed or blanked. The caller has to leave out blank texts.
     """
     return range(len(units)) if adjacency is Adjacency.REPLACE_ONE and not names_owners else units
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
-    """Raise InputError if one unit may take another's place: the shards of both change, and one is what is priced.
+    """Raise InputError under replace-one, as the shards of both units would change, and only one change is priced.
 
     Args:
-        key: The key that names each record's owner, or shard.
+        key: Key of the file that names the owner, or the shard, of each record.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         raise InputError(
@@ -113,7 +114,7 @@ def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
 
 
 def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) -> None:
-    """Raise InputError if a unit may own several records and no key names owners, or where one may take another's place."""
+    """Raise InputError if a unit may own several records and no key names owners, or if owners are named under replace-one."""
     privacy = pipeline.privacy
     if units is None and ((privacy.max_contributions or 1) > 1 or privacy.unit not in (None, "example")):
         raise InputError(

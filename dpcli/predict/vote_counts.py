@@ -1,4 +1,4 @@
-"""Votes for each label of each query: a type of their own, which no file of labels can be taken for."""
+"""Vote counts for each label of each query. They have a type of their own, so that labels cannot be mistaken for counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.vote_bounds import Counts
 
-MOST = 10**8  # numbers in a file
+MOST = 10**8  # largest number of values in a table of votes
 SAY = 'say vote_rows = "labels" where each row holds the label that every teacher gave'
 
 
@@ -29,7 +29,7 @@ class VoteCounts:
         return VoteCounts(self.counts[place : place + 1], self.teachers)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the votes, which is as private."""
+        """Return the SHA-256 of the votes, which is as private as the votes."""
         return hashlib.sha256(
             f"{self.teachers} {self.counts.shape}".encode() + np.ascontiguousarray(self.counts).tobytes()
         ).hexdigest()
@@ -40,10 +40,13 @@ class VoteCounts:
         return np.asarray(self.counts.max(axis=1), dtype=float)
 
     def beyond(self, first: int, predictions: Array) -> Array:
-        """Return the largest difference of a count and what a student predicts, (k,), for the queries from `first` on, predictions (k, m).
+        """Return the largest difference between a count and the student's prediction, (k,), for the queries from `first` on.
 
-        The predicted votes are rounded down: the difference is a whole number >= 0 too, moves by one where a vote does, and is
-        the very number that the analysis given the votes is of.
+        The predicted votes are rounded down. The difference is then a whole number >= 0 that changes by at most one if one vote changes, as
+        the analysis given the votes requires.
+
+        Args:
+            predictions: (k, m) predicted probabilities of labels.
         """
         return np.asarray(
             (self.counts[first : first + len(predictions)] - np.floor(self.teachers * predictions)).max(axis=1), dtype=float
@@ -51,7 +54,7 @@ class VoteCounts:
 
 
 def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
-    """Return an array of counts as votes. Raises InputError for anything else, without a row or a value of it: votes are private."""
+    """Return an array of counts as votes. Raises InputError for any other array. The error quotes no row or value, as votes are private."""
     table = _table(values, place)
     _refuse_labels(table, teachers, classes, place)
     if table.shape[1] != classes:
@@ -65,7 +68,7 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
 
 
 def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
-    """Return labels, (n, teachers) from 0 to classes - 1, as counts. Raises InputError as `vote_counts` does."""
+    """Return the vote counts of labels, (n, teachers) from 0 to classes - 1. Raises InputError as `vote_counts` does."""
     table = _table(values, place)
     if table.shape[1] != teachers:
         raise InputError(f"{place}: expected {teachers} columns, the label that each teacher gave, found {table.shape[1]}")
@@ -96,7 +99,7 @@ def _table(values: Any, place: str) -> Any:
 
 
 def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
-    """Refuse whole numbers below the number of labels, one in a row or one for each teacher: priced as counts they cost nothing."""
+    """Raise InputError for a table of labels, with one label in a row or one for each teacher. As counts, they would cost too little."""
     if table.shape[1] == 1:
         raise InputError(f"{place}: expected {classes} columns, one for each label, found one, as where these are labels: {SAY}")
     labels = np.isfinite(table).all() and (table >= 0).all() and (table < classes).all() and (table == np.floor(table)).all()

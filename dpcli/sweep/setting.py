@@ -1,6 +1,6 @@
-"""The settings that a sweep tries: the combinations of a grid, or single settings, each checked as the pipeline file that it makes.
+"""The settings that a sweep tries: the combinations of a grid, or single settings. Each is checked as the pipeline file that it gives.
 
-A dotted key, such as "mechanism.sgd.epochs", names the value of the file that it changes.
+A dotted key, such as "mechanism.sgd.epochs", names the value of the file that a setting changes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text
 from dpcli.sweep.sweep_settings import Sweep
 
-UNKNOWN_KEY = "DP002"  # the rule about keys, not about their values
-MOST_SETTINGS = 1000  # each is checked as a file
+UNKNOWN_KEY = "DP002"  # the rule about a key, and not about its value
+MOST_SETTINGS = 1000  # largest number of combinations of a grid, as each is checked as a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,10 @@ class KeyChange:
     """A value for one key of the file.
 
     Attributes:
-        dotted: The key as the sweep writes it.
-        target: The key's path in the file.
-        place: Place where the sweep states the value, in a list or alone.
+        dotted: Key as the sweep writes it.
+        target: Path of the key in the file.
+        value: New value of the key.
+        place: Path of the value in the sweep. It ends in an index if the value is in a list.
     """
 
     dotted: str
@@ -45,17 +46,17 @@ class KeyChange:
 
     @property
     def key(self) -> Path:
-        """Return where the sweep states the key."""
+        """Return the path of the key in the sweep."""
         return self.place[:-1] if isinstance(self.place[-1], int) else self.place
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Changes of the file.
+    """A setting: changes to the file.
 
     Attributes:
-        epsilon: The one that they are for; None for every epsilon.
-        place: Place where the sweep states them.
+        epsilon: Epsilon at which the setting is tried; None for every epsilon.
+        place: Path of the setting in the sweep.
     """
 
     changes: tuple[KeyChange, ...]
@@ -64,7 +65,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Return the values, each after the last part of its key, or after the whole key where two keys end alike."""
+        """Return the values, each with the last part of its key. If two keys end with the same part, each is written in full."""
         last_parts = [change.dotted.rpartition(".")[2] for change in self.changes]
         pairs = []
         for change, last in zip(self.changes, last_parts, strict=True):
@@ -94,7 +95,7 @@ def with_value(tables: Any, path: Path, value: Any) -> Any:
 
 
 def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> list[Setting]:
-    """Return every setting of the sweep, and add a finding for each that is wrong; `tables` are those of a valid file."""
+    """Return every setting of the sweep, and add a finding for each invalid one. tables: tables of a valid file."""
     try:
         if sweep.setting:
             settings = list(_single_settings(sweep, tables, findings))
@@ -126,7 +127,7 @@ def judge_values(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) ->
 
 
 def _settings_with_each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting]:
-    """Return the first combination of a grid, then each further value in it."""
+    """Return the first combination of a grid, and for each further value of a key the first combination with that value."""
     first = tuple(axis[0] for axis in axes if axis)
     combinations = [first]
     for index, axis in enumerate(axes):
@@ -135,7 +136,7 @@ def _settings_with_each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting
 
 
 def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> list[tuple[KeyChange, ...]]:
-    """Return the changes that each key of a grid makes; none, with a finding, if there are too many combinations."""
+    """Return the changes by each key of a grid. If there are too many combinations, add a finding and return []."""
     axes = [_axis(dotted, place, values, tables, findings) for dotted, place, values in dotted_keys(grid, ("sweep", "grid"))]
     combinations = math.prod(map(len, axes))
     if combinations <= MOST_SETTINGS:
@@ -145,6 +146,7 @@ def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings
 
 
 def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], findings: Findings) -> tuple[KeyChange, ...]:
+    """Return the changes by one key of a grid, and add a finding for each problem."""
     is_list = type(values) is list
     path = target_of(dotted, place, tables, findings, values if is_list else ())
     if not is_list:
@@ -168,6 +170,7 @@ def _single_settings(sweep: Sweep, tables: Mapping[str, Any], findings: Findings
 
 
 def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Findings) -> float | None:
+    """Return the epsilon of a single setting; None if it has none, or states one that the sweep does not have (with a finding)."""
     value = table.get("epsilon")
     if value is None:
         return None
@@ -178,7 +181,7 @@ def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Find
 
 
 def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iterator[tuple[str, Path, Any]]:
-    """Yield every dotted key with its place and its value; `a.b = 1` is the same as `"a.b" = 1`."""
+    """Yield every dotted key with its path and its value. `a.b = 1` and `"a.b" = 1` give the same dotted key."""
     for key, value in table.items():
         if type(value) is dict:
             yield from dotted_keys(value, (*place, key), f"{prefix}{key}.")
@@ -187,7 +190,7 @@ def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iter
 
 
 def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings, values: Iterable[Any]) -> Path:
-    """Return the path in the file of the value that a dotted key changes; () after a finding where a sweep cannot change it."""
+    """Return the path in the file of the value that a dotted key changes. If a sweep cannot change it, add a finding and return ()."""
     head, _, rest = dotted.partition(".")
     path: Path = ()
     if head == "train" and rest:
@@ -203,16 +206,16 @@ def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Fin
 
 
 def _mechanism_path(rest: str, tables: Mapping[str, Any]) -> Path:
-    """Return the path in the entry with the longest name that fits, as names may hold dots; () if none fits."""
+    """Return the path in the entry with the longest matching name, as names may contain dots; () if no name matches."""
     indices = {entry["name"]: index for index, entry in enumerate(tables["mechanism"])}
     name = max((name for name in indices if rest.startswith(f"{name}.")), key=len, default=None)
     return () if name is None else ("mechanism", indices[name], *rest[len(name) + 1 :].split("."))
 
 
 def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> bool:
-    """Return whether the key at `path`, and the keys of tables around and in it, may differ between the runs of a sweep.
+    """Return whether the key at `path`, the tables that contain it, and the keys in its values may differ between runs.
 
-    Edge cases: an unknown key passes, as the check of the file finds it.
+    True is returned for an unknown key, as the check of the file finds it.
     """
     if path[0] == "train":
         kind = TOP["train"].kind
@@ -228,7 +231,7 @@ def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> boo
 
 
 def _inner_varies(kind: Any, keys: Path, value: Any) -> bool:
-    """Return whether a key within a table may differ between runs, whichever word selects the table."""
+    """Return whether a key within a table may differ between runs, for every class that the table may have."""
     if not isinstance(kind, SelectedTable | KeyTable):
         return True
     if not keys:
@@ -239,9 +242,9 @@ def _inner_varies(kind: Any, keys: Path, value: Any) -> bool:
 
 
 def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
-    """Require a setting for each epsilon, and no single setting twice: two that make one file would share its runs.
+    """Add a finding for each epsilon without a setting, and for each single setting that repeats another.
 
-    The values of a grid differ already.
+    Two settings that give one file would share its runs. The combinations of a grid differ anyway.
     """
     for epsilon in sweep.epsilon:
         if not any(setting.is_for(epsilon) for setting in settings):
@@ -261,8 +264,8 @@ def _share_epsilon(one: Setting, other: Setting) -> bool:
 
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for whatever is wrong with the file of a setting, each once, at the key of the sweep that causes it."""
-    reported, solved = set(), stood_in(tables)  # before the changes: only the file may leave a number to be solved for
+    """Add a finding for each problem in the file of a setting, once, at the key of the sweep that causes it."""
+    reported, solved = set(), stood_in(tables)  # "calibrate" is replaced before the changes, as only the file may state it.
     for setting in settings:
         for change, other in _overlapping(setting):
             if (change.place, "") not in reported:
@@ -272,13 +275,13 @@ def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: F
             place = _cause(setting, fault)
             if (place, fault.message) not in reported:
                 reported.add((place, fault.message))
-                # The place names the key only if a change is about it.
+                # If no change causes the problem, its place is that of the setting, and the message names the key.
                 expected = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
                 findings.add(fault.rule, place, expected, fault.actual, fault.hint)
 
 
 def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:
-    """Yield pairs of changes of one value, or of a table and a value in it: only one of them would be made."""
+    """Yield pairs of changes to the same value, or to a table and a value in it, as only one of them would take effect."""
     for change, other in itertools.combinations(setting.changes, 2):
         shorter = min(len(change.target), len(other.target))
         if shorter and change.target[:shorter] == other.target[:shorter]:
@@ -286,7 +289,7 @@ def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:
 
 
 def _faults(tables: Mapping[str, Any]) -> list[Fault]:
-    """Return what is wrong with the file of a run, which has [train] and no [sweep]."""
+    """Return the problems of the file of a run, which has [train] and no [sweep]."""
     findings, tables = Findings(), {name: table for name, table in tables.items() if name != "sweep"}
     with suppress(TooMany):
         check(tables, read_document(tables, findings), findings)
@@ -294,7 +297,7 @@ def _faults(tables: Mapping[str, Any]) -> list[Fault]:
 
 
 def _cause(setting: Setting, fault: Fault) -> Path:
-    """Return where the sweep states the key or value that a fault is about; the setting's place where no change is about it."""
+    """Return the path in the sweep of the key or value that causes a fault; that of the setting if no change causes it."""
     for change in setting.changes:
         if change.target[: len(fault.key)] == fault.key or fault.key[: len(change.target)] == change.target:
             return change.key if fault.rule == UNKNOWN_KEY and len(fault.key) <= len(change.target) else change.place

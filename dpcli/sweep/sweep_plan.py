@@ -1,4 +1,4 @@
-"""The plan of a sweep, made before its first run, and its result. Each setting at each epsilon is a file with its noise solved for."""
+"""The plan of a sweep, which is made before its first run, and its result. Each setting at each epsilon is a file with calibrated noise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Better = Literal["higher", "lower"]
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
-    """Return which value of the metric is the better one; None, with a finding, if that is not stated or wrongly stated."""
+    """Return whether higher or lower values of the metric are better. If it is not stated, or stated wrongly, add a finding."""
     metric, known = train.measures or ("", sweep.better)
     if known is None:
         expected = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
@@ -46,13 +46,14 @@ def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
 
 
 def rank(better: Better, value: float) -> float:
-    """Return a number that is larger the better the value of the metric is; NaN is the worst."""
+    """Return a number that is larger for better values of the metric. NaN is the worst value."""
     if math.isnan(value):
         return -math.inf
     return -value if better == "lower" else value
 
 
-RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, for the file of a run
+# The tables that are copied from the file of the sweep to the file of a run.
+RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Variant:
         text: Text of its pipeline file, with every number solved for.
         plan: Plan of that file, as dpcli train reads it.
         fingerprint: SHA-256 of everything that the run depends on.
-        window: The blocks that the run reads, if the text does not state them.
+        window: Blocks that the run reads, if the text does not state them.
     """
 
     epsilon: float
@@ -75,7 +76,7 @@ class Variant:
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
-        """Return the noise over the clipping norm, of each entry that training performs."""
+        """Return the different noise multipliers of the entries that training performs."""
         return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
 
     def over(self, window: tuple[str, ...]) -> Variant:
@@ -98,9 +99,10 @@ class SweepPlan:
     """The runs of a sweep.
 
     Attributes:
-        variants: The runs, in the order of epsilons and then of settings.
-        trials: Distribution of the number of runs of a private search; None where tuning is public.
-        better: Which of two values of the metric is the better one.
+        folder: Absolute path of the folder of the runs.
+        variants: Runs, ordered by epsilon and then by setting.
+        trials: Distribution of the number of runs of a private search; None if tuning is public.
+        better: Whether higher or lower values of the metric are better.
     """
 
     path: str
@@ -121,12 +123,12 @@ class SweepPlan:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private data that are read; None for all."""
+        """Return the rows of the private data that are read; None if all are."""
         return self.variants[0].plan.rows
 
     @property
     def private_file(self) -> str | None:
-        """Return the file of private data that all runs read, if it is of a kind that is read as a table."""
+        """Return the file of private data that all runs read as a table; None if there is no single such file."""
         files = {one.plan.private_file for one in self.variants}
         return files.pop() if len(files) == 1 else None
 
@@ -152,8 +154,8 @@ def plan_sweep(path: str) -> SweepPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: The file cannot be read, or asks for what cannot be honoured.
-        CannotCertify: An epsilon cannot be met.
+        InputError: If the file cannot be read, or asks for something that a sweep cannot honour.
+        CannotCertify: If no noise meets one of the epsilons.
     """
     from dpcli.sweep.sweep_trials import trials_of
 
@@ -176,14 +178,17 @@ def plan_sweep(path: str) -> SweepPlan:
 
 
 def name_of(plan: TrainingPlan) -> str:
-    """Return the pipeline's name, else that of its file."""
+    """Return the name of the pipeline, or that of its file if it has none."""
     stem = os.path.splitext(os.path.basename(plan.path))[0]
     return plan.pipeline.name or ("stdin" if plan.path == "-" else stem)
 
 
 @dataclass(frozen=True, slots=True)
 class _Solver:
-    """The plans of settings; the noise of settings that differ in [train] alone is solved for once."""
+    """The solver of settings. The noise of settings that differ only in [train] is solved for once.
+
+    known: solved tables and their plan, by the tables on which the noise depends.
+    """
 
     path: str
     base: Mapping[str, Any]
@@ -218,7 +223,7 @@ class _Solver:
 
 
 def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return the tables that all runs share, with noise that is to be solved for."""
+    """Return the tables that all runs share, with "calibrate" in place of the noise."""
     delta = tables.get("budget", {}).get("delta")
     if delta is not None and delta != tables["privacy"].get("delta"):
         raise InputError(
@@ -241,8 +246,8 @@ class Cell:
     """The runs of a setting at one epsilon.
 
     Attributes:
-        values: Values of the metric, of the runs that ended.
-        failures: Messages of those that failed.
+        values: Values of the metric, one for each completed run.
+        failures: Messages of the failed runs.
     """
 
     variant: Variant
@@ -251,7 +256,7 @@ class Cell:
 
     @property
     def median(self) -> float:
-        """Return the median of the runs that ended; NaN if there are none."""
+        """Return the median of the values; NaN if there are none."""
         return statistics.median(self.values) if self.values else math.nan
 
     @property
@@ -264,7 +269,7 @@ class MeasuredSweep:
     """The result of a sweep.
 
     Attributes:
-        metric: What every value is; "" if no run has ended.
+        metric: Name of the metric; "" if no run has ended.
     """
 
     plan: SweepPlan
@@ -273,7 +278,7 @@ class MeasuredSweep:
 
     @property
     def best(self) -> tuple[Cell, ...]:
-        """Return the cell with the best median for each epsilon with a completed run; the first of several equal ones."""
+        """Return the cell with the best median for each epsilon with a completed run. Of equal cells, the first is returned."""
         best = []
         for epsilon in self.plan.sweep.epsilon:
             ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]
@@ -288,7 +293,7 @@ class MeasuredSweep:
 
 @dataclass(frozen=True, slots=True)
 class PrivateSelection:
-    """The best trial of a private search, in `folder`; value and variant are None if the number of trials was drawn as 0."""
+    """The best trial of a private search, in `folder`. The value and the variant are None if the number of trials was drawn as 0."""
 
     plan: SweepPlan
     metric: str

@@ -1,4 +1,4 @@
-"""Layout of labels in a chart: text widths, places that cover no other label or line, and ticks of axes."""
+"""The layout of labels in a chart: widths of texts, positions that cover no other label or line, and ticks of axes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dpcli.document.chart import Axis, Chart, Line
 
 Point = tuple[float, float]
 
-NARROW, WIDE = frozenset("ijlft.,:;'|!()[] "), frozenset("mwMW@%")  # characters
-AIR = 3.0  # pixels between a label and a line
-BOLD = 1.12  # width of bold words relative to plain ones
-APART = 0.05  # least distance between the ends of lines named there, as a share of the height
+NARROW, WIDE = frozenset("ijlft.,:;'|!()[] "), frozenset("mwMW@%")  # characters that are narrower or wider than others
+AIR = 3.0  # distance, in pixels, between a label and a line
+BOLD = 1.12  # width of bold words, relative to plain words
+APART = 0.05  # least distance between the ends of two lines that are named there, as a share of the height
 
 
 def text_width(text: str, size: float) -> float:
-    """Return the width of a line of text, an upper estimate for the common sans-serif faces."""
+    """Return an upper estimate of the width of a line of text in common sans-serif fonts."""
     units = sum(0.40 if c in NARROW else 0.98 if c in WIDE else 0.72 if c.isupper() else 0.64 for c in text)
     return units * size
 
 
 def wrap(text: str, size: float, width: float) -> list[str]:
-    """Break a text between words into lines of at most `width`; a longer word is cut."""
+    """Return the text in lines of at most `width`. It is broken between words, and a word that is too long is cut."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -40,7 +40,7 @@ def wrap(text: str, size: float, width: float) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle, y downwards."""
+    """A rectangle, with y downwards."""
 
     left: float
     top: float
@@ -51,7 +51,7 @@ class Box:
         return self.left <= point[0] <= self.right and self.top <= point[1] <= self.bottom
 
     def distance(self, point: Point) -> float:
-        """Return the distance of a point from the box, 0 inside."""
+        """Return the distance of a point from the box; 0 if the point is inside."""
         across = max(self.left - point[0], 0.0, point[0] - self.right)
         return math.hypot(across, max(self.top - point[1], 0.0, point[1] - self.bottom))
 
@@ -70,7 +70,7 @@ class Box:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions at least `gap` apart within [low, high], in the order of the wanted ones and near them."""
+    """Return positions that are at least `gap` apart within [low, high]. They have the order of `wanted`, and are close to it."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed: list[float] = []
     for i in order:
@@ -94,9 +94,10 @@ def place(
     ink: Sequence[Point],
     own: Sequence[Point] = (),
 ) -> tuple[Box, Point]:
-    """Return the best box for a label around some anchors, and its anchor.
+    """Return the best box for a label around one of several anchors, and that anchor.
 
-    In this order: within the frame and over no other box; nearer to its `own` ink than to other ink; over little ink; near its anchor.
+    The criteria are, in this order: the box is within the frame and covers no other box, it is nearer to its `own` ink than to other ink,
+    it covers little ink, and it is near its anchor.
     """
     choices = [(box, anchor) for anchor in anchors for box in _around(anchor, width, height)]
     mine = set(own)
@@ -109,7 +110,7 @@ def place(
 
 
 def _any_nearer(box: Box, limit: float, points: Sequence[Point]) -> bool:
-    """Return whether a point is nearer to a box than the limit."""
+    """Return whether any of the points is nearer to a box than the limit."""
     return any(box.distance(point) < limit for point in points)
 
 
@@ -134,7 +135,7 @@ def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
 
 
 def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
-    """Return points at most `step` apart along a polyline, which count as ink."""
+    """Return points along a polyline that are at most `step` apart. They stand for the ink of the line."""
     result: list[Point] = []
     for (x0, y0), (x1, y1) in pairwise(points):
         parts = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / step))
@@ -143,12 +144,12 @@ def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
 
 
 def along(points: Sequence[Point]) -> list[Point]:
-    """Return some points of a path to place its name at."""
+    """Return several points of a path near which its name may be placed, the best ones first."""
     return [points[round(share * (len(points) - 1))] for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)]
 
 
 def inside(point: Point, polygon: Sequence[Point]) -> bool:
-    """Return whether a ray from the point to the right crosses the polygon an odd number of times."""
+    """Return whether the point is inside the polygon: a ray to the right then crosses its edges an odd number of times."""
     x, y = point
     odd = False
     for (x0, y0), (x1, y1) in zip(polygon, (*polygon[1:], polygon[0]), strict=True):
@@ -158,7 +159,7 @@ def inside(point: Point, polygon: Sequence[Point]) -> bool:
 
 
 def named_at_end(chart: Chart) -> tuple[Line, ...]:
-    """Return the lines that can be named at the right edge: they end there, apart from its foot and from each other."""
+    """Return the lines that can be named at the right edge. They end there, away from its foot and from each other."""
     ends = [line for line in chart.lines if chart.x.share(line.points[-1][0]) > 0.97]
     heights = [0.0, *(chart.y.share(line.points[-1][1]) for line in ends)]
     return tuple(
@@ -167,7 +168,7 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
 
 
 Block = tuple[str, ...]  # lines of a label
-TRIED = 20  # places for a label across, and as many down
+TRIED = 20  # number of positions for a label that are tried across, and of those that are tried down
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +188,15 @@ def place_within(
     taken: Sequence[Box],
     ink: Sequence[Point],
 ) -> Placed | None:
-    """Place a label in a region: in few lines, over as little ink as possible, far from the edge; None if it does not fit.
+    """Return a position of a label in a region; None if it does not fit.
+
+    The label has as few lines as possible. It covers as little ink as possible, and is far from the edge of the region.
 
     Args:
-        polygon: the region, y downwards.
-        size: width and height of some lines.
-        step: boxes begin at whole multiples of it.
-        taken: boxes that nothing may cover.
+        polygon: Corners of the region, with y downwards.
+        size: Function that returns the width and height of the lines of a label.
+        step: Boxes begin at whole multiples of this distance, across and down.
+        taken: Boxes that the label must not cover.
     """
     edges = list(pairwise([*polygon, polygon[0]]))
     for block in _blocks(label):
@@ -207,7 +210,7 @@ def place_within(
 
 
 def _blocks(label: str) -> list[Block]:
-    """Return the words on one line, on two, and so on up to a line each."""
+    """Return the label on one line, on two lines, and so on up to one line for each word."""
     words = label.split()
     result = []
     for lines in range(1, len(words) + 1):
@@ -217,7 +220,7 @@ def _blocks(label: str) -> list[Block]:
 
 
 def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, frame: Box) -> list[Box]:
-    """Return boxes on a grid over the region's part of the frame."""
+    """Return boxes on a grid that covers the part of the region inside the frame."""
     xs, ys = zip(*polygon, strict=True)
     left, right = max(min(xs), frame.left), min(max(xs), frame.right) - width
     top, bottom = max(min(ys), frame.top), min(max(ys), frame.bottom) - height
@@ -225,19 +228,19 @@ def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, f
 
 
 def _multiples(low: float, high: float, step: float) -> list[float]:
-    """Return whole multiples of `step` in [low, high], at most about `TRIED` of them."""
+    """Return whole multiples of `step` in [low, high]. Of many, about TRIED are returned."""
     first, last = -int(-low // step), int(high // step)
     return [i * step for i in range(first, last + 1, max(1, (last - first) // TRIED))]
 
 
 def _contains(polygon: Sequence[Point], edges: Sequence[tuple[Point, Point]], box: Box) -> bool:
-    """Return whether the polygon holds the whole box: one point of it, and no edge passes through it."""
+    """Return whether the box is inside the polygon: its middle is, and no edge passes through it."""
     middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
     return inside(middle, polygon) and not any(_crosses(start, end, box) for start, end in edges)
 
 
 def _crosses(start: Point, end: Point, box: Box) -> bool:
-    """Return whether a segment has a point within the box; its border does not count. Source: Liang and Barsky 1984."""
+    """Return whether a segment has a point in the interior of the box. Source: Liang and Barsky 1984."""
     enters, leaves = 0.0, 1.0
     sides = ((start[0], end[0] - start[0], box.left, box.right), (start[1], end[1] - start[1], box.top, box.bottom))
     for at, along, low, high in sides:
@@ -251,7 +254,7 @@ def _crosses(start: Point, end: Point, box: Box) -> bool:
 
 
 def _room(edges: Sequence[tuple[Point, Point]], box: Box) -> float:
-    """Return the least distance from the box to the corners of the edges."""
+    """Return the least distance from the box to the corners and the middles of the edges."""
     return min(box.distance(point) for edge in edges for point in (edge[0], _halfway(*edge)))
 
 
@@ -263,7 +266,7 @@ Tick = tuple[float, str]
 
 
 def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
-    """Return up to `most` (at least 2) ticks of an axis as (value, words); those of its categories where it has any."""
+    """Return up to `most` ticks of an axis as (value, words), for most >= 2. An axis with categories has a tick for each."""
     if axis.categories:
         return tuple((float(i), name) for i, name in enumerate(axis.categories))
     values = _log(axis, most) if axis.scale == "log" else _linear(axis, most)
@@ -281,7 +284,7 @@ def _linear(axis: Axis, most: int) -> list[float]:
 
 
 def _log(axis: Axis, most: int) -> list[float]:
-    """Return round numbers of each decade, as many as there is room for, else every few decades."""
+    """Return round numbers of each decade, as many as `most` allows. If it allows fewer than one, return powers of ten."""
     first, last = math.floor(math.log10(axis.low) + 1e-9), math.ceil(math.log10(axis.high) - 1e-9)
     for factors in ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         result = _inside(axis, [float(f"{factor}e{k}") for k in range(first, last + 1) for factor in factors])
@@ -296,7 +299,7 @@ def _inside(axis: Axis, values: list[float]) -> list[float]:
 
 
 def _places(value: float) -> int:
-    """Return how many decimals a round number needs."""
+    """Return the number of decimals that a round number needs."""
     text = f"{value:.12f}".rstrip("0")
     return len(text.partition(".")[2])
 
@@ -306,7 +309,7 @@ def _words(value: float, places: int) -> str:
 
 
 def _log_words(value: float) -> str:
-    """Return a number in plain digits where that is short, else as a power of ten."""
+    """Return a number in plain digits if that is short, and in scientific notation otherwise."""
     if 1e-3 <= value < 1e6:
         return f"{value:,.{_places(value)}f}"
     digits, _, exponent = f"{value:e}".partition("e")

@@ -1,4 +1,4 @@
-"""The layout of a chart or grid as a scene of polylines, polygons, dots and texts in pixels, y downwards, which svg and png paint."""
+"""The layout of a chart or a grid as a scene: polylines, polygons, dots and texts in pixels, with y downwards. svg and png paint it."""
 
 from __future__ import annotations
 
@@ -41,19 +41,23 @@ from dpcli.document.charts.shapes import (
 )
 from dpcli.document.document import visible
 
-FINE = 11.0  # pixels: size of the words at the edge of a grid
-WIDEST = 20.0  # pixels from one square to the next, at most
-NAMED = (124.0, 52.0)  # pixels from one square to the next, across and down, where squares have words in them
-GAP = 0.14  # between two squares, as a share of their distance
-BESIDE = 46.0  # pixels for a heading that begins at the last column
-STRIP = 22.0  # pixels that are hatched of a square with words in it
-HATCH = 4.0  # pixels between two lines of a hatching
-DARK = 3  # the first step of colour on which words are white
+FINE = 11.0  # font size, in pixels, of the words at the edges and in the squares of a grid
+WIDEST = 20.0  # largest distance, in pixels, from one square to the next
+NAMED = (124.0, 52.0)  # distance, in pixels, across and down from one square to the next if squares have words in them
+GAP = 0.14  # gap between two squares, as a share of their distance
+BESIDE = 46.0  # space, in pixels, for a heading that begins at the last column
+STRIP = 22.0  # width, in pixels, of the hatched part of a closed square with words in it
+HATCH = 4.0  # distance, in pixels, between two lines of a hatching
+DARK = 3  # first step of colour on which words are white
 
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """The grid of squares. left, top: of the first square. across, down: from one square to the next."""
+    """The positions of squares.
+
+    left, top: left upper corner of the first square.
+    across, down: distances from one square to the next.
+    """
 
     left: float
     top: float
@@ -61,13 +65,13 @@ class Mesh:
     down: float
 
     def box(self, column: float, row: float) -> Box:
-        """Return the box of a square, without the gap to the next."""
+        """Return the box of a square, without the gap to the next one."""
         x, y, gap = self.left + column * self.across, self.top + row * self.down, GAP * min(self.across, self.down, WIDEST)
         return Box(x, y, x + self.across - gap, y + self.down - gap)
 
 
 def grid_scene(chart: Chart, grid: Grid) -> Scene:
-    """Lay out a grid with its title above, and legend and notes below."""
+    """Return the scene of a grid, with its title above it, and its legend and notes below it."""
     inner = WIDTH - 2.0 * MARGIN
     subtitle, notes = wrap(visible(chart.subtitle), TEXT, inner), [wrap(visible(note), SMALL, inner) for note in chart.notes]
     mesh = _mesh(grid, MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle) + 26.0, inner)
@@ -104,7 +108,7 @@ def _headings(scene: Scene, grid: Grid, mesh: Mesh) -> None:
 
 
 def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> None:
-    """Draw a square: smaller without a value, hatched if it is closed, with a dot at the last step."""
+    """Draw a square. It is smaller if it has no value, hatched if it is closed, and has a dot at the last step of colour."""
     wide, high = box.right - box.left, box.bottom - box.top
     if square.value is None:
         inset = 0.0 if grid.named else 0.28 * wide
@@ -127,7 +131,7 @@ def _corners(box: Box) -> tuple[tuple[float, float], ...]:
 
 
 def _hatching(box: Box) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-    """Slanting lines across a box, from its left or lower edge to its upper or right one."""
+    """Yield slanting lines across a box, from its left or lower edge to its upper or right edge."""
     wide, high = box.right - box.left, box.bottom - box.top
     count = max(2, round((wide + high) / HATCH))
     for i in range(1, count):
@@ -137,6 +141,7 @@ def _hatching(box: Box) -> Iterator[tuple[tuple[float, float], tuple[float, floa
 
 
 def _dark(grid: Grid, square: Square) -> bool:
+    """Return whether words on the square are white."""
     return square.value is not None and grid.step(square.value) >= DARK
 
 
@@ -152,7 +157,7 @@ def _name(scene: Scene, grid: Grid, square: Square, box: Box) -> None:
 
 
 def _cut(text: str, room: float) -> str:
-    """Return as much of a text as fits."""
+    """Return the text, cut with "..." if it is wider than `room`."""
     if BOLD * text_width(text, SMALL) <= room:
         return text
     while text and BOLD * text_width(f"{text}...", SMALL) > room:
@@ -161,7 +166,7 @@ def _cut(text: str, room: float) -> str:
 
 
 def _legend(scene: Scene, grid: Grid, top: float, inner: float) -> float:
-    """Draw a sample of each kind of square with its words; return the lower edge."""
+    """Draw a sample of each kind of square with its words, and return the lower edge of the legend."""
     side, x, y = 13.0, MARGIN, top
     for square, words in _kinds(grid):
         wide = side + 6.0 + text_width(words, SMALL) + 16.0
@@ -175,7 +180,7 @@ def _legend(scene: Scene, grid: Grid, top: float, inner: float) -> float:
 
 
 def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
-    """Yield a sample of each kind of square with its words; hatched or empty ones only where the grid has some."""
+    """Yield a sample of each kind of square with its words. Hatched and empty squares are left out if the grid has none."""
     if any(square.value is None for square in grid.squares):
         yield Square("", 0, 0, None, ""), grid.empty
     yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
@@ -183,9 +188,9 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
         yield Square("", 0, 0, grid.steps[1][0], "", closed=True), grid.closed
 
 
-PLOT_HEIGHT = 340.0
-CAP = 5.0  # half of the width of a span's ends
-END_LABELS = 190.0  # most room for the names at the ends of lines
+PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
+CAP = 5.0  # half of the width, in pixels, of the ends of a span
+END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +202,21 @@ class Frame:
     y: Axis
 
     def at(self, x: float, y: float) -> Point:
-        """Return the place of a point, at most the size of the plot away from it."""
+        """Return the pixel of a point. A point far outside is moved to within one plot size of the plot area."""
         across, up = (min(max(share, -1.0), 2.0) for share in (self.x.share(x), self.y.share(y)))
         box = self.box
         return box.left + across * (box.right - box.left), box.bottom - up * (box.bottom - box.top)
 
     def path(self, points: Points) -> tuple[Point, ...]:
-        """Return the places of a curve's points."""
+        """Return the pixels of the points of a curve."""
         return tuple(self.at(x, y) for x, y in points)
 
 
 def scene(chart: Chart) -> Scene:
-    """Lay a chart out: title above, notes below, names at the ends of lines, no word over another."""
+    """Return the scene of a chart, with the title above it, the notes below it, and names at the ends of lines.
+
+    No word covers another.
+    """
     if chart.grid is not None:
         return grid_scene(chart, chart.grid)
     inner = WIDTH - 2.0 * MARGIN
@@ -229,7 +237,7 @@ def scene(chart: Chart) -> Scene:
 
 
 def labels(chart: Chart, width: float, height: float) -> list[Words]:
-    """Return only the labels within and beside a plot of this size, whose left upper corner is (0, 0)."""
+    """Return only the labels inside and next to a plot of this size, whose left upper corner is (0, 0)."""
     result, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
     _shapes(result, chart, frame)
     _names(result, chart, frame)
@@ -237,11 +245,12 @@ def labels(chart: Chart, width: float, height: float) -> list[Words]:
 
 
 def _left_room(chart: Chart) -> float:
+    """Return the width that the labels of the y axis need."""
     return 12.0 + max((text_width(words, SMALL) for _, words in ticks(chart.y, 9)), default=0.0)
 
 
 def _right_room(chart: Chart) -> float:
-    """Return the room for names at the ends of lines, or numbers at the ends of bars."""
+    """Return the width that names at the ends of lines, or numbers at the ends of bars, need."""
     if chart.bars:
         return 14.0 + max(text_width(bar.label, SMALL) for bar in chart.bars)
     named = named_at_end(chart)
@@ -280,7 +289,7 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
     for bar in chart.bars:
         (left, top), (right, bottom) = frame.at(frame.x.low, bar.position + 0.32), frame.at(bar.value, bar.position - 0.32)
         corners = (left, top), (right, top), (right, bottom), (left, bottom)
-        scene.fills.append(Fill(corners, "paper", 1.0))  # no grid shines through
+        scene.fills.append(Fill(corners, "paper", 1.0))  # This covers the grid lines.
         scene.fills.append(Fill(corners, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
         middle = 0.5 * (top + bottom) + 0.35 * SMALL
         scene.words.append(Words((right + 6.0, middle), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
@@ -288,7 +297,7 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
 
 
 def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
-    """Place the names of lines at their ends, then those of markers, bands and other lines where they cover nothing."""
+    """Place the names of lines at their ends, and then those of markers, bands and other lines where they cover nothing."""
     ended = named_at_end(chart)
     taken = list(_end_names(scene, ended, frame))
     ink = [p for stroke in scene.strokes for p in dense(stroke.points)] + [dot.at for dot in scene.dots]
@@ -296,14 +305,14 @@ def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
         taken.append(_place_label(scene, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
     for band in chart.bands:
         taken += _place_in_band(scene, band, frame, taken, ink)
-    for line in sorted(chart.lines, key=lambda line: -len(line.label)):  # the longest finds room while there is some
+    for line in sorted(chart.lines, key=lambda line: -len(line.label)):  # Long names come first, while there is space.
         if line not in ended:
             own = dense(frame.path(line.points))
             taken.append(_place_label(scene, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
 
 
 def _place_in_band(scene: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
-    """Place the name of a band inside it, and yield its box; nothing where it does not fit."""
+    """Place the name of a band inside it, and yield its box. A name that does not fit is left out."""
     placed = place_within(
         (*frame.path(band.lower), *reversed(frame.path(band.upper))),
         visible(band.label),
@@ -322,6 +331,7 @@ def _place_in_band(scene: Scene, band: Band, frame: Frame, taken: list[Box], ink
 
 
 def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:
+    """Place the names of lines at their right ends, and yield their boxes."""
     blocks = [wrap(visible(line.label), SMALL, END_LABELS) for line in lines]
     tall = LEADING * SMALL * max((len(block) for block in blocks), default=1)
     ends = spread([frame.path(line.points)[-1][1] for line in lines], tall, frame.box.top, frame.box.bottom)

@@ -1,4 +1,4 @@
-"""A DpEvent of dp-accounting as a value: the name of its class, and its fields by their own names."""
+"""A DpEvent of dp-accounting as a plain value: the name of its class, and its fields by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcli.file.toml.shown import escaped, shown
 
 Value = Any  # a number, a list of numbers, an EventTree, or a list of these
 
-# The classes of dp_accounting.dp_event (0.6, and what its source has since), with the fields that must be there and may be there.
+# The classes of dp_accounting.dp_event (version 0.6, and its source since then), each with its required and its optional fields.
 EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "NoOpDpEvent": ((), ()),
     "NonPrivateDpEvent": ((), ()),
@@ -41,7 +41,7 @@ EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "SampledWithoutReplacementDpEvent": (("source_dataset_size", "sample_size", "event"), ()),
     "RepeatAndSelectDpEvent": (("event", "mean", "shape"), ()),
 }
-DEPTH = 60  # events inside of events
+DEPTH = 60  # largest depth of nested events
 HOME = "dp_accounting.dp_event"
 SNIPPET = """in Python:
 
@@ -52,20 +52,23 @@ SNIPPET = """in Python:
 
 @dataclass(frozen=True, slots=True)
 class EventTree(ForeignTable):
-    """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None if a field has no value."""
+    """An event.
+
+    fields: numbers are int or float, sequences are tuples, and inner events are EventTree. A field without a value is None.
+    """
 
     def __getitem__(self, field: str) -> Value:
         return self.fields[field]
 
     def number(self, field: str) -> float:
-        """Return a number, which may be infinite. Raises InputError if the field holds none."""
+        """Return the field as a number, which may be infinite. Raises InputError for any other value."""
         value = self.fields[field]
         if not is_number(value):
             raise self.refused(f"expected {field} to be a number, found {in_words(value)}")
         return float(value)
 
     def event(self) -> EventTree:
-        """Return the event inside."""
+        """Return the inner event. Raises InputError if the field is no event."""
         value = self.fields["event"]
         if not isinstance(value, EventTree):
             raise self.refused(f"expected event to be a DpEvent, found {in_words(value)}")
@@ -73,12 +76,12 @@ class EventTree(ForeignTable):
 
 
 def tree_of(event: Any, depth: int = 0) -> EventTree:
-    """Return a DpEvent, its named tuple, or its table of JSON as a value; known by its name, dp_accounting is not imported.
+    """Return a DpEvent, its named tuple, or its JSON as a plain value. The class is known by name, and dp_accounting is not imported.
 
-    A table names the class as "type" (or "class_name", as to_named_tuple does). A list is what json.dump makes of a named tuple: the
-    names of module and class, and the values of all fields in their order.
+    A JSON table names the class as "type" (or as "class_name", like to_named_tuple). A JSON list is what json.dump makes of a named tuple:
+    the names of the module and the class, and the values of all fields in their order.
 
-    Raises InputError if it is none, a field is missing, or a field is there that the class does not have.
+    Raises InputError if `event` is no DpEvent, a field is missing, or it has a field that the class does not have.
     """
     if depth > DEPTH:
         raise InputError(f"expected events at most {DEPTH} deep, found more")
@@ -96,7 +99,7 @@ def tree_of(event: Any, depth: int = 0) -> EventTree:
 
 
 def _parts(event: Any) -> tuple[str, dict[str, Any]]:
-    """Name and fields, whatever form the event has."""
+    """Return the class name and the fields of an event in any of its forms."""
     if isinstance(event, EventTree):
         return event.name, dict(event.fields)
     if isinstance(event, dict):
@@ -118,14 +121,13 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
         }
     name = type(event).__name__
     required, optional = EVENTS.get(name, ((), ()))
-    stated = [
-        field.name for field in getattr(type(event), "__attrs_attrs__", ())
-    ]  # all of them: a new one may change what it means
+    # All fields are read, since a field that is new in dp_accounting may change the meaning of the event.
+    stated = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
     return name, {field: getattr(event, field) for field in dict.fromkeys((*required, *optional, *stated)) if hasattr(event, field)}
 
 
 def _listed(values: list[Any]) -> tuple[str, dict[str, Any]]:
-    """Name and fields of the values of a named tuple. Raises InputError if they are not those of all fields of the class."""
+    """Return the class name and the fields of a JSON list. Raises InputError if it does not have a value for each field."""
     if not _is_listed(values):
         raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
     _require_home(values[0])
@@ -141,25 +143,25 @@ def _is_event(value: Any) -> bool:
 
 
 def _is_listed(value: Any) -> bool:
-    """Return whether it begins as the named tuple of an event does."""
+    """Return whether a value is a list that begins like the named tuple of an event."""
     return isinstance(value, list) and len(value) >= 2 and type(value[0]) is str and type(value[1]) is str
 
 
 def _one_name(names: list[Any]) -> str:
-    """Return the name of the class, which a table may have twice."""
+    """Return the name of the class. Raises InputError if a table states two different names."""
     if type(names[0]) is not str or any(name != names[0] for name in names):
         raise InputError(f"expected the name of one class of {HOME}, found {', '.join(map(shown, names))}")
     return names[0]
 
 
 def _require_home(module: Any) -> None:
-    """Raises InputError for a class of another module, which may mean something else."""
+    """Raise InputError for a class of another module, which may have another meaning."""
     if module != HOME:
         raise InputError(f"expected an event of {HOME}, found one of {shown(module)}")
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number that a float holds, or infinite."""
+    """Return whether a value is a number that fits into a float, or infinity."""
     return (type(value) is float and not math.isnan(value)) or (type(value) is int and abs(value) < 1e300)
 
 

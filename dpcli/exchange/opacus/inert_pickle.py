@@ -1,4 +1,4 @@
-"""A pickle as plain values, without running any of it: nothing is imported, nothing is called."""
+"""A reader of pickles that runs none of their code: it imports nothing and calls nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, Any
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import escaped
 
-# What checkpoints of tensors name. These are kept as names; any other is refused, since the pickle would run it wherever it is loaded.
+# Names that occur in checkpoints of tensors, which are kept as names. Any other is refused, as loading the pickle elsewhere would run it.
 KNOWN = re.compile(
     r"(__builtin__|builtins) (dict|list|set|frozenset)"
     r"|collections (OrderedDict|defaultdict)|argparse Namespace|pathlib \w*Path|_codecs encode"
@@ -19,8 +19,8 @@ KNOWN = re.compile(
     r"|numpy (dtype|ndarray)|numpy\.dtypes \w+DType|numpy\._?core\.multiarray (scalar|_reconstruct)"
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
-LONGEST_KEY = 20  # values of a key that is a tuple, and of tuples in it
-MOST = 4_000_000  # instructions
+LONGEST_KEY = 20  # largest number of values in a key that is a tuple, with the tuples in it
+MOST = 4_000_000  # largest number of instructions of a pickle
 DICTS = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
 PLAIN = frozenset(
     {
@@ -36,14 +36,14 @@ class Mark:
 
 
 class Global:
-    """A name that the pickle would import: it is never imported."""
+    """A name that the pickle would import. It is never imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class Inert:
-    """A call that the pickle would make: its name and arguments, with the state that is set afterwards."""
+    """A call that the pickle would make, with its name, its arguments and the state that is set afterwards. It is never made."""
 
     def __init__(self, name: str, arguments: Any) -> None:
         self.name = name
@@ -52,9 +52,9 @@ class Inert:
 
 
 def read_pickle(stream: IO[bytes]) -> Any:
-    """Return the value of the next pickle in the stream, with an Inert wherever it would call something; dicts stay dicts.
+    """Return the value of the next pickle in the stream. Each call in it becomes an Inert, except that dicts stay dicts.
 
-    Raises InputError if it is no pickle, or names what is not in any checkpoint of tensors; nothing of it has run then either.
+    Raises InputError if it is no pickle, or has a name that no checkpoint of tensors has. Nothing in it is run in any case.
     """
     machine = _Machine()
     try:
@@ -72,7 +72,7 @@ def read_pickle(stream: IO[bytes]) -> Any:
 
 
 class _Machine:
-    """The stack and the memo of a pickle. A wrong pickle raises one of the errors that `read_pickle` knows."""
+    """The stack and the memo of a pickle. A malformed pickle raises one of the errors that `read_pickle` catches."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -85,17 +85,18 @@ class _Machine:
         return value
 
     def top(self, count: int) -> list[Any]:
+        """Remove and return the last `count` values."""
         return [self.pop() for _ in range(count)][::-1]
 
     def marked(self) -> list[Any]:
-        """Take the values after the last mark, and the mark."""
+        """Remove the last mark and the values after it, and return the values."""
         place = max(index for index, value in enumerate(self.stack) if isinstance(value, Mark))
         values = self.stack[place + 1 :]
         del self.stack[place:]
         return values
 
     def step(self, name: str, argument: Any) -> None:
-        """Do one instruction. Raises InputError for one that no checkpoint of tensors has."""
+        """Execute one instruction. Raises InputError if no checkpoint of tensors has it."""
         push = self.stack.append
         match name:
             case "PROTO" | "FRAME":
@@ -193,8 +194,8 @@ class _Machine:
 
 
 def _named(name: str) -> Global:
-    """Return `module name`, if checkpoints have it."""
-    if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # a text that only begins as a pickle may
+    """Return the name `module attribute`. Raises InputError if no checkpoint of tensors has it."""
+    if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # Other data may begin like a pickle.
         raise ValueError
     if not KNOWN.fullmatch(name):
         call = escaped(name.replace(" ", "."))
@@ -205,7 +206,7 @@ def _named(name: str) -> Global:
 
 
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
-    """Return the dict of OrderedDict([(key, value), ...]), as protocol 2 writes what later ones write item by item."""
+    """Return the dict of OrderedDict([(key, value), ...]), which protocol 2 writes. Later protocols write the items one by one."""
     pairs = [tuple(pair) for argument in arguments if isinstance(argument, list) for pair in argument]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError
@@ -213,7 +214,7 @@ def _pairs(arguments: Any) -> dict[Hashable, Any]:
 
 
 def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, Any]:
-    """Add keys and values in turn. Raises ValueError if a key is there already: no dict that was saved has it twice."""
+    """Add alternating keys and values to a dict, and return it. Raises ValueError for a repeated key, which no saved dict has."""
     for key, value in zip(values[::2], values[1::2], strict=True):
         _require_shallow(key)
         if key in target:
@@ -223,7 +224,10 @@ def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, A
 
 
 def _require_shallow(key: Any) -> None:
-    """Raises ValueError for a key that is more than a short tuple: one that is deep, or holds itself often, is hashed without end."""
+    """Raise ValueError for a key that is more than a short tuple.
+
+    A deep tuple, or one that contains another many times, could take endless time to hash.
+    """
     left, visited = [key], 0
     while left:
         visited += 1

@@ -1,4 +1,4 @@
-"""Kinds of values of keys, one class each: how a value is read, described, and written as JSON Schema."""
+"""The kinds of values that keys may have. Each is a class that reads a value, describes it, and gives its JSON Schema."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Findings, Path
 from dpcli.file.toml.shown import escaped, shown
 
-CALIBRATE = "calibrate"  # in place of a number that dpcli calibrate solves for
+CALIBRATE = "calibrate"  # the value that stands for a number that dpcli calibrate solves for
 LISTS = "several values make an entry each, where all lists of the entry have one length, at most 100,000 entries in all"
 WEIGHT = Constraint("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6, (("minimum", 1e-6), ("maximum", 1e6)))
-WEIGHTED = {  # the table that stands for such a number, as a schema
+WEIGHTED = {  # JSON Schema of the table { calibrate = { weight = NUMBER } }, which may also stand for such a number
     "type": "object",
     "additionalProperties": False,
     "required": [CALIBRATE],
@@ -36,22 +36,24 @@ _PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 
 class Refused(Exception):
-    """A value could not be read; the finding that says why was added."""
+    """A value could not be read. The findings that say why have been added."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
-    """The place of a value, the rule that it must obey, and the list for its findings."""
+    """The path of a value, the rule that it must satisfy, and the collection to which its findings are added."""
 
     path: Path
     findings: Findings
     rule: Constraint | None = None
 
     def wrong_type(self, expected: str, value: Any, hint: str = "") -> NoReturn:
+        """Add a finding about the type of the value, and raise Refused."""
         self.findings.add("DP003", self.path, expected, shown(value), hint)
         raise Refused
 
     def out_of_range(self, expected: str, value: Any, hint: str = "", among: Iterable[str] = ()) -> NoReturn:
+        """Add a finding about the value, and raise Refused. among: the words that are allowed."""
         self.findings.add("DP004", self.path, expected, shown(value), hint, among)
         raise Refused
 
@@ -61,12 +63,12 @@ class Kind(Protocol):
 
     @property
     def text(self) -> str:
-        """Words that complete "expected ..." if no rule says more."""
+        """Return the words that complete "expected ..." if there is no rule."""
         ...
 
     @property
     def takes(self) -> str:
-        """A word or two for a manual page."""
+        """Return one or two words for a manual page."""
         ...
 
     def read(self, value: Any, place: KeyPlace) -> Any: ...
@@ -75,13 +77,13 @@ class Kind(Protocol):
 
 
 def expected(kind: Kind, rule: Constraint | None) -> str:
-    """Return the rule's words if there is a rule, else the kind's."""
+    """Return the words of the rule, or those of the kind if there is no rule."""
     return rule.text if rule else kind.text
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A finite real number; a whole number will do."""
+    """A finite real number, which may be written as a whole number."""
 
     text: str = "a number"
     takes: str = "number"
@@ -93,7 +95,7 @@ class Number:
         number = _as_float(value)
         if not math.isfinite(number) or (place.rule and not place.rule.holds(number)):
             place.out_of_range(expected(self, place.rule), value, place.rule.hint(number) if place.rule else "")
-        return number + 0.0  # -0.0 becomes 0.0
+        return number + 0.0  # This turns -0.0 into 0.0.
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "number", **dict(rule.schema if rule else ())}
@@ -101,7 +103,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class WholeNumber:
-    """A whole number, written as one: 1e18 is refused with the digits to write instead."""
+    """A whole number, written in digits. 1e18 is refused, with the digits to write instead."""
 
     text: str = "a whole number"
     takes: str = "whole number"
@@ -122,7 +124,7 @@ class WholeNumber:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """true or false."""
+    """A boolean, true or false."""
 
     text: str = "true or false"
     takes: str = "true or false"
@@ -161,7 +163,7 @@ def _as_float(value: float) -> float:
 
 
 def calibration_weight(value: Any) -> float | None:
-    """Return the weight of a value to be solved for, 1 for "calibrate"; None for any other value."""
+    """Return the weight of a value that is to be solved for; None for any other value. "calibrate" has the weight 1."""
     if value == CALIBRATE:
         return 1.0
     table = value.get(CALIBRATE) if type(value) is dict and len(value) == 1 else None
@@ -170,12 +172,15 @@ def calibration_weight(value: Any) -> float | None:
 
 
 def _unweighted(value: Any) -> Any:
-    """Return "calibrate" for a value to be solved for, any other value as it is."""
+    """Return "calibrate" for a value that is to be solved for. Other values are returned unchanged."""
     return value if calibration_weight(value) is None else CALIBRATE
 
 
 def _check_weight(value: Any, place: KeyPlace) -> None:
-    """Raises Refused, with the findings, for a table with the key "calibrate" that is not { calibrate = { weight = 2.0 } }."""
+    """Add findings and raise Refused for a malformed calibration table.
+
+    That is a table with the key "calibrate" that is not of the form { calibrate = { weight = 2.0 } }.
+    """
     if type(value) is not dict or CALIBRATE not in value or place.path[:1] != ("mechanism",) or calibration_weight(value):
         return
     table = value[CALIBRATE]
@@ -198,7 +203,7 @@ def _number_hint(value: Any, place: KeyPlace) -> str:
     if type(value) is list:
         return LISTS if place.path[:1] == ("mechanism",) else ""
     percent = _PERCENT.match(value) if type(value) is str else None
-    if percent and place.rule and place.rule.holds(0.5) and not place.rule.holds(1.5):  # a share
+    if percent and place.rule and place.rule.holds(0.5) and not place.rule.holds(1.5):  # The rule is that of a share.
         return f"write {Decimal(percent[1]) / 100:f}"
     if type(value) is dict and value.keys() == {"weight"} and place.path[:1] == ("mechanism",):
         return "write { calibrate = { weight = NUMBER } }"
@@ -221,7 +226,7 @@ def _whole_hint(value: Any, place: KeyPlace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of values of one kind, each under the list's rule; read as a tuple."""
+    """A list of values of one kind, which is read as a tuple. The rule of the list applies to each value."""
 
     item: Kind
 
@@ -244,7 +249,7 @@ class Listed:
         return read
 
     def items(self, values: list[Any], place: KeyPlace) -> Iterator[Any]:
-        """Yield the values that could be read."""
+        """Yield the values that can be read. The others add findings."""
         for index, value in enumerate(values):
             try:
                 yield self.item.read(value, KeyPlace((*place.path, index), place.findings, place.rule))
@@ -257,7 +262,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A scalar, or a table or list: which of the two the value is decides how it is read."""
+    """A scalar, or a table or list. The type of the value decides which of the two kinds reads it."""
 
     scalar: Kind
     several: Kind
@@ -283,7 +288,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table whose keys are names that the user gives, each with a value of one kind; read as a dict in the file's order."""
+    """A table whose keys are names of the user's choice, and whose values are of one kind. It is read as a dict, in the file's order."""
 
     item: Kind
 
@@ -312,7 +317,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A table that another command reads."""
+    """A table with any content, which another command reads."""
 
     text: str = "a table"
     takes: str = "table"

@@ -1,4 +1,4 @@
-"""Tables of a file: read key by key into a dataclass, which a key of the table may select; and back, as plain data and JSON Schema."""
+"""Tables of a file. A table is read into a dataclass, which a key may select; a dataclass is written as plain data, and as JSON Schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpcli.file.toml.suggest import closest
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A key of a table: its kind, rule and meaning, whether it is required, and its default."""
+    """A key of a table, with the kind of its values, its rule, its meaning and its default."""
 
     name: str
     kind: Kind
@@ -38,13 +38,13 @@ class Member:
         return expected(self.kind, self.rule)
 
 
-NEAR = 0.8  # closeness of a key that the table would have with another word in it
+NEAR = 0.8  # least similarity at which a key of another class of the table is suggested
 Members = Mapping[str, Member]
-Others = Mapping[str, str]  # keys that a table would have with another word in it, and that word: `task = "custom"`
+Others = Mapping[str, str]  # keys of other classes of a table, each with the word that selects the class, such as `task = "custom"`
 
 
 def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:
-    """Return the value of every key that could be read, and add a finding for every key that is unknown, missing or wrong."""
+    """Return the value of every key that can be read, and add a finding for every key that is unknown, missing or invalid."""
     mistaken = {_unknown(key, known, place, others()) for key in table if key not in known}
     values = {}
     for name, member in known.items():
@@ -58,13 +58,13 @@ def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, othe
 
 
 def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return the known key that was meant, None if none is close, and advice in words."""
+    """Return the known key that is most similar to a misspelt one, and a hint; (None, "") if none is similar."""
     meant = closest(key, list(known))
     return meant, f"did you mean '{meant}'" if meant else ""
 
 
 def _unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
-    """Add the finding of an unknown key; return the known key that was meant, whose absence then needs no finding."""
+    """Add a finding for an unknown key, and return the known key that was probably meant, whose absence then needs no finding."""
     meant, hint = _advised(key, known, place, others)
     place.findings.add(
         "DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint, known
@@ -85,7 +85,8 @@ class KeyTable:
     """A table that becomes an instance of the dataclass `cls`.
 
     Attributes:
-        members_of: The keys of a dataclass (handed in, since finding them needs this class), asked when a file has the table.
+        members_of: Function that returns the keys of a dataclass. It is called when a file has the table. It is a field, since the
+            module that defines it needs this class.
     """
 
     cls: type
@@ -119,9 +120,11 @@ class SelectedTable:
     """A table whose dataclass is named by one of its own keys, through a registry.
 
     Attributes:
+        selector: Key whose word selects the class.
+        registry: Classes by their words.
         members_of: As in KeyTable.
-        default: The word if the key is absent.
-        doc: What the table is, whichever the word.
+        default: Word that counts if the key is absent; None if the key is required.
+        doc: Description of the table that holds for all classes.
     """
 
     selector: str
@@ -133,7 +136,7 @@ class SelectedTable:
 
     @classmethod
     def by(cls, selection: Selection, members_of: Callable[[type], Members], doc: str = "") -> SelectedTable:
-        """The tables that a base class says are selected."""
+        """Return the table for the selection that a base class declares."""
         return cls(selection.selector, selection.registry, members_of, selection.default, doc)
 
     @property
@@ -145,7 +148,7 @@ class SelectedTable:
         return words(self.registry)
 
     def own(self, name: str) -> Members:
-        """The keys of the class that `name` selects."""
+        """Return the keys of the class that `name` selects."""
         return self.members_of(load(self.registry[name]))
 
     def common(self) -> Members:
@@ -155,11 +158,11 @@ class SelectedTable:
         return {key: member for key, member in shared.items() if key != self.selector}
 
     def any(self) -> Members:
-        """Return every key of every class, unjudged where classes differ: for a table whose selector cannot be read."""
+        """Return the keys of all classes, for a table whose selector cannot be read. If classes differ in a key, it takes any value."""
         return {**{key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}, **self.common()}
 
     def others(self, name: str) -> Others:
-        """Return the keys that the table would have with other words than `name`, with these words."""
+        """Return the keys that only other classes than that of `name` have, each with the words that select these classes."""
         result: dict[str, list[str]] = {}
         for other in self.registry:
             for key in self.own(other).keys() - self.own(name).keys():
@@ -167,26 +170,26 @@ class SelectedTable:
         return {key: f"{self.selector} = {' or '.join(words)}" for key, words in result.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
-        """Return the registered name that the table states, None if it states none."""
+        """Return the registered word that the table states, or the default; None if it is not registered."""
         name = table.get(self.selector, self.default)
         return name if type(name) is str and name in self.registry else None
 
     def members(self, name: str | None) -> Members:
-        """The keys of the table where its selector is `name`; None if that cannot be read."""
+        """Return the keys of the table whose selector is `name`. name: None if the selector cannot be read."""
         own = self.any() if name is None else self.own(name)
         return {**own, self.selector: self.stated(name or next(iter(self.registry)))}
 
     def stated(self, name: str) -> Member:
-        """The selector, as the class of `name` describes it."""
+        """Return the selector key, with the description by the class of `name`."""
         doc = self.own(name)[self.selector].doc
         return Member(self.selector, self.choice, doc=doc, required=self.default is None, default=self.default)
 
     def shared(self) -> Members:
-        """The selector, and the keys that are the same in every class."""
+        """Return the selector key, and the keys that are the same in every class."""
         return {self.selector: self.stated(next(iter(self.registry))), **self.common()}
 
     def apart(self, name: str) -> Members:
-        """The keys of the class that `name` selects, without those that are shared."""
+        """Return the keys of the class that `name` selects, without those of `shared`."""
         shared = self.shared()
         return {key: member for key, member in self.own(name).items() if key not in shared}
 
@@ -207,7 +210,7 @@ class SelectedTable:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A value whose rule depends on a word that could not be read."""
+    """A value of any kind, for a key whose kind depends on a word that cannot be read."""
 
     text: str = "a value"
     takes: str = "value"
@@ -220,7 +223,7 @@ class Unjudged:
 
 
 def plain_table(value: Any) -> dict[str, Any]:
-    """Return a dataclass as a table, without fields that are None, at their default, or not compared."""
+    """Return a dataclass as a table. Fields that are None, at their default, or excluded from comparison are left out."""
     stated = ((field, getattr(value, field.name)) for field in fields(value) if field.compare)
     return {
         field.name: plain(content)
@@ -261,7 +264,9 @@ def selected_schema(selector: str, choices: Mapping[str, Members], default: str 
     """Return the schema of a table whose keys depend on a word.
 
     Args:
-        default: The word where `selector` is absent, None if it is required.
+        selector: Key that has the word.
+        choices: Keys of the table for each word.
+        default: Word that counts if `selector` is absent; None if it is required.
     """
     cases = [
         {"if": _states(selector, name, [] if name == default else [selector]), "then": table_schema(known)}

@@ -1,4 +1,4 @@
-"""Reading of pipeline files, with every problem reported at its place, and search for files below folders."""
+"""Reading of pipeline files, which reports every problem at its place in the text, and the search for files in folders."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
     """Return the pipeline in the file at `path`, or on standard input for "-".
 
     Args:
-        substitute: The number to put where the file says "calibrate"; without it such a file is refused.
+        substitute: Number that replaces "calibrate". If it is None, a file that says "calibrate" is refused.
 
     Raises:
-        InputError: There is no such file, or it is not a regular, readable one.
-        InvalidFile: With every problem found (at most 100), in the order of their positions.
+        InputError: If there is no such file, or it is not a regular, readable one.
+        InvalidFile: If the file has problems. The error has at most 100 of them, in the order of their positions.
     """
     return parse(read_bytes(path), os.fspath(path), substitute)
 
 
 def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
-    """Return the pipeline in the bytes of a file. path: for messages. Raises InvalidFile as `load` does."""
+    """Return the pipeline in the bytes of a file. path: name of the file in messages. Raises InvalidFile as `load` does."""
     content, tables = _substituted(text, path, substitute)
     values, findings = _checked(tables)
     refuse(findings, tables, content, path)
@@ -44,9 +44,9 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 
 
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
-    """Return the pipeline, None unless only sections such as [train] have problems, and a diagnostic for each problem.
+    """Return the pipeline and a diagnostic for each problem. The pipeline is None if more than sections such as [train] has problems.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more.
+    "calibrate" counts as the number 1, or as the sensitivity if that is larger and the key is noise.
 
     Raises:
         InvalidFile: If the bytes are not TOML.
@@ -59,9 +59,9 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 
 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
-    """Return the text of the bytes of a file, its tables with plain entries, and its problems by keys of these.
+    """Return the text of a file, its tables with plain entries, and its problems by keys of these tables.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more.
+    "calibrate" counts as a number, as in `examine`.
 
     Raises:
         InvalidFile: If the bytes are not TOML.
@@ -71,9 +71,9 @@ def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]
 
 
 def section(text: bytes, path: str, name: str) -> Any:
-    """Return the value of the section `name`, None if the file has none; the whole file is checked as by `parse`.
+    """Return the value of the section `name`; None if the file has no such section. The whole file is checked as by `parse`.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more. Raises InvalidFile as `load` does.
+    "calibrate" counts as a number, as in `examine`. Raises InvalidFile as `load` does.
     """
     content, tables = _stood_in(text, path)
     values, findings = _checked(tables)
@@ -82,17 +82,17 @@ def section(text: bytes, path: str, name: str) -> Any:
 
 
 def _substituted(text: bytes, path: str, substitute: float | None) -> tuple[str, Mapping[str, Any]]:
-    content, tables = _some_document(text, path)
+    content, tables = _document(text, path)
     return content, tables if substitute is None else substituted(tables, substitute)
 
 
 def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    content, tables = _some_document(text, path)
+    content, tables = _document(text, path)
     return content, stood_in(tables)
 
 
-def _some_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text and tables of bytes. Raises InvalidFile if they are blank, or another known kind of file."""
+def _document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the text and the tables of a file. Raises InvalidFile if it is blank, or is another known kind of file."""
     if not data.strip():
         raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
     content, tables = toml_document(data, path)
@@ -110,7 +110,7 @@ def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes,
 
 
 def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
-    """Return the keys that say "calibrate", as (name of the mechanism, key). Raises as `load` does for bytes that are not TOML."""
+    """Return the keys that say "calibrate", as (name of the mechanism, key). Raises InvalidFile if the file is not TOML."""
     return targets(read_bytes(path), os.fspath(path))
 
 
@@ -121,7 +121,7 @@ def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
 
 
 def weights(text: bytes, path: str) -> dict[str, float]:
-    """Return the weight of each mechanism with noise to be solved for, by name; 1 where the file says "calibrate" alone."""
+    """Return the calibration weight of each mechanism that says "calibrate", by name. It is 1 if the file states no weight."""
     _, tables = toml_document(text, path)
     entries = tables.get("mechanism", ())
     unknowns = ((entries[index], index, key) for index, key in find_calibrate(tables))
@@ -129,11 +129,12 @@ def weights(text: bytes, path: str) -> dict[str, float]:
 
 
 def _name(table: Mapping[str, Any], index: int) -> str:
+    """Return the name of a mechanism, or its number from 1 if it has no name."""
     return table["name"] if type(table.get("name")) is str else f"mechanism[{index + 1}]"
 
 
 def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a file, and its tables with plain entries. Raises InvalidFile if it is not TOML."""
+    """Return the text of a file and its tables, with lists and defaults expanded. Raises InvalidFile if it is not TOML."""
     try:
         text = syntax.text_of(data)
         return text, _plain(_stated(text))
@@ -152,7 +153,7 @@ def _no_pipeline(text: str, path: str) -> Diagnostic:
 
 @lru_cache(maxsize=1)
 def _stated(text: str) -> Mapping[str, Any]:
-    """Return the tables of a text. They are cached and must not be changed."""
+    """Return the tables of a text as they are written. They are cached, and must not be changed."""
     return syntax.tables_of(text)
 
 
@@ -165,7 +166,7 @@ def _plain(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _several(tables: Mapping[str, Any]) -> bool:
-    """Return whether a table may stand for several entries, or for keys of others."""
+    """Return whether the tables may have abbreviations: a list that makes several entries, or [defaults]."""
     mechanisms = tables.get("mechanism")
     stated = [table for table in mechanisms if type(table) is dict] if type(mechanisms) is list else []
     inner = (table["sampling"] for table in stated if type(table.get("sampling")) is dict)
@@ -173,7 +174,7 @@ def _several(tables: Mapping[str, Any]) -> bool:
 
 
 def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Return line and column, in a text that tomli has accepted, of keys of plain entries."""
+    """Return the line and column of keys of plain entries, in a text that is valid TOML."""
     from dpcli.file.toml.positions import locate
 
     stated = _stated(text)
@@ -188,13 +189,13 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
-    """Raise InvalidFile with all findings at their places in the text, if there are any."""
+    """Raise InvalidFile with all findings at their places in the text. If there are none, do nothing."""
     if findings.items:
         raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
 
 
 def _checked(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Findings]:
-    """Return the readable values, and a finding for everything else."""
+    """Return the values that can be read, and a finding for everything else."""
     findings = Findings()
     try:
         return values_of(tables, findings), findings
@@ -203,7 +204,7 @@ def _checked(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Findings]:
 
 
 def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings as diagnostics with their places in the text, in that order."""
+    """Return the findings as diagnostics, in the order of their places in the text."""
     places = located(text, [finding.key for finding in findings])
     names, lines = _names(tables), text.split("\n")
     result = []
@@ -235,17 +236,17 @@ def _title(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-OTHERS = frozenset({".git"})  # folders that are not searched
+UNSEARCHED = frozenset({".git"})  # folders that are not searched
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
-    """Return the paths with each folder replaced by the wanted *.toml files below it, in order and without duplicates.
+    """Return the paths with each folder replaced by the wanted *.toml files in it, in order and without duplicates.
 
-    Links are followed and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a pipeline. A
+    Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a pipeline. A
     folder without such files stays in the list, and fails when it is read.
 
     Raises:
-        InputError: For a folder that cannot be listed.
+        InputError: If a folder cannot be listed.
     """
     result: dict[str, str] = {}
     for path in paths:
@@ -255,7 +256,7 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
 
 
 def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Check whether a file may be a pipeline, even with misspelt tables, so that none is skipped."""
+    """Return whether a file may be a pipeline. A file with misspelt tables may be one, so that none is skipped."""
     if is_pipeline(tables) or "format" not in tables:
         return is_pipeline(tables)
     from dpcli.file.pipeline.other_files import misspelt_pipeline
@@ -264,17 +265,18 @@ def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
 
 
 def toml_name(name: str) -> bool:
-    """Return whether a file has the ending of TOML in any case; some file systems know only one."""
+    """Return whether a file's name ends in .toml, in any letter case, as some file systems know only one case."""
     return name.lower().endswith(".toml")
 
 
 def below(path: str, folder: str) -> bool:
-    """Check whether a path lies in a folder, with links followed. Neither has to exist."""
+    """Return whether a path is in a folder, after following links. Neither has to exist."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath((inside, around)) == around
 
 
 def _wanted(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
+    """Yield the *.toml files in a folder that are wanted, or cannot be read."""
     for name in _below(folder):
         try:
             _, tables = toml_document(read_bytes(name), name)
@@ -286,14 +288,16 @@ def _wanted(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterato
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Yield every *.toml file, each folder once however it is linked to."""
+    """Yield every *.toml file in a folder and its subfolders. A folder with several links to it is searched once."""
     known = {os.path.realpath(folder)}
 
     def refuse(error: OSError) -> None:
         raise InputError(f"{escaped_path(os.fsdecode(error.filename))}: expected a folder that can be listed; {error.strerror}")
 
     for place, inner, names in os.walk(folder, onerror=refuse, followlinks=True):
-        fresh = [name for name in sorted(inner) if name not in OTHERS and os.path.realpath(os.path.join(place, name)) not in known]
+        fresh = [
+            name for name in sorted(inner) if name not in UNSEARCHED and os.path.realpath(os.path.join(place, name)) not in known
+        ]
         known.update(os.path.realpath(os.path.join(place, name)) for name in fresh)
         inner[:] = fresh
         yield from (os.path.join(place, name) for name in sorted(names) if toml_name(name))

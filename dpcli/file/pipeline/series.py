@@ -1,7 +1,7 @@
-"""Expansion of the abbreviations of a pipeline file: lists that stand for several entries, [defaults], and "calibrate".
+"""Expansion of the abbreviations of a pipeline file: lists that make several entries, [defaults], and "calibrate".
 
-Tables are expanded before anything else reads them. So every command and every ledger sees plain entries, and a file with the entries
-written out is equivalent. Only positions in the text refer to the tables as written.
+Tables are expanded before anything else reads them. Every command and every ledger therefore reads plain entries, and a file in which the
+entries are written out is equivalent. Only positions in the text refer to the tables as they are written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.findings import Path
 
-MOST = 100_000  # entries made by all lists of a file
+MOST = 100_000  # largest number of entries that all lists of a file may make
 
 Tables = Mapping[str, Any]
 T = TypeVar("T")
@@ -28,13 +28,13 @@ _ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """The place of an entry in the text.
+    """The origin of a plain entry in the file.
 
     Attributes:
         table: Index of its [[mechanism]] table, from 0.
-        position: Index in the lists of the table; None if it has no lists.
-        lists: Keys with lists.
-        defaults: Keys whose values come from [defaults].
+        position: Index of its values in the lists of the table; None if the table has no lists.
+        lists: Keys of the table that have lists.
+        defaults: Keys whose values are from [defaults].
     """
 
     table: int
@@ -43,7 +43,7 @@ class EntryOrigin:
     defaults: frozenset[str]
 
     def place(self, key: Path) -> Path:
-        """Return the path of an entry's key: in its table, in a list there, or in [defaults]."""
+        """Return the path in the file of an entry's key. It is in the entry's table, in a list of that table, or in [defaults]."""
         if key[:1] and key[0] in self.defaults:
             home: Path = ("defaults",)
         else:
@@ -52,7 +52,7 @@ class EntryOrigin:
 
 
 def plain_entries(tables: Tables) -> Tables:
-    """Return the tables with an entry for each value of every list, and the defaults in each entry that lacks them."""
+    """Return the tables with an entry for each value of a list, and with the defaults added to each entry that lacks them."""
     result = _entries(tables)
     if result is None:
         return tables
@@ -65,7 +65,7 @@ def plain_entries(tables: Tables) -> Tables:
 
 
 def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
-    """Return the names of the entries of each table with lists, by the name of the table."""
+    """Return the names of the entries that each table with lists makes, by the name of the table."""
     plain = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
     alone = {name for name in plain if type(name) is str}
     result: dict[str, list[str]] = {}
@@ -77,7 +77,7 @@ def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[s
 
 
 def _named(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
-    """Return the table with each name of a list in `key` replaced by the names of its entries."""
+    """Return the table with each name in `key` that belongs to a table with lists replaced by the names of its entries."""
     value = table.get(key) if type(table) is dict else None
     stated = [value] if type(value) is str and value in names and key == "mechanism" else value
     if type(stated) is not list or not any(type(name) is str and name in names for name in stated):
@@ -86,13 +86,13 @@ def _named(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
 
 
 def written_name(name: str) -> str:
-    """Return the name of the table that an entry is of: "train" of "train[2]"; of another entry its own."""
+    """Return the name of the table that made an entry, such as "train" for "train[2]". Other names are returned unchanged."""
     match = _ENTRY.fullmatch(name)
     return match[1] if match else name
 
 
 def by_name(entries: Mapping[str, T]) -> dict[str, T]:
-    """Return a mapping by entry names, which has the first entry of each table under the table's name as well."""
+    """Return a copy of the mapping that also has the first entry of each table with lists under the table's name."""
     result = dict(entries)
     for name, one in entries.items():
         result.setdefault(written_name(name), one)
@@ -100,16 +100,19 @@ def by_name(entries: Mapping[str, T]) -> dict[str, T]:
 
 
 def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
-    """Return the counterpart of each entry in another file by name; train pairs with train[1], train[2], ... if only one has a list."""
+    """Return, for each entry that has a counterpart in another file, the name of the counterpart.
+
+    If only one of the files has a list, train is the counterpart of train[1], train[2], and so on.
+    """
     first = by_name({other: other for other in others})
     wanted = {name: name if name in others else written_name(name) for name in names}
     return {name: one if one in others else first[name] for name, one in wanted.items() if one in others or name in first}
 
 
 def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
-    """Return both files' plain tables so that entries have one name where a list came in the place of one value, or went.
+    """Return the plain tables of two files so that a table that has lists in only one of them has the same name in both.
 
-    The entries train[1], train[2], ... of one file are folded into one table with lists if the other has an entry train.
+    The entries train[1], train[2], ... of one file are folded into one table with lists if the other file has an entry train.
     """
     before, after = _named_in(old), _named_in(new)
     return _folded(old, after - before), _folded(new, before - after)
@@ -134,7 +137,7 @@ def _folded(tables: Tables, names: Collection[str]) -> Tables:
 
 
 def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
-    """Return the table with lists that expands to these entries; None if there is none."""
+    """Return a table with lists that expands to these entries; None if there is none."""
     first = {**entries[0], "name": name}
     varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
     lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
@@ -147,13 +150,14 @@ def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
 
 
 def _at(table: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
     for key in path:
         table = table.get(key) if type(table) is dict else None
     return table
 
 
 def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the places of keys of plain entries in the tables as a file states them."""
+    """Return the paths of keys of plain entries in the tables as they are written."""
     result = _entries(tables)
     origins = [origin for _, origin in result[0]] if result else []
     return tuple(
@@ -167,10 +171,10 @@ def _index(path: Path) -> int:
 
 
 def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, Any]] | None:
-    """Return each plain entry with its origin, and the unused [defaults]; None if the tables are plain already."""
+    """Return each plain entry with its origin, and the unused [defaults]; None if the tables have no abbreviations."""
     stated, defaults = tables.get("mechanism"), tables.get("defaults", {})
     if type(stated) is not list or type(defaults) is not dict:
-        return None  # the reader says so
+        return None  # The reader reports the error.
     lists = [_lists(_filled(table, defaults)) if type(table) is dict else {} for table in stated]
     if not defaults and not any(lists):
         return None
@@ -183,7 +187,7 @@ def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, A
 
 
 def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[tuple[Any, EntryOrigin]]:
-    """Yield the entries of one table."""
+    """Yield the entries that a table makes, with their origins."""
     if type(table) is not dict:
         yield table, EntryOrigin(index, None, (), frozenset())
         return
@@ -200,7 +204,7 @@ def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[
 
 
 def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
-    """Return the table with the defaults that its type takes and that it does not state."""
+    """Return the table with those defaults added that its type takes and that it does not state."""
     if not defaults:
         return dict(table)
     known = _known({**defaults, **table})
@@ -208,14 +212,14 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
 
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
-    """Return the lists in place of numbers, by key; empty if their lengths differ or are zero, which the reader refuses."""
+    """Return the lists that replace numbers, by key. If they are empty or differ in length, return {}: the reader refuses them."""
     result: dict[Path, list[Any]] = dict(_numbers(table, lambda value: type(value) is list))
     lengths = {len(values) for values in result.values()}
     return result if len(lengths) == 1 and lengths != {0} else {}
 
 
 def _numbers(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[Path, Any]]:
-    """Yield (path, value) of each key of a number that has a wanted value, in an entry and in its sampling."""
+    """Yield (path, value) of each numeric key with a wanted value, in an entry and in its sampling table."""
     sampling = table.get("sampling")
     if any(map(wanted, table.values())):
         yield from (((key,), value) for key, value in _of_numbers(table, _known(table)) if wanted(value))
@@ -230,23 +234,25 @@ def _of_numbers(table: Tables, known: Members) -> Iterator[tuple[str, Any]]:
 
 
 def _known(table: Tables) -> Members:
+    """Return the keys that an entry may have, by its type."""
     name = MECHANISMS.selected(table)
     return {**members_of(Entry), **(MECHANISMS.own(name) if name else {})}
 
 
 def _with(table: Tables, path: Path, value: Any) -> dict[str, Any]:
+    """Return a copy of the table with another value at a path."""
     head, *rest = path
     return {**table, str(head): _with(table[str(head)], tuple(rest), value) if rest else value}
 
 
-NOISE = frozenset({"sigma", "scale"})  # in units of the query
-COVERED = ("sensitivity", "l2_sensitivity", "max_rows")
+NOISE = frozenset({"sigma", "scale"})  # keys of noise in units of the query
+COVERED = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity that such noise must cover
 
 
 def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Return the numeric keys that say "calibrate", weighted or not, as (0-based mechanism, key).
+    """Return the numeric keys that say "calibrate", with or without a weight, as (index of the mechanism, key).
 
-    Keys of its sampling table are "sampling.<key>".
+    A key of the sampling table is "sampling.KEY".
     """
     return tuple((index, ".".join(map(str, path))) for index, path in _marked(tables))
 
@@ -264,7 +270,10 @@ def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
 
 
 def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a copy with 1 in place of "calibrate", or more if noise must cover more, so that rules that relate both are met."""
+    """Return a copy of the tables with a number in place of "calibrate".
+
+    The number is 1, or the sensitivity if it is larger and the key is noise, so that rules that relate both are met.
+    """
     return _with_numbers(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
 
 
@@ -273,12 +282,13 @@ def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any]
     for index, path in _marked(tables):
         mechanisms = mechanisms or list(tables["mechanism"])
         value = number(mechanisms[index], str(path[-1]))
-        # A count must be written as one; a solver that works in floats means the same.
+        # A count must be an integer, even if the solver works with floats.
         exact = int(value) if float(value).is_integer() and path[-1] in ("steps", "batch_size") else value
         mechanisms[index] = _with(mechanisms[index], path, exact)
     return tables if mechanisms is None else {**tables, "mechanism": mechanisms}
 
 
 def _covered(table: Mapping[str, Any]) -> float:
+    """Return the largest sensitivity that the table states, at least 1."""
     stated: list[float] = [table[key] for key in COVERED if type(table.get(key)) in (int, float)]
     return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)

@@ -1,7 +1,7 @@
 """Private selection: a mechanism runs a random number of times and only the best output is released (hyperparameter tuning).
 
-Let K be the number of trials, f its probability generating function, and Q the law of one output. The best of K outputs has at y the
-density Q(y) E[f'(X)], with X uniform between Q(< y) and Q(<= y). Since u^a v^{1-a} is jointly convex, and K = 0 releases nothing,
+Let K be the number of trials, f its probability generating function, and Q the law of one output. The density of the best of K outputs at y
+is Q(y) E[f'(X)], where X is uniform between Q(< y) and Q(<= y). Since u^a v^{1-a} is jointly convex, and K = 0 releases nothing,
 
     e^{(a-1) D'_a} <= f(0) + e^{(a-1) D_a} sup f'(q)^a f'(q')^{1-a}.
 
@@ -40,24 +40,28 @@ MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclus
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
 ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
 LOG_SMALLEST_GAMMA = -700.0  # logarithm of the smallest gamma that a stated mean may ask for
-MEAN_SLACK = 1e-12  # relative error by which a computed mean may be too large
-LADDER_RUNGS = 7  # number of larger orders, each twice as far above 1, whose bounds are tried for a smaller order
+MEAN_SLACK = 1e-12  # A computed mean may be too large by this relative error.
+LADDER_RUNGS = 7  # orders that are tried for a bound at one order: the order itself and larger ones, each twice as far above 1
 # Relative slacks that cover rounding; a unit in the last place is 2.2e-16.
-SERIES_SLACK = 4e-15  # of the mean near eta = 0: the series drops terms below 2e-19, about ten operations remain
-MEAN_FORMULA_SLACK = 2e-15  # of the mean elsewhere, about eight operations
-EXPONENT_SLACK = 4e-16  # of the mean, per unit of the exponent: an error in the exponent is one of e^exponent, times its size
-PURE_SLACK = 1e-14  # of a pure epsilon, about twenty operations
-TANH_SLACK = 1e-15  # of a pure epsilon by tanh, four operations
-MOMENT_SLACK = 1e-12  # of a Renyi divergence, whose logarithms and exponentials go through several tables
+SERIES_SLACK = 4e-15  # for the mean near eta = 0, where the series drops terms below 2e-19, and about ten operations remain
+MEAN_FORMULA_SLACK = 2e-15  # for the mean at other eta, by about eight operations
+EXPONENT_SLACK = (
+    4e-16  # for the mean, per unit of its exponent: an absolute error of the exponent is a relative error of the result
+)
+PURE_SLACK = 1e-14  # for a pure epsilon, by about twenty operations
+TANH_SLACK = 1e-15  # for a pure epsilon by tanh, by four operations
+MOMENT_SLACK = 1e-12  # for a Renyi divergence, by several logarithms and exponentials
 
 
 class Trials(TrialCounts, Protocol):
     """A distribution of the number of trials."""
 
-    def pure(self, epsilon: float) -> float: ...
+    def pure(self, epsilon: float) -> float:
+        """Return the pure epsilon of the selection if one run has pure epsilon `epsilon`; an upper bound."""
+        ...
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
-        """Renyi divergence of the selection; an upper bound."""
+        """Return upper bounds on the Renyi divergences of the selection."""
         ...
 
 
@@ -73,7 +77,7 @@ class NegativeBinomial:
 
     @property
     def mean(self) -> float:
-        """An upper bound on E[K] (Papernot & Steinke 2022, Definition 1), rounded up; a large exponent costs digits."""
+        """Return an upper bound on E[K] (Papernot & Steinke 2022, Definition 1). It is less tight if eta log gamma is large."""
         log_gamma, odds = math.log(self.gamma), (1.0 - self.gamma) / self.gamma
         exponent = self.eta * log_gamma
         if abs(exponent) < 1e-9:
@@ -82,7 +86,7 @@ class NegativeBinomial:
         return self.eta * odds / -math.expm1(exponent) * (1.0 + slack)
 
     def pure(self, epsilon: float) -> float:
-        """The pure epsilon of the selection: epsilon + (1+eta) log((e^eps + gamma) / (1 + gamma e^eps)).
+        """Return the pure epsilon of the selection: epsilon + (1+eta) log((e^eps + gamma) / (1 + gamma e^eps)).
 
         It is below (2+eta) eps, the bound of the paper's Corollary 3, and tends to that bound as gamma falls. The largest ratio of f'(q)
         to f'(q') is at the corner of what pure DP allows, 1-q = 1/(1+e^eps) and 1-q' = e^eps/(1+e^eps). The logarithm is computed as
@@ -92,17 +96,17 @@ class NegativeBinomial:
         return (epsilon + (1.0 + self.eta) * math.log1p(growth)) * (1.0 + PURE_SLACK)
 
     def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """The smallest bound, over the epsilons, on (1+eta) log((gamma + (1-gamma) v) / (gamma + (1-gamma) u)).
+        """Return the smallest bound, over the epsilons, on (1+eta) log((gamma + (1-gamma) v) / (gamma + (1-gamma) u)).
 
-        Here u = 1-q and v = 1-q' <= min(1, e^eps u + delta). As long as the minimum is not 1, the quotient is monotone in u; beyond, it
-        falls. So it is largest at u = 0 or at u = (1-delta) e^-eps.
+        Here u = 1-q and v = 1-q' <= min(1, e^eps u + delta). As long as the minimum is below 1, the quotient is monotone in u. Beyond that,
+        it decreases. It is therefore largest at u = 0 or at u = (1-delta) e^-eps.
         """
         at_zero = np.log1p((1.0 - self.gamma) / self.gamma * deltas)
         at_corner = -np.log(self.gamma + (1.0 - self.gamma) * (1.0 - deltas) * np.exp(-epsilons))
         return (1.0 + self.eta) * float(np.maximum(at_zero, at_corner).min())
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
-        """D_a + (1+eta) c + log E[K] / (a-1), with c the minimum over b > 1 of (1-1/b) D_b + log(1/gamma)/b.
+        """Return D_a + (1+eta) c + log E[K] / (a-1), where c is the minimum over b > 1 of (1-1/b) D_b + log(1/gamma)/b.
 
         Source: Papernot & Steinke 2022, Theorem 2.
         """
@@ -116,18 +120,18 @@ class PoissonTrials:
     mean: float
 
     def pure(self, epsilon: float) -> float:
-        """The pure epsilon of the selection: epsilon + mean tanh(eps/2).
+        """Return the pure epsilon of the selection: epsilon + mean tanh(eps/2).
 
         log f'(q) - log f'(q') = mean (q - q'), and pure DP allows q - q' up to tanh(eps/2).
         """
         return (epsilon + self.mean * math.tanh(0.5 * epsilon)) * (1.0 + TANH_SLACK)
 
     def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """A bound on mean (q - q'): mean times the total variation distance, which is delta at epsilon 0."""
+        """Return a bound on mean (q - q'): the mean times the total variation distance, which is delta at epsilon 0."""
         return self.mean * float(deltas[0])
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
-        """A bound by Papernot & Steinke 2022, Theorem 6, with K = 0 counted.
+        """Return the bound of Papernot & Steinke 2022, Theorem 6, with K = 0 included.
 
         If a run is (log(a/(a-1)), d)-DP, then a q - (a-1) q' <= 1 + (a-1) d. With m the mean, log(e^-m + m e^x) is computed as
         log(1 + (e^-m - 1 + m) + m (e^x - 1)), whose terms are all positive, so that a small mean keeps its digits.
@@ -144,7 +148,7 @@ class PoissonTrials:
 
 @shared(16)
 def _known(inner: Mechanism) -> dict[float, float]:
-    """Return the cache of one run's Renyi divergences by order; searches over two orders ask for the same orders again."""
+    """Return the cache of one run's Renyi divergences by order, since nested searches evaluate the same orders again."""
     return {}
 
 
@@ -159,7 +163,7 @@ def _rdp(inner: Mechanism, orders: Array) -> Array:
 
 @shared(64)
 def _second_order(inner: Mechanism, gamma: float) -> float:
-    """Return the smallest value seen of (1 - 1/b) D_b + log(1/gamma) / b over b > 1.
+    """Return the smallest value of (1 - 1/b) D_b + log(1/gamma) / b that a search over b > 1 finds.
 
     Every b gives a sound bound, so the search need not find the minimum. The limit at infinity is the pure epsilon.
     """
@@ -188,7 +192,7 @@ class RepeatAndSelect(Mechanism):
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
     def approx_dp(self, delta: float) -> float:
-        """The smallest of three bounds: the pure epsilon, the converted Renyi curve, and the one from a run's privacy profile."""
+        """Return the smallest of three bounds: from the pure epsilon, the Renyi curve, and the privacy profile of a run."""
         pure = self.pure()
         if delta <= 0.0:
             return pure
@@ -214,9 +218,9 @@ class RepeatAndSelect(Mechanism):
         return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
 
     def rdp(self, orders: Array) -> Array:
-        """The smallest of the theorem's bounds at this order and at LADDER_RUNGS larger ones, and of the pure epsilon's.
+        """Return the smallest of the bound from the pure epsilon and the theorem's bounds at LADDER_RUNGS orders from this one on.
 
-        D_a increases with a, so a bound at a larger order holds at a smaller one.
+        D_a increases with a, so that a bound at a larger order holds at a smaller one.
         """
         pure = self.pure()
         bound = np.full_like(orders, np.inf) if math.isinf(pure) else Pure(pure).rdp(orders)
@@ -237,7 +241,7 @@ class TrialsTable:
     eta: Annotated[float | None, Key("shape of the truncated negative binomial: 1 is geometric, 0 logarithmic", ETA)] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """Yield what is inconsistent among the keys, as (key, expected, found)."""
+        """Yield each inconsistency of the keys, as (key, expected, found)."""
         stated = [name for name in ("mean", "gamma") if getattr(self, name) is not None]
         if len(stated) != 1:
             yield "trials", "either mean or gamma", " and ".join(stated) or "neither"
@@ -256,12 +260,12 @@ class TrialsTable:
 
 
 def _largest_mean(eta: float | None) -> float:
-    """Return a mean that some gamma reaches for certain; as eta falls to -1, the mean hardly grows however small gamma is."""
+    """Return the largest mean that gamma certainly reaches. As eta falls to -1, the mean hardly grows even if gamma becomes tiny."""
     return NegativeBinomial(0.0 if eta is None else eta, math.exp(LOG_SMALLEST_GAMMA)).mean * (1.0 - 2.0 * MEAN_SLACK)
 
 
 def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
-    """Return the distribution with the stated gamma, or with the stated mean; gamma is then rounded down, to more trials."""
+    """Return the distribution with the stated gamma or the stated mean. For a mean, gamma is rounded down, which means more trials."""
     shape = 0.0 if eta is None else eta
     if table.gamma is not None:
         return NegativeBinomial(shape, table.gamma)
@@ -334,7 +338,7 @@ class RepeatAndSelectSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Tuned(Spec):
-    """A tuning entry, with the entry of one trial looked up."""
+    """A tuning entry, with the spec and the count of the entry that one trial runs."""
 
     run: Spec
     count: int

@@ -26,15 +26,15 @@ from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplac
 from dpcli.numerics.tails import Tails
 
 _SHOWS = "a key that one unit alone holds may be shown, so that its Renyi divergence is infinite"
-SURE = 1.0 - 1e-9
-LEAST = 5e-324  # a probability that is no number is taken for this one
-ONE_BY_ONE = 64  # units of a group whose number in one key is tried one by one
+SURE = 1.0 - 1e-9  # A release with a larger probability of showing a unit's own keys gives no privacy.
+LEAST = 5e-324  # the smallest positive float, for a probability that underflows
+ONE_BY_ONE = 64  # Up to this size of a group, every number of its units that share a key is tried.
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 
 @dataclass(frozen=True, slots=True)
 class ShownLoss(TailsOnly):
-    """P shows its own with probability `of_p`, Q its own with probability `of_q`; else both show the same."""
+    """The loss of a pair in which P shows keys of its own with probability `of_p`, and Q with `of_q`. Otherwise both show the same."""
 
     reason: ClassVar[str] = _SHOWS
 
@@ -42,7 +42,7 @@ class ShownLoss(TailsOnly):
     of_q: float
 
     def tails(self, at: Array) -> Tails:
-        """Mass at +inf under P, at -inf under Q, and one atom between them."""
+        """Return the tails: mass at +inf under P, mass at -inf under Q, and one atom between them."""
         log_remainders = math.log1p(-self.of_p), math.log1p(-self.of_q)
         above = at < log_remainders[0] - log_remainders[1]
         with np.errstate(divide="ignore"):
@@ -58,18 +58,21 @@ class ShownLoss(TailsOnly):
 
 @dataclass(frozen=True, slots=True)
 class Shown(Mechanism):
-    """With probability `delta` a unit's own keys are shown. both: whether either of two neighbours may have keys of its own."""
+    """A release that shows a unit's own keys with probability `delta`.
+
+    both: whether each of two neighbours may have keys of its own.
+    """
 
     delta: float
     both: bool
 
     @property
     def everything(self) -> bool:
-        """Tell whether all but rounding is shown, so that nothing is claimed."""
+        """Return whether the keys are shown with probability 1, up to rounding, so that nothing is claimed."""
         return self.delta > SURE
 
     def approx_dp(self, delta: float) -> float:
-        """Exact: nothing but what is shown; inf below its probability."""
+        """Return 0 from the probability of showing on, and inf below it. Both are exact."""
         return 0.0 if delta >= self.delta * (1.0 - 1e-12) and delta > 0.0 and not self.everything else math.inf
 
     def delta_floor(self) -> float:
@@ -87,7 +90,7 @@ class Shown(Mechanism):
 
 
 def shown(log_hidden: float, both: bool) -> Shown:
-    """From the logarithm of the probability that nothing is shown, rounded up."""
+    """Return the release that hides all of a unit's own keys with probability e^log_hidden. Its delta is rounded up."""
     return Shown(min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST), 1.0), both)
 
 
@@ -141,7 +144,7 @@ class StabilityHistogramSpec(Spec):
         return shown(self._all_hidden(1), both=False).delta
 
     def log_shown(self, count: int) -> float:
-        """log of the probability that a key of this count is released, from above."""
+        """Return an upper bound on the log probability that a key with this count is released."""
         least = self.threshold - count
         if self.scale is not None:
             return log_laplace_beyond(self.scale, least)
@@ -152,16 +155,19 @@ class StabilityHistogramSpec(Spec):
         return Composed((*self._noise(neighbours), (shown(self._all_hidden(neighbours.group), neighbours.replaces), 1)))
 
     def _all_hidden(self, group: int) -> float:
-        """log of the probability that no key is shown that the units of a group alone hold, from below."""
+        """Return a lower bound on the log probability that no key is shown that only the units of a group hold."""
         return self.max_groups * group * min(map(self._log_hidden, *_sharing(group)))
 
     def _log_hidden(self, least: int, most: int) -> float:
-        """log of the probability that a key held by at most `most` units of the group alone is not shown, for each of `least`."""
+        """Return a lower bound on the log probability, per unit, that a key is hidden that `least` to `most` units of the group share."""
         p = math.exp(self.log_shown(self.max_rows * most))
         return math.log1p(-p) / least if p < 1.0 else -math.inf
 
     def _noise(self, neighbours: Neighbours) -> tuple[tuple[Mechanism, int], ...]:
-        """Return the noise on the keys that move: each by max_rows for one unit; for a group by its norm, as a vector."""
+        """Return the noise on the keys that change.
+
+        For one unit, each key changes by at most max_rows. For a group, the counts are priced as a vector, by its norm.
+        """
         keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
         one_unit = Neighbours(neighbours.adjacency)
         if self.scale is not None:
@@ -175,7 +181,7 @@ class StabilityHistogramSpec(Spec):
 
 
 def _sharing(group: int) -> tuple[list[int], list[int]]:
-    """Return how many units of a group may hold one key: (least, most) of ranges that leave none out."""
+    """Return (least, most) of ranges of numbers that together cover every number of units of a group that may share one key."""
     least = list(range(1, min(group, ONE_BY_ONE) + 1))
     most = list(least)
     while most[-1] < group:
@@ -239,10 +245,10 @@ class ProposeTestReleaseSpec(StatedSpec):
 
 @dataclass(frozen=True, slots=True)
 class TestedRelease(Spec):
-    """A test, and the entry that is released after it.
+    """A stability test, and the entry that is released after it.
 
-    If d says that the answers of two neighbours are close, both are the test and the release; if it does not, they release with
-    probability delta. The pair of (epsilon, delta), beside that of the release, dominates both.
+    If the answers of two neighbours are close, they differ by the test and by the release. If not, each releases with probability at most
+    delta. The composition of the pair of (epsilon, delta) with that of the release dominates both cases.
     """
 
     test: ProposeTestReleaseSpec
@@ -258,7 +264,7 @@ class TestedRelease(Spec):
 
 
 def test_of(epsilon: float, delta: float, changes: int) -> Mechanism:
-    """The test for some changes at once."""
+    """Return the mechanism of the test for a number of changes at once."""
     log_delta = math.log(delta) + (changes - 1) * epsilon
     if log_delta >= 0.0:
         return grouped(Approx(epsilon, delta).unclaimed(), changes)

@@ -23,16 +23,16 @@ from dpcli.numerics.tails import single_epsilon_upper
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Mixture
 
-Weights = dict[float, float]  # of the positive shifts; what is left is at 0
+Weights = dict[float, float]  # positive shift -> probability; the remaining probability is that of a shift of 0
 
-MAX_SHIFTS = 256  # different amounts that are told apart; beyond, amounts are rounded up
-SMALLEST_WEIGHT = 1e-300  # of an outcome of the draw that can happen at all
-EQUAL = 1e-13  # relative distance of sums that are taken for one
-MAX_RECORDS = 64  # in larger groups every draw that is not 0 counts as the largest
+MAX_SHIFTS = 256  # largest number of different shifts; if there are more, shifts are rounded up
+SMALLEST_WEIGHT = 1e-300  # least probability of an outcome of the draw that is possible
+EQUAL = 1e-13  # Sums within this relative distance count as equal, as they differ by rounding alone.
+MAX_RECORDS = 64  # In a larger group, every draw that is not 0 counts as the largest one.
 
 
 def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
-    """Return where the larger delta(eps) of the pairs falls to `delta`, rounding on the private side. bound: an epsilon known to hold."""
+    """Return the epsilon at which the largest delta(eps) of the pairs falls to `delta`, rounded up. bound: an epsilon that holds anyway."""
     if delta <= 0.0:
         return math.inf
     return min(bound, max(single_epsilon_upper(loss, math.log(delta), bound) for loss in losses))
@@ -42,7 +42,7 @@ def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) 
 class GaussianMixture(Mechanism):
     """(sum_i p_i N(s_i, 1), N(0, 1)) and its reverse, add-remove or zero-out (theorem in normal_mixture.py).
 
-    Attained: by contributions of full norm in one direction.
+    Contributions of full norm in one direction attain the pair.
     """
 
     stretch: ClassVar[float] = 1.0  # distance of the two largest shifts, in reaches of the mixture
@@ -50,11 +50,11 @@ class GaussianMixture(Mechanism):
     mixture: Mixture
 
     def approx_dp(self, delta: float) -> float:
-        """Exact up to rounding, from above."""
+        """Return epsilon, exact up to rounding, and rounded up."""
         return stated_epsilon(self.losses(), delta, Gaussian(self.stretch * self.mixture.reach).approx_dp(delta))
 
     def zcdp(self) -> float:
-        """Return rho of the largest contribution: moments are convex, so no mixture of contributions costs more."""
+        """Return rho of the largest contribution. Moments are convex, so that no mixture of contributions costs more."""
         return Gaussian(self.stretch * self.mixture.reach).zcdp()
 
     def attained(self) -> bool:
@@ -66,7 +66,10 @@ class GaussianMixture(Mechanism):
         return MixtureRemoveLoss(self.mixture), MixtureAddLoss(self.mixture)
 
     def renyi_loss(self) -> PrivacyLoss | None:
-        """For one shift the remove direction is the larger: Mironov, Talwar, Zhang 2019, arXiv:1908.10530, Theorem 5."""
+        """Return the remove loss for a single shift, as its divergence is then the larger one; None for several shifts.
+
+        Source: Mironov, Talwar, Zhang 2019, arXiv:1908.10530, Theorem 5.
+        """
         return self.losses()[0] if self.mixture.single else None
 
     def rdp(self, orders: Array) -> Array:
@@ -76,7 +79,10 @@ class GaussianMixture(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class GaussianMixtureReplaced(GaussianMixture):
-    """(sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)): the two versions of a record push in opposite directions, which attains it."""
+    """(sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)), under replace-one.
+
+    Two versions of a record that move the sum in opposite directions attain the pair.
+    """
 
     stretch: ClassVar[float] = 2.0
 
@@ -143,7 +149,7 @@ class GaussianMixtureSpec(Spec):
         return self.poisson(1.0, neighbours)
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """A record that is not in the sample contributes 0: one more outcome of its draw."""
+        """Return the mechanism on a Poisson sample. A record that is not in the sample contributes 0, a further outcome of its draw."""
         weights_of_one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
         total = repeated(weights_of_one, neighbours.records)
         if not total:
@@ -158,8 +164,11 @@ class GaussianMixtureSpec(Spec):
         return mechanism.unclaimed() if self._rounds_up(weights_of_one, neighbours.records) else mechanism
 
     def _rounds_up(self, single: Weights, records: int) -> bool:
-        """Return whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
-        contribution or its probability raised, many sums coarsened, a large group in one piece."""
+        """Return whether the mixture may cost more than the stated draws, so that it is not attained.
+
+        It may if a missing probability counts as the largest contribution, a small contribution or its probability is raised, sums are
+        rounded up, or all draws of a large group count as the largest.
+        """
         least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
         return (
             abs(math.fsum(self.probabilities) - 1.0) > 4e-16
@@ -173,9 +182,9 @@ class GaussianMixtureSpec(Spec):
         return max(SMALLEST_RATIO, 1e-6 * max(self.sensitivities) / self.sigma)
 
     def _weights(self) -> Weights:
-        """Shifts in noise standard deviations with their probabilities; what these lack of 1 counts for the largest.
+        """Return shifts in noise standard deviations with their probabilities. Missing probability counts as the largest shift.
 
-        A shift far below the largest one is raised to a millionth of it, which is an upper bound and keeps the inverse of m in range.
+        A shift far below the largest one is raised to a millionth of it. This gives an upper bound, and keeps the inverse of m in range.
         """
         least = self._least_shift()
         weights: Weights = {}
@@ -191,12 +200,15 @@ class GaussianMixtureSpec(Spec):
 
 
 def _product(first: float, second: float) -> float:
-    """Return the product of two probabilities; one that would vanish is raised to what floating point holds."""
+    """Return the product of two probabilities. A positive product that would underflow is raised to SMALLEST_WEIGHT."""
     return max(first * second, SMALLEST_WEIGHT) if first > 0.0 < second else 0.0
 
 
 def repeated(single: Weights, records: int) -> Weights:
-    """The sum of `records` independent draws; in a large group each that is not 0 counts as the largest, which the theorem allows."""
+    """Return the weights of the sum of `records` independent draws.
+
+    In a large group, each draw that is not 0 counts as the largest one, which gives an upper bound by the theorem.
+    """
     if not single:
         return single
     if records > MAX_RECORDS:
@@ -216,12 +228,12 @@ def repeated(single: Weights, records: int) -> Weights:
 
 
 def _sums(single: Weights, records: int) -> int:
-    """Return how many ways there are to choose how often each shift is drawn."""
+    """Return the number of ways in which the draws can be distributed over the shifts."""
     return math.comb(len(single) + records, records)
 
 
 def _every_sum(single: Weights, records: int) -> Weights:
-    """Return the sum of `records` draws by how often each shift is drawn, so that rounding does not tell equal sums apart."""
+    """Return the weights of the sum, by how often each shift is drawn, so that rounding does not separate equal sums."""
     rest = max(1.0 - math.fsum(single.values()), 0.0)
     total: Weights = {}
     for drawn in combinations_with_replacement((0.0, *single), records):
@@ -235,6 +247,7 @@ def _every_sum(single: Weights, records: int) -> Weights:
 
 
 def _added(first: Weights, second: Weights) -> Weights:
+    """Return the weights of the sum of two independent draws."""
     rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
     total: Weights = {}
     for shift, weight in first.items():
@@ -247,7 +260,7 @@ def _added(first: Weights, second: Weights) -> Weights:
 
 
 def _coarse(weights: Weights) -> Weights:
-    """At most MAX_SHIFTS shifts, rounded up: first those that are equal but for rounding, then all of them if need be."""
+    """Return at most MAX_SHIFTS shifts, rounded up. Shifts that differ by rounding are merged first, and then others if necessary."""
     if len(weights) > MAX_SHIFTS:
         apart: Weights = {}
         largest = math.inf

@@ -1,13 +1,15 @@
-"""Random allocation: in each pass of t steps a record takes part in one, drawn uniformly and kept secret (balls in bins).
+"""Random allocation (balls in bins): in each pass of t steps, a record takes part in one step, which is drawn uniformly and kept secret.
 
-Let Y_i = dP/dQ at step i, independent under Q; the pass has dP/dQ = (Y_1 + ... + Y_t) / t =: R. Its hockey-stick curves are, with the
-record removed, E_Q[(R - e^eps)+] and, added, E_Q[(1 - e^eps R)+]: both are expectations of convex functions of R under Q, so a variable
-above R in the convex order (numerics/spread.py) has curves above, and since its mean is 1 it is the ratio of a pair, which then dominates
-and composes (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
+Let Y_i = dP/dQ at step i. The Y_i are independent under Q, and the pass has dP/dQ = (Y_1 + ... + Y_t) / t =: R. Its hockey-stick curves are
+E_Q[(R - e^eps)+] if the record is removed, and E_Q[(1 - e^eps R)+] if it is added. Both are expectations of convex functions of R under Q.
+A variable above R in the convex order (numerics/grid/spread.py) therefore has curves above those of R. Its mean is 1, so that it is the
+ratio of a pair. This pair dominates the pass and composes (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
 
-Adaptive steps: given what was released before, each step is some function of one outcome of (P, Q) or of Q, so the pass is a function of t
-independent outcomes of which a hidden one is P's. Numerical accounting of this kind: Feldman & Shenfeld 2026, arXiv:2602.17284; the scheme:
-Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
+Steps may be adaptive. Given the earlier releases, each step is a function of one outcome of P or Q. The pass is then a function of t
+independent outcomes, one of which, at a secret place, is from P.
+
+Sources: Feldman & Shenfeld 2026, arXiv:2602.17284, for numerical accounting of this kind; Chua et al. 2024, arXiv:2412.16802, and Feldman &
+Shenfeld 2025, arXiv:2502.08202, for the sampling scheme.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-KEPT_DIGITS = 11  # leading binary digits of the number of copies; every further digit costs a sum
-MOST_COPIES = 2**30
-MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; beyond it, the bound without amplification
+KEPT_DIGITS = 11  # leading binary digits that are kept of the number of copies; every further digit would cost a convolution
+MOST_COPIES = 2**30  # largest number of copies that are added up
+MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; above it, the bound without amplification is used
 UNPROVEN = (
     "amplification by balls in bins is proven for Gaussian noise with noise_multiplier, and otherwise for one record per unit under "
     'add-remove only; scheme = "cyclic" counts each pass as one unsampled run'
@@ -48,7 +50,7 @@ UNPROVEN = (
 
 @dataclass(frozen=True, slots=True)
 class Reversed:
-    """The loss of the pair (Q, P)."""
+    """The privacy loss of the pair (Q, P), where `loss` is that of (P, Q)."""
 
     loss: PrivacyLoss
 
@@ -59,14 +61,18 @@ class Reversed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FiniteOutcomes:
-    """A pair by its outcomes: increasing losses (the infinite ones at the ends), and log probabilities under P and under Q."""
+    """A pair (P, Q) with finitely many outcomes.
+
+    losses: increasing losses; the first and the last are infinite.
+    log_p, log_q: log probabilities of the outcomes.
+    """
 
     losses: Array
     log_p: Array
     log_q: Array
 
     def log_delta(self, epsilon: float) -> float:
-        """log of the hockey-stick divergence at e^epsilon."""
+        """Return log of the hockey-stick divergence at e^epsilon, rounded up."""
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
         spend(0.3 * (len(self.losses) - first))
         terms = self.log_p[first:] + np.log(-np.expm1(epsilon - self.losses[first:]))
@@ -79,8 +85,8 @@ class FiniteOutcomes:
 def average(step: tuple[HasTails], bins: int) -> Spread | None:
     """Return the sum of at most `bins` copies of Y, rounded up in the convex order; None if Y varies too little or too much.
 
-    The average of t copies is the average of the averages that leave one out. By convexity it falls in the convex order as t grows, so
-    rounding t down errs on the private side.
+    The average of t copies is the mean of the averages that leave one copy out. By convexity it decreases in the convex order as t grows.
+    Rounding t down therefore errs on the private side.
     """
     dropped_digits = max(bins.bit_length() - KEPT_DIGITS, 0)
     copies = min(bins >> dropped_digits << dropped_digits, MOST_COPIES)
@@ -95,6 +101,7 @@ def _spread_of_one(step: tuple[HasTails]) -> Spread | None:
 
 @shared(256)
 def _doubled(step: tuple[HasTails], k: int) -> Spread:
+    """Return the distribution of the sum of 2^k copies of Y."""
     if k == 0:
         spread = _spread_of_one(step)
         assert spread is not None
@@ -118,13 +125,16 @@ def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
 
 @shared(32)
 def integer_cgf(step: tuple[PrivacyLoss], bins: int) -> Array:
-    """Return K(z) of the "remove" direction at z = 1, ..., MAX_ORDER - 1, where it is known exactly."""
+    """Return K(z) of the "remove" direction at z = 1, ..., MAX_ORDER - 1, exact up to rounding."""
     log_moments = log_expm1_array(step[0].cgf(np.arange(1.0, MAX_ORDER)))
     return np.asarray(np.logaddexp(0.0, average_moments(log_moments, bins)) * (1.0 + 1e-11))
 
 
 class Allocated:
-    """A direction of a pass, with the loss of one step (`inner`) in that direction."""
+    """Base class of a pass in one direction.
+
+    inner: the loss of one step in that direction.
+    """
 
     __slots__ = ()
 
@@ -135,11 +145,11 @@ class Allocated:
         raise NotImplementedError
 
     def outcomes(self) -> FiniteOutcomes | None:
-        """The dominating pair; None if it is the step's own."""
+        """Return the dominating pair; None if the lattice cannot hold it, so that the pair of one step is used."""
         raise NotImplementedError
 
     def tilted(self, t: float) -> Tilted:
-        """Refuse: the ratio is a sum of many terms, whose characteristic function is not known."""
+        """Raise NotRepresentable: the ratio is a sum of many terms, so that the characteristic function of its logarithm is not known."""
         raise NotRepresentable("random allocation has no characteristic function here")
 
     def tails(self, at: Array) -> Tails:
@@ -159,7 +169,7 @@ class AllocatedRemove(Allocated):
     bins: int
 
     def cgf(self, z: Array) -> Array:
-        """Exact at integers, chords between them (K is convex), and never above the step's own."""
+        """Return the CGF: exact at integers, by chords between them as K is convex, and never above that of one step."""
         return chord(z, np.arange(1.0, MAX_ORDER), integer_cgf((self.inner,), self.bins), self.inner.cgf(z))
 
     def outcomes(self) -> FiniteOutcomes | None:
@@ -179,10 +189,10 @@ class AllocatedAdd(Allocated):
     bins: int
 
     def cgf(self, z: Array) -> Array:
-        """The smallest of three bounds on log E_Q[R^-z].
+        """Return the smallest of three bounds on log E_Q[R^-z].
 
-        They are K(z) of one step, by convexity; t K(z/t), since an arithmetic mean is at least the geometric one; and the bound from the
-        lattice.
+        The first is K(z) of one step, by convexity. The second is t K(z/t), since the arithmetic mean is at least the geometric mean. The
+        third is computed from the lattice.
         """
         t = float(self.bins)
         bound = np.minimum(self.inner.cgf(z), t * self.inner.cgf(z / t))
@@ -220,13 +230,13 @@ class AllocatedAdd(Allocated):
 
 @dataclass(frozen=True, slots=True)
 class RandomAllocation(Mechanism):
-    """A pass: `inner` runs `bins` times, and the record takes part in one run. A pass never costs more than `inner` once."""
+    """A pass: `inner` runs `bins` times, and the record takes part in one run. A pass never costs more than one run of `inner`."""
 
     inner: Mechanism
     bins: int
 
     def approx_dp(self, delta: float) -> float:
-        """Epsilon from the dominating pair; one step's if there is no such pair, or if delta is below the mass that the lattice drops."""
+        """Return epsilon from the dominating pair, or that of one step if it is smaller or there is no such pair."""
         own = self.inner.approx_dp(delta)
         with suppress(NotRepresentable):
             pairs = [loss.outcomes() for loss in self.losses()]
@@ -237,11 +247,11 @@ class RandomAllocation(Mechanism):
         return self.inner.delta_floor()
 
     def zcdp(self) -> float:
-        """The rho of one step: amplification does not lower the whole Renyi curve."""
+        """Return the rho of one step, as amplification does not lower the Renyi curve at all orders."""
         return self.inner.zcdp()
 
     def attained(self) -> bool:
-        """False: the lattice lies above the worst case."""
+        """Return False, as the lattice lies above the worst case."""
         return False
 
     def losses(self) -> tuple[Allocated, ...]:
@@ -251,7 +261,10 @@ class RandomAllocation(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class SymmetricAllocation(RandomAllocation):
-    """Allocation of steps with a symmetric pair, such as Gaussian noise: (P, Q) is equivalent to (Q, P), so one lattice serves both."""
+    """Allocation of steps with a symmetric pair, such as Gaussian noise.
+
+    (P, Q) is equivalent to (Q, P), so that one lattice serves both directions.
+    """
 
     def losses(self) -> tuple[Allocated, ...]:
         (loss,) = self.inner.losses()
@@ -260,7 +273,7 @@ class SymmetricAllocation(RandomAllocation):
 
 @dataclass(frozen=True, slots=True)
 class Departure(SymmetricAllocation):
-    """The half of a replacement in which the old record leaves: one direction alone."""
+    """The half of a replacement in which the old record is removed, so that there is one direction alone."""
 
     def losses(self) -> tuple[Allocated, ...]:
         return SymmetricAllocation.losses(self)[:1]
@@ -268,7 +281,7 @@ class Departure(SymmetricAllocation):
 
 @dataclass(frozen=True, slots=True)
 class Arrival(SymmetricAllocation):
-    """The half of a replacement in which the new record arrives: the other direction alone."""
+    """The half of a replacement in which the new record is added, so that there is the other direction alone."""
 
     def losses(self) -> tuple[Allocated, ...]:
         return SymmetricAllocation.losses(self)[1:]
@@ -285,11 +298,11 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
 
 
 def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the cost of one pass of t = `steps` in which each record takes part k = `participations` times: a mechanism, its count.
+    """Return the cost of one pass of t = `steps` in which each record takes part k = `participations` times, as (mechanism, count).
 
-    For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block: this is
-    a uniform choice of k steps. The hockey-stick divergence is jointly convex, so the worst split bounds the mixture; and given the
-    split, the pass is a function of k independent passes (after Feldman & Shenfeld 2025, arXiv:2502.08202).
+    For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block. This is a
+    uniform choice of k steps. The hockey-stick divergence is jointly convex, so that the worst split bounds the mixture. Given the split,
+    the pass is a function of k independent passes (after Feldman & Shenfeld 2025, arXiv:2502.08202).
 
     Raises InputError if no amplification is proven.
     """
@@ -300,6 +313,7 @@ def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbour
 
 
 def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
+    """Return the cost of a pass of `bins` steps in which each record takes part once, as (mechanism, count)."""
     mu = _gaussian(spec, neighbours)
     if mu == 0.0:
         return Free(), 1
@@ -311,7 +325,7 @@ def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, i
 
 
 def _without_privacy(step: Mechanism) -> Mechanism:
-    """Return the step if its noise protects nothing, as this needs no proof. Raises InputError otherwise."""
+    """Return the step if it gives no privacy, as no amplification is then claimed. Raises InputError otherwise."""
     with suppress(NotRepresentable):
         if math.isinf(step.approx_dp(1.0 - 1e-9)):
             return step
@@ -319,7 +333,7 @@ def _without_privacy(step: Mechanism) -> Mechanism:
 
 
 def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
-    """Return one record's contribution over the noise, if the step is a Gaussian that states it; None otherwise."""
+    """Return mu, one record's contribution over the noise, if the step is a Gaussian mechanism that states it; None otherwise."""
     with suppress(NotRepresentable):
         if spec.contribution_form:
             return spec.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()
@@ -331,9 +345,9 @@ def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
 def _gaussian_one_of(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
     """Return the cost of a pass for k records, each in a bin that is drawn independently.
 
-    Let m = k for records that come or go, m = 2 k for replaced ones, which are one that goes and one that comes. Noise of variance s^2
-    is the sum of m independent parts of variance s^2 / m. With one part per record, the pass is a function of m independent passes with
-    one record each, at mu sqrt(m). With one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
+    Let m = k for records that are added or removed. Let m = 2 k for replaced records, each of which is one removed and one added record.
+    Noise of variance s^2 is the sum of m independent parts of variance s^2 / m. With one part per record, the pass is a function of m
+    independent passes with one record each, at mu sqrt(m). With one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
     """
     records = neighbours.records
     if not neighbours.replaces:

@@ -1,28 +1,33 @@
-"""Poisson samples of bounded size: one that is larger than the bound is cut down to it at random.
+"""Poisson samples of bounded size: a sample that is larger than the bound is cut to it at random.
 
-Another coupling compares a cut sample with the uncut samples that it looks like.
+There are two couplings. `truncated` explains the first. The second, `cut_sample`, compares a cut sample with uncut samples that look like
+it:
 
-One record x comes or goes, or changes; R is the sample of the n others, q the rate, B the bound. A cut sample of which x is kept holds B -
-1 others, a uniform set of that many: so it is as an uncut R of size B - 1 with x, and need not be told from that. For a set S of at most B
-- 1 others let w be the probability that S with x is used, over that of R = S. It is q for |S| < B - 1, and for |S| = B - 1
+One record x is added, removed or changed. R is the Poisson sample of the n other records, q is the rate, and B is the bound. A cut sample
+that keeps x holds a uniformly random set of B - 1 others. It therefore looks like an uncut R of size B - 1 with x, and need not be
+distinguished from it. For a set S of at most B - 1 others, let w be the probability that S is used together with x, divided by the
+probability that R = S. It is q for |S| < B - 1, and for |S| = B - 1 it is
 
     q + tau / alpha,  alpha = P(|R| = B - 1),  tau = q E[B / (|R| + 1); |R| >= B].
 
-If |R| = m >= B, a set of B others is used with x there 1 - q B/(m+1) times as often as without. Let, for a weight w,
+If |R| = m >= B, a set of B others is used 1 - q B/(m+1) times as often if x is in the data as if it is not. For a weight w, let
 
     F(w) = int ((1-q) Q + w P - gamma Q)+        add-remove, (P, Q) the outputs with x and without
     F(w) = int ((1-q) W + w P - gamma ((1-q) W + w Q))+        P, Q the outputs with either version of x, W without.
 
-int (p - gamma q)+ is subadditive: the divergence of the step is at most E F(w) over the sets used without x, where w = q - q B/(m+1) may
-stand for |R| = m >= B: (1 - q B/(m+1) - gamma)+, or (1 - q B/(m+1)) (1 - gamma)+, is at most F there (Jensen). F is convex, and so are its
-bounds by the pair of the mechanism on a sample of rate w / (1 - q + w), times 1 - q + w; the mean of w is q. So what spreads w more costs
-more: E (w - q - y)+ = (tau - alpha y)+ and, since q B/(m+1) <= q B/(B+1), E (q - w - y)+ <= (tau - tau y (B+1)/(q B))+ decide, y >= 0. The
-ratio tau / alpha grows with n, as all ratios of P(|R| = m), m >= B, to P(|R| = B - 1) do; tau does as long as B >= n q, where each P(|R| =
-m) does. With the largest tau, and alpha = tau over the ratio at the largest n, three weights cover every n:
+int (p - gamma q)+ is subadditive, so that the divergence of the step is at most E F(w) over the sets that are used without x. For
+|R| = m >= B, the weight w = q - q B/(m+1) may be used, as (1 - q B/(m+1) - gamma)+, or (1 - q B/(m+1)) (1 - gamma)+, is at most F there by
+Jensen's inequality. F is convex in w, and so is its bound by the pair of the mechanism on a sample of rate w / (1 - q + w), times 1 - q +
+w. The mean of w is q. A distribution of w with more spread therefore costs more.
 
-    w = q + tau / alpha with alpha,  q / (B+1) with tau (B+1)/(q B),  q otherwise.
+The spread is bounded by E (w - q - y)+ = (tau - alpha y)+ and, since q B/(m+1) <= q B/(B+1), by
+E (q - w - y)+ <= (tau - tau y (B+1)/(q B))+, for y >= 0. The ratio tau / alpha grows with n, as do all ratios of P(|R| = m), m >= B, to
+P(|R| = B - 1). tau grows with n as long as B >= n q, since each P(|R| = m) does. With the largest tau, and alpha equal to tau over the
+ratio at the largest n, three weights cover every n:
 
-Under add-remove the three are told by P and Q with different probabilities; elsewhere with the same.
+    w = q + tau / alpha with probability alpha,  q / (B+1) with probability tau (B+1)/(q B),  q otherwise.
+
+The weight is revealed. Under add-remove, P and Q have different probabilities of the three weights; otherwise they have the same.
 """
 
 from __future__ import annotations
@@ -44,18 +49,21 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from dpcli.numerics.tails import single_epsilon_upper
 
-FEW_OTHERS = 64  # others of whom every number is tried
-FEW = 32  # records of a sample up to which one that is drawn and not kept is worth a shift of its own
+FEW_OTHERS = 64  # Up to this number of other records, tau is computed for every number of them.
+FEW = 32  # Up to this bound on the sample, a record that is drawn and cut has a smaller shift of its own in the mixture.
 
 
 @dataclass(frozen=True, slots=True)
 class CutSample(Mechanism):
-    """Each mechanism with e^log_p and e^log_q: how likely P and Q are to take it, which is seen. Not attained."""
+    """A mechanism that is chosen at random from several and revealed. Its pair is not claimed to be attained.
+
+    parts: (mechanism, log_p, log_q), where log_p and log_q are the log probabilities of the choice under P and Q.
+    """
 
     parts: tuple[tuple[Mechanism, float, float], ...]
 
     def approx_dp(self, delta: float) -> float:
-        """Return epsilon from the tails of its pairs; at delta = 0 the largest loss."""
+        """Return epsilon from the tails of the pairs; at delta = 0, the largest loss."""
         if delta <= 0.0:
             return max(mechanism.approx_dp(0.0) + abs(log_p - log_q) for mechanism, log_p, log_q in self.parts)
         return max(single_epsilon_upper(loss, math.log(delta), 1.0) for loss in self.losses())
@@ -75,7 +83,7 @@ class CutSample(Mechanism):
         return LabelledLoss(p, first, q), LabelledLoss(q, last, p)
 
     def rdp(self, orders: Array) -> Array:
-        """e^{(a-1) D_a} is jointly convex: those of the parts, weighed, times what the label adds."""
+        """Return the Renyi divergences: e^{(a-1) D_a} is the weighted mean of those of the parts, each times the factor of its choice."""
         z = orders - 1.0
         curves = np.array([z * mechanism.rdp(orders) for mechanism, _, _ in self.parts])
         p, q = (np.array([[part[side]] for part in self.parts]) for side in (1, 2))
@@ -83,8 +91,10 @@ class CutSample(Mechanism):
 
 
 def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
-    """`spec` for one record beside up to `others`, of a sample cut to `most`; None if the mean of |R| is beyond that, unless it is
-    small."""
+    """Return `spec` on a sample that is cut to `most`, for one record among up to `others` other records.
+
+    None is returned for several records, and if the mean of |R| exceeds `most` and there are more than FEW_OTHERS others.
+    """
     q = float(rate)
     if neighbours.records != 1:
         return None
@@ -92,7 +102,7 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
     if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
         return None
     few = tau * (most + 1) / (q * most)
-    alpha = min(tau / ratio, 1.0 - few)  # a smaller one spreads w more
+    alpha = min(tau / ratio, 1.0 - few)  # A smaller alpha gives w more spread, and errs on the private side.
     if alpha <= 1e-300:
         return None
     weights = ((1.0 - alpha - few, q), (alpha, q + tau / alpha), (few, q / (most + 1)))
@@ -107,19 +117,19 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
 
 
 def _moved(others: int, rate: Fraction, most: int) -> float:
-    """tau from above: B / (n+1) P(Binomial(n+1, q) > B)."""
+    """Return an upper bound on tau = B / (n+1) P(Binomial(n+1, q) > B)."""
     return most / (others + 1) * math.exp(log_binomial_tail(others + 1, rate, most + 1)) * (1.0 + 1e-15)
 
 
 def _most_moved(others: int, rate: Fraction, most: int) -> float | None:
-    """The largest tau of up to so many others; None if it is not known."""
+    """Return the largest tau over all numbers of other records up to `others`; None if it is not known."""
     if most >= others * rate:
         return _moved(others, rate, most)
     return max(_moved(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
 
 
 def _ratio(others: int, rate: Fraction, most: int) -> float:
-    """tau / alpha from above."""
+    """Return an upper bound on tau / alpha."""
     if rate == 1:
         return math.inf
     log_alpha = log_binomial_term(others, rate, most - 1)
@@ -127,33 +137,33 @@ def _ratio(others: int, rate: Fraction, most: int) -> float:
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
-    """`spec` on a Poisson sample of rate q in (0, 1], of which at most B = `most` records, chosen uniformly, are used.
+    """Return `spec` on a Poisson sample of rate q in (0, 1], of which at most B = `most` records, chosen uniformly, are used.
 
-    Let k records change and R be the sample of the n others, n up to dataset_size, or dataset_size - k if both data hold that many.
-    Joint convexity lets |R| be known.
+    Let k records change, and let R be the sample of the n others. n is at most dataset_size, or dataset_size - k if both datasets have that
+    many records. By joint convexity, |R| may be assumed known.
 
-    * |R| + k <= B: nothing is cut, and the step is a Poisson sample.
-    * Else some of the changing records are used with probability at most p = 1 - (1-q)^k. Otherwise the used records are those that
-      are used without the k: a uniform subset of R of size min(B, |R|). Given which i are used, the rest is a uniform subset of R
-      that can be coupled, for all i with one order of R, to lack at most i of those. So with them the step is at most i additions and i
-      removals away from the step without: for add-remove (W, (1-p) W + p A) with A and W within 2k changes; for zero-out and
-      replace-one ((1-p) W + p A, (1-p) W + p A') with the pairs among A, A', W within 2k changes, or within k replacements. A Gaussian
-      under add-remove moves by at most 2i of one record's contribution if i or more of the k are drawn: Poisson sampling of k
-      records of twice the contribution.
+    * If |R| + k <= B, nothing is cut, and the step is a Poisson sample.
+    * Otherwise, some of the changing records are used with probability at most p = 1 - (1-q)^k. If none is used, the used records are those
+      that are used without the k: a uniform subset of R of size min(B, |R|). If i of them are used, the rest is a uniform subset of R. With
+      one order of R for all i, it can be coupled to lack at most i of those records. The step with the i records therefore differs from the
+      step without them by at most i additions and i removals. Under add-remove, the pair is (W, (1-p) W + p A), where A and W are within 2k
+      changes. Under zero-out and replace-one it is ((1-p) W + p A, (1-p) W + p A'), where any two of A, A', W are within 2k changes, or
+      within k replacements. Under add-remove, a Gaussian moves by at most 2i of one record's contribution if i or more of the k are drawn:
+      this is Poisson sampling of k records of twice the contribution.
 
-    One record (k = 1), |R| = m >= B: it is used with probability q_m = q B/(m+1), one slot of B for m + 1 that are drawn. Divergences of
-    such pairs at a probability s q are convex in s, and at s = 0 none is left: so the step costs at most (1-s) of the case if
-    nothing is cut and s = B/(m+1) of the case above at probability q, which costs more. A Gaussian under add-remove: the step is at most
-    E_m = (1-q) N(0) + (q - q_m) N(mu) + q_m N(2 mu) against N(0), since the divergence grows with each shift (noise/normal_mixture.py),
-    and so does what is not cut; E_m is 1-s of what is not cut and s of E_B, s = (B+1)/(m+1).
+    For one record (k = 1) and |R| = m >= B, the record is used with probability q_m = q B/(m+1), as it has one of B slots for m + 1 drawn
+    records. Divergences of such pairs at probability s q are convex in s, and vanish at s = 0. With s = B/(m+1), the step therefore costs
+    at most 1-s times the case without a cut, plus s times the case above at probability q, which costs more. For a Gaussian under
+    add-remove, the step is at most E_m = (1-q) N(0) + (q - q_m) N(mu) + q_m N(2 mu) against N(0), since the divergence grows with each
+    shift (noise/normal_mixture.py). E_m is a mixture of the case without a cut, with weight 1-s, and of E_B, with weight s = (B+1)/(m+1).
 
-    Every case costs at least what is not cut does, so that too large a probability of it serves; no data need attain it. P(|R| > B - k)
-    grows with n. So does P(|R| = m), m >= B, up to n = m/q: if B >= n q at the largest n, the mean of (B+1)/(|R|+1) over |R| >= B is
-    largest there, P(Binomial(n+1, q) > B) (B+1)/((n+1) q). No delta is spent, unlike in Chua et al. 2024, arXiv:2411.04205, who add the
-    probability of a cut to it.
+    Every case costs at least as much as the one without a cut. An upper bound on the probability of a cut is therefore enough, and no data
+    need attain it. P(|R| > B - k) grows with n. P(|R| = m), m >= B, grows up to n = m/q. If B >= n q at the largest n, the mean of
+    (B+1)/(|R|+1) over |R| >= B is thus largest there; it is P(Binomial(n+1, q) > B) (B+1)/((n+1) q). No delta is spent, unlike in Chua et
+    al. 2024, arXiv:2411.04205, who add the probability of a cut to delta.
 
-    That is twice the contribution with the probability of a cut. If cuts are rare, another coupling (`cut_sample`) charges one
-    contribution with a larger probability; accountants ask both.
+    This coupling charges twice the contribution with the probability of a cut. If cuts are rare, `cut_sample` may cost less: it charges one
+    contribution with a larger probability. Accountants ask both.
 
     Raises InputError if units own several records and the statement does not cover the records of others.
     """
@@ -175,7 +185,7 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
 
 
 def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
-    """Upper bound on the logarithm of the probability of a cut; for one record, of the mean of (B+1)/(|R|+1) over cuts."""
+    """Return an upper bound on the log probability of a cut. For one record, it bounds log E[(B+1)/(|R|+1); |R| >= B] instead."""
     log_cut = log_binomial_tail(others, rate, max(most - records + 1, 0))
     if records > 1 or most < others * rate:
         return log_cut
@@ -184,7 +194,7 @@ def _log_cut(others: int, rate: Fraction, most: int, records: int) -> float:
 
 
 def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple[Mechanism, float]:
-    """Return one step of a sample that may be cut, and the logarithm of the share of cuts that it need be charged for."""
+    """Return the mechanism of a step with a cut sample, and the log of the share of cuts that need be charged."""
     records, q = neighbours.records, float(rate)
     any_drawn = any_sampled(q, records)
     log_share = math.log(most / (most + 1)) + 1e-15 if records == 1 else 0.0
@@ -202,7 +212,7 @@ def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple
     if records > 1:
         records_moved = records if spec.contribution_form else 1
         return sampled_gaussian(shift / records_moved, q if records_moved > 1 else any_drawn, records_moved), 0.0
-    if most > FEW:  # one shift has closed forms
+    if most > FEW:  # A single shift has closed forms, and costs hardly more.
         return sampled_gaussian(shift, q, 1), log_share
     kept_rate = q * most / (most + 1)
     return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0

@@ -1,7 +1,8 @@
-"""Language models that count: each order's counts are interpolated with the order below, and those of a public model lie below all.
+"""N-gram language models. The counts of each order are interpolated with the model of the next lower order, down to a public model.
 
-p(y | c) = (n(c, y) + d(c) p'(y | c)) / (n(c) + d(c)), with n(c, y) how often y followed c, d(c) how many different tokens did, and p' the
-model below. Source: Witten & Bell 1991, The zero-frequency problem, method C, as an interpolation.
+p(y | c) = (n(c, y) + d(c) p'(y | c)) / (n(c) + d(c)), where n(c, y) is the number of times that y followed c, d(c) is the number of
+different tokens that followed c, and p' is the lower model. Source: Witten & Bell 1991, The zero-frequency problem, method C, as an
+interpolation.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 else:
     Ids = Any
 
-ENDLESS = 10**9  # the last tokens of a context of any length count
-MOST_ORDERS = 3
-REMEMBERED = 2**23  # probabilities
+ENDLESS = 10**9  # context of these models: a context of any length is allowed, and its last tokens count
+MOST_ORDERS = 3  # largest order of a model
+REMEMBERED = 2**23  # largest number of probabilities in the cache of a model
 PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
 
 
@@ -35,9 +36,10 @@ class NGramCounts:
     """Counts of the tokens that followed each context of one length.
 
     Attributes:
+        length: Length of the contexts, in tokens.
         contexts: (c,) numbers of the contexts that occurred, ascending.
-        starts: (c + 1,) where each one's tokens begin.
-        tokens, counts: (n,).
+        starts: (c + 1,) indices in `tokens` at which the tokens of each context begin.
+        tokens, counts: (n,) tokens that followed, and how often each did.
     """
 
     length: int
@@ -48,7 +50,7 @@ class NGramCounts:
     counts: Array
 
     def after(self, context: Tokens) -> tuple[Ids, Array]:
-        """Return the tokens that followed the end of a context, and how often; none if it is shorter or never occurred."""
+        """Return the tokens that followed the end of a context, and how often. There are none if it is too short, or never occurred."""
         if len(context) < self.length:
             return self.tokens[:0], self.counts[:0]
         number = 0
@@ -63,7 +65,7 @@ class NGramCounts:
 
 @dataclass(frozen=True, slots=True)
 class CountingModel:
-    """Counts from the shortest context to the longest, each interpolated with those below; below all, with a uniform distribution."""
+    """A model of counts for contexts of increasing length. The lowest counts are interpolated with `below`, or a uniform distribution."""
 
     vocabulary: int
     counts: tuple[NGramCounts, ...]
@@ -87,7 +89,7 @@ class CountingModel:
         return rows
 
     def remembered(self, context: Tokens) -> Array:
-        """Return probabilities after one context; the last ones are remembered, as many models ask for the same."""
+        """Return probabilities after one context, from a cache, as many fitted models ask about the same context."""
         reach = max(table.length for table in self.counts)
         known = tuple(context[max(0, len(context) - reach) :])
         if known not in self._known:
@@ -99,12 +101,12 @@ class CountingModel:
 
 @dataclass(frozen=True, slots=True)
 class NGram(CountingModel):
-    """A public model of counts, tuned by counts of its longest contexts alone: of the shorter ones it knows more."""
+    """A public model of counts. It is fine-tuned by counts of long contexts alone, as its own counts of short ones are better."""
 
     order: int = 1
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
-        """Yield the counts, by name."""
+        """Yield the arrays of the counts with their names."""
         for table in self.counts:
             yield from ((f"{name}{table.length}", getattr(table, name)) for name in PARTS)
 
@@ -120,13 +122,13 @@ class NGram(CountingModel):
 
 
 def public_ngram(records: Sequence[Tokens], order: int, vocabulary: int) -> NGram:
-    """Return the model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
+    """Return the model of public records, with contexts of up to order - 1 tokens, for an order from 1 to MOST_ORDERS."""
     counts = tuple(count_ngrams(records, length, vocabulary) for length in range(order))
     return NGram(vocabulary, counts, order=order)
 
 
 def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:
-    """Count all tokens of the records that have `length` tokens before them in their record."""
+    """Return counts of all tokens that have at least `length` tokens before them in their record."""
     flat = np.fromiter((token for record in records for token in record), np.int64)
     if flat.size and not 0 <= flat.min() <= flat.max() < vocabulary:
         raise InputError(f"expected token ids below {vocabulary}: the tokenizer is another model's")
@@ -164,6 +166,7 @@ def _tables(parts: np.lib.npyio.NpzFile, vocabulary: int) -> Iterator[NGramCount
 
 
 def _interpolate(row: Array, tokens: Ids, counts: Array) -> None:
+    """Interpolate a row of probabilities with counts, in place."""
     if len(tokens):
         total = counts.sum() + len(tokens)
         row *= len(tokens) / total

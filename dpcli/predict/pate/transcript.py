@@ -1,8 +1,8 @@
-"""The transcript of a session of votes: what was charged and what was answered, each line durable before the next thing happens.
+"""The transcript of a voting session: what was charged and what was answered. Each line is durable before the session continues.
 
-A query is counted before noise is drawn for it, and its answer too; a line with what came of it follows. What is counted and has no such
-line is lost: a crash came between, or an older transcript was put back, and the charge stands. No query is put twice: whoever asks again
-gets the line that is there. It is for the eyes of its owner: it names what was charged, and in what order.
+A query is counted before noise is drawn for it, and so is its answer. A line with its outcome follows. A query that is counted but has no
+such line is lost, because of a crash or because an older transcript was restored; its charge stands. No query is asked twice, as a repeated
+query gets the outcome in the transcript. The transcript is for its owner alone, as it shows what was charged, and in what order.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ class Transcript:
     """The content of a transcript.
 
     Attributes:
-        session: Whose it is.
-        private: Whether nobody can know the noise.
-        queries: Those that were charged, in their order.
-        answered: Those whose answer was charged.
-        labels: Labels of those that have one.
-        ended: Queries with an outcome.
-        predictions: What the student said about a query before it was asked.
-        reinforced: Labels that are the student's own prediction.
-        sanitised: What was released of the cost.
+        session: Session to which it belongs.
+        private: Whether the noise is secret. It is not if it was seeded.
+        queries: Queries that were charged, in their order.
+        answered: Queries whose answer was charged.
+        labels: Released labels, by query.
+        ended: Queries that have an outcome.
+        predictions: Predictions of the student for a query before it was asked, by query.
+        reinforced: Labels that the student itself predicted, by query.
+        sanitised: Line about the release of the cost; None if there is none.
+        closed: Whether the session has ended.
     """
 
     session: Session
@@ -72,7 +73,7 @@ class Transcript:
         return [query for query in self.queries if query not in self.ended]
 
     def apply(self, line: Mapping[str, Any]) -> None:
-        """Add a line."""
+        """Apply a line of the file to this content. Raises ValueError or KeyError if it is no such line."""
         first, stop = line.get("queries", (0, 0))
         match line["what"]:
             case "ask":
@@ -94,29 +95,29 @@ class Transcript:
 
 
 class TranscriptFile:
-    """The transcript of one session, to be written by one process at a time."""
+    """The transcript of one session, which one process at a time may write."""
 
     def __init__(self, path: str, content: Transcript) -> None:
         self.path, self.content = path, content
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Append a line; returns when it is durable."""
+        """Append a line, durably."""
         add_line(self.path, line)
         self.content.apply(line)
 
     def ask(self, first: int, stop: int, predictions: Iterable[Iterable[float]] | None) -> None:
-        """Charge queries, before noise is drawn for any of them."""
+        """Record the charge of queries first to stop - 1, before noise is drawn for any of them."""
         stated = (
             {} if predictions is None else {"predictions": [[float(value) for value in prediction] for prediction in predictions]}
         )
         self.add({"what": "ask", "queries": [first, stop], **stated})
 
     def answer(self, queries: Sequence[int]) -> None:
-        """Charge the answers of queries, before noise is drawn for any of them."""
+        """Record the charge of the answers to queries, before noise is drawn for any of them."""
         self.add({"what": "answer", "of": [int(query) for query in queries]})
 
     def outcome(self, first: int, stop: int, labels: Mapping[int, int], reinforced: Mapping[int, int]) -> None:
-        """Note what came of the queries: the labels of those that were answered."""
+        """Record the outcome of queries first to stop - 1: the labels of those that were answered."""
         given = {"labels": {str(query): label for query, label in labels.items()}}
         free = {"reinforced": {str(query): label for query, label in reinforced.items()}} if reinforced else {}
         self.add({"what": "outcome", "queries": [first, stop], **given, **free})
@@ -127,7 +128,7 @@ def path_of(plan: VotingPlan) -> str:
 
 
 def open_transcript(plan: VotingPlan, session: Session, private: bool) -> TranscriptFile:
-    """Open the transcript of a session, without a last line that a crash cut off; a new one if there is none."""
+    """Return the transcript of a session. It is made if there is none, and an incomplete last line is removed."""
     path = path_of(plan)
     if not whole_lines(path):
         add_line(path, {"schema": SCHEMA, "run": session.run, "private": private})
@@ -135,10 +136,10 @@ def open_transcript(plan: VotingPlan, session: Session, private: bool) -> Transc
 
 
 def read_transcript(plan: VotingPlan) -> Transcript | None:
-    """Return the transcript in the folder of a plan, None if there is none.
+    """Return the transcript in the folder of a plan; None if there is none.
 
     Raises:
-        InputError: If it is another file's, or damaged.
+        InputError: If it belongs to another file, or is damaged.
     """
     session, path = session_there(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):
@@ -159,7 +160,7 @@ def _read(path: str, session: Session) -> Transcript:
             text = file.read()
     except (OSError, ValueError):
         raise InputError(f"{path}: expected a transcript, found a file that cannot be read") from None
-    complete = text.split("\n")[:-1]  # what follows the last line feed was cut off by a crash, before anything depended on it
+    complete = text.split("\n")[:-1]  # A crash cut off the text after the last line feed, before anything depended on it.
     head, *lines = complete or [""]
     try:
         first = json.loads(head)

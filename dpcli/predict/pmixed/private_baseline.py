@@ -1,8 +1,8 @@
-"""A single model under differential privacy: what a language model could learn at the same epsilon without an ensemble.
+"""A single differentially private language model at the same epsilon, as a baseline for an ensemble.
 
-An n-gram model has noisy counts: each unit's are a vector that is clipped in L2; their sum gets Gaussian noise, and what noise alone may
-have made is dropped: that is post-processing. The pairs that are counted are all of a public domain. A transformer has one adapter trained
-by DP-SGD: the run is dpcli train's own, from a file that is made here, in a folder that is thrown away.
+An n-gram model has noisy counts of all pairs of tokens of a public vocabulary. The counts of each unit are a vector that is clipped in L2
+norm, and their sum gets Gaussian noise. Counts that may be noise alone are dropped, which is post-processing. A transformer has one adapter
+that is trained by DP-SGD. dpcli train runs it from a file that is written here, in a folder that is removed afterwards.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, PmixedPlan
 from dpcli.random.streams import Stream, normals
 
-MOST_PAIRS = 2**24  # pairs of the domain
-THRESHOLD = 2.0  # standard deviations below which a count is dropped
+MOST_PAIRS = 2**24  # largest number of pairs of tokens that are counted
+THRESHOLD = 2.0  # A noisy count of at most this many standard deviations of the noise is dropped.
 
 
 def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
-    """Return noise over the clipping norm: a unit that is replaced moves the sum by twice the norm."""
+    """Return the noise multiplier. Under replace-one it is twice as large, as a replaced unit moves the sum by twice the norm."""
     entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))
     noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise")
     return noise.value * (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)
@@ -40,12 +40,12 @@ def private_bigrams(
     """Return noisy counts of pairs of tokens.
 
     Args:
-        units: The records of each unit.
-        norm: Public bound on the norm of one unit's counts.
-        multiplier: Noise over that norm.
+        units: Records of each unit.
+        norm: Public clipping norm of one unit's counts.
+        multiplier: Standard deviation of the noise over that norm.
 
     Raises:
-        InputError: A vocabulary of too many pairs.
+        InputError: If the vocabulary has too many pairs.
     """
     if vocabulary**2 > MOST_PAIRS:
         raise InputError(
@@ -69,7 +69,7 @@ def unit_counts(records: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ids,
 
 
 def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: float) -> float:
-    """Return a clipping norm from public records: the root of the mean square of their counts, for as many records as a unit has."""
+    """Return a clipping norm from public records: the root mean square norm of their counts, for `per_unit` records."""
     squares = [float((unit_counts([record], vocabulary)[1] ** 2).sum()) for record in records[:200]]
     return max(1.0, float(np.sqrt(per_unit * np.mean(squares)))) if squares else 1.0
 
@@ -88,20 +88,21 @@ def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
     return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])
 
 
-STEPS, BATCHES = 120, 40  # and how many batches the data are worth: chosen beforehand, and not looked for
-LEARNING_RATE, NORM = 2e-3, 0.5
+# These settings were chosen beforehand, and not tuned on any data.
+STEPS, BATCHES = 120, 40  # number of steps, and number of batches in one pass over the data
+LEARNING_RATE, NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of gradients
 ADAPTER = os.path.join("adapter", "adapter_model.safetensors")
 
 
 def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float) -> bytes:
-    """Return what a transformer has learnt, as `Transformer.tuned` takes it.
+    """Return what a transformer has learnt under differential privacy, in the form that `Transformer.tuned` takes.
 
     Args:
         count: Number of texts.
-        per_unit: Most texts of one unit that are used.
+        per_unit: Largest number of texts of one unit that are used.
 
     Raises:
-        InputError: If dpcli train cannot do it.
+        InputError: If dpcli train refuses the file that is written for it.
     """
     from safetensors.torch import load_file, save
 
