@@ -115,7 +115,7 @@ def _performed(outcome: Outcome) -> list[str]:
 
 
 def _not_checked(outcome: Outcome) -> list[str]:
-    """Return sentences about what the guarantee rests on and nobody checked, and the metrics."""
+    """Return sentences on assumptions of the guarantee that were not checked, and on the metrics."""
     train, lines = outcome.plan.train, []
     own_code = ""
     if train.own_code:

@@ -1,1 +1,1 @@
-"""Clipped sums of per-example gradients: the one place where an example's influence on the model is bounded."""
+"""Clipped sums of per-example gradients. This package is the only place that bounds the influence of an example on the model."""

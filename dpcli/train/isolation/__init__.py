@@ -1,1 +1,1 @@
-"""The check that a model and its loss keep records apart: followed operator by operator, their state compared, made-up records tried."""
+"""The check that a model and its loss isolate records, by abstract execution, comparison of state, and runs on synthetic records."""

@@ -1,4 +1,4 @@
-"""The Trainer of transformers around private steps. Imported only if somebody asks for it, as it needs transformers."""
+"""The Trainer of transformers with private steps. This module needs transformers, so it is imported on demand."""
 
 from __future__ import annotations
 
@@ -88,25 +88,25 @@ class PrivateTrainer(Displayed, Trainer):
         return self.private._line()
 
     def get_train_dataloader(self) -> Any:
-        """Return batches as the file declares them."""
+        """Return the batches that the file declares."""
         return self.private
 
     def get_batch_samples(self, epoch_iterator: Iterator[PrivateBatch], num_batches: int, device: Any) -> tuple[list[Any], None]:
-        """Return one sample, which is a step."""
+        """Return one sample, because each step uses one."""
         return [batch for batch in (next(epoch_iterator, None),) if batch is not None], None
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """Take the noisy gradient, which the Trainer's optimizer then uses; no loss is shown."""
+        """Compute the noisy gradient, which the Trainer's optimizer then uses. No loss is shown."""
         import torch
 
         self.private.backward(inputs)
         return torch.zeros((), device=self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """Return 0: a count would say how many records a sample has."""
+        """Return 0, because a count would reveal the number of records in a sample."""
         return 0
 
     def log(self, logs: dict[str, float], *given: Any, **named: Any) -> None:
-        """Log without the loss, which was not computed."""
+        """Write the log without the loss, which was not computed."""
         shown = {name: value for name, value in logs.items() if name not in ("loss", "train_loss")}
         super().log({**shown, "epsilon_so_far": float(up(self.private.epsilon, 3))}, *given, **named)

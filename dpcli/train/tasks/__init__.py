@@ -1,1 +1,1 @@
-"""Training tasks: each module turns [train] into a model, its records and its loss, and knows nothing of privacy."""
+"""Training tasks. Each module builds a model, records and a loss from [train], and contains no code about privacy."""

@@ -1,1 +1,1 @@
-"""Trained models: loaded, asked, measured and attested."""
+"""Trained models: loading, predictions, metrics and attestations."""

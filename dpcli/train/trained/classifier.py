@@ -1,4 +1,4 @@
-"""The trained model of a classification task, and the reading of records that it shall classify."""
+"""The trained model of a classification task, and readers of records to classify."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 
 def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: RowWindow | None = None) -> Any:
-    """Return records (n, ...): the array `inputs` of a .npz file, or the columns of a .csv or .parquet file.
+    """Return the inputs of records, (n, ...), from a source.
 
-    Columns are taken by the names that [train.columns] declares. Where it declares none, all columns are taken in the order of the training
-    data, without the label, the unit and the column of the ledger's blocks.
+    They are the array `inputs` of a .npz file, or the columns of a .csv or .parquet file. Columns are selected by the names that
+    [train.columns] declares. If it declares none, all columns are inputs, in the order of the training data, except for the label, the unit
+    and the column of the ledger's blocks.
 
     Raises:
-        InputError: If they cannot be read.
+        InputError: The records cannot be read.
     """
     ending = os.path.splitext(source)[1]
     if source == DIGITS:
@@ -49,6 +50,7 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
 
 
 def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
+    """Return the array `inputs` of a .npz file."""
     try:
         arrays_read = arrays_in(place, ["inputs"])
     except Exception:  # a file of another kind may raise anything
@@ -59,7 +61,10 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column
 
 
 def _columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
-    """Return the columns without the label: the last one, if the file names none and there is one more than the model reads."""
+    """Return the input columns of a .csv or .parquet file.
+
+    If the training file names no label, and there is one column more than the model reads, the last column is the label and is omitted.
+    """
     names, rows = column_table(place)
     if train.columns is not None:
         return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
@@ -87,8 +92,8 @@ class Classifier(TrainedModel):
     """A trained classifier.
 
     Attributes:
-        shape: Shape of one record's inputs.
-        classes: How many labels there are.
+        shape: Shape of the inputs of one record.
+        classes: Number of labels.
     """
 
     train: Classification
@@ -114,11 +119,13 @@ class Classifier(TrainedModel):
         return probabilities
 
     def _encoded(self, table: Any, place: str) -> NDArray[np.float32]:
+        """Return the inputs of a table of raw values, encoded as in training."""
         if self.train.columns is None:
             raise InputError(f"{place}: expected an array, as the run declares no columns, found a table")
         return encoded({name: list(table[name]) for name in self.train.columns if name in table}, self.train, place)
 
     def _as_trained(self, inputs: NDArray[Any], place: str) -> NDArray[Any]:
+        """Return inputs unchanged. Raises InputError unless their shape and range are those of training."""
         if inputs.shape[1:] != self.shape:
             raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {inputs.shape[1:]}")
         if self.train.columns is not None and (np.abs(inputs) > 1).any():
@@ -141,7 +148,7 @@ class Classifier(TrainedModel):
 
 
 def classifier(train: Classification, description: Description) -> Classifier:
-    """Return the model that [train] names, for inputs as the run describes them. Raises InputError if it cannot be built."""
+    """Return the classifier that [train] describes, with the input shape of the run. Raises InputError if it cannot be built."""
     shape, classes = description.shape("inputs"), description.count("classes")
     place = place_of(description, train.model)
     module = model_of(train, shape, classes, place)

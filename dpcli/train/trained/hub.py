@@ -1,7 +1,7 @@
-"""A folder for the Hugging Face Hub, made of a run's: weights, tokenizer, statement and a model card, as the Hub's libraries read them.
+"""A folder for the Hugging Face Hub, with the weights, the tokenizer, the statement and a model card of a run.
 
-A model of transformers is written by transformers, and read back to compare; an adapter is written as PEFT reads it; any other model as
-`dpcli.load_model` reads it. What is published is a function of what the run released, and costs no more privacy.
+A model of transformers is written by transformers, and read again for comparison. An adapter is written in the format of PEFT, and any
+other model in that of `dpcli.load_model`. The folder is computed from what the run released, so publishing it costs no more privacy.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATE
 from dpcli.train.trained.attestation import attestation, text_of
 
 CARD = "README.md"
+# How each library loads the folder, for the model card.
 USE = {
     "transformers": "transformers.AutoModelForCausalLM.from_pretrained(FOLDER)",
     "peft": "peft.PeftModel.from_pretrained(base_model, FOLDER)",
@@ -35,10 +36,10 @@ class HubFolder:
     """A folder that was written.
 
     Attributes:
-        library: That reads it.
-        title: Title of the pipeline.
-        files: Files of the model.
-        base: The model that an adapter is for, "" without an adapter.
+        library: Name of the library that reads the folder.
+        title: Name of the pipeline.
+        files: Names of the files of the model.
+        base: Model to which an adapter belongs; "" without an adapter.
     """
 
     library: str
@@ -48,9 +49,9 @@ class HubFolder:
 
 
 def model_card(description: Description, what: HubFolder) -> str:
-    """Return README.md: front matter, the guarantee in words, how the model is loaded, and the run's statement.
+    """Return the content of README.md: front matter, the guarantee in words, how to load the model, and the run's statement.
 
-    The front matter is YAML with values in its JSON subset, so that no text of a file can be read as another key.
+    The front matter is YAML whose values are JSON, so that no text of a file can be read as another key.
     """
     stated = description.guarantee
     with open(description.path(STATEMENT), encoding="utf-8") as file:
@@ -71,6 +72,7 @@ def model_card(description: Description, what: HubFolder) -> str:
 
 
 def _guarantee(stated: Mapping[str, Any]) -> str:
+    """Return the guarantee in sentences."""
     return (
         f"Trained with differential privacy: {epsilon_at_delta(stated['epsilon'], stated['delta'])}, per {stated['unit']}, "
         f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
@@ -79,6 +81,7 @@ def _guarantee(stated: Mapping[str, Any]) -> str:
 
 
 def _window(stated: Mapping[str, Any]) -> str:
+    """Return in words the blocks on which the model was trained; "" if there are none."""
     blocks = stated.get("window")
     if not isinstance(blocks, list):
         return ""
@@ -88,7 +91,7 @@ def _window(stated: Mapping[str, Any]) -> str:
 
 
 def _yaml(values: Mapping[str, object], indent: str = "") -> str:
-    """Return YAML: block style for tables, and JSON, which YAML 1.2 reads as JSON does, for everything else."""
+    """Return values as YAML. Tables are in block style, and other values are JSON, which is part of YAML 1.2."""
     lines = []
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -101,18 +104,18 @@ def _yaml(values: Mapping[str, object], indent: str = "") -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with a decimal point: YAML 1.1 reads 1e-05 as text."""
+    """Return a number with a decimal point, because YAML 1.1 reads 1e-05 as text."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
 
 
 def _line(text: str) -> str:
-    """Return the text in one line, with the signs of Markdown and HTML escaped."""
+    """Return a text in one line, with the special characters of Markdown and HTML escaped."""
     return "".join(f"\\{one}" if one in "\\`*_{}[]<>()#+-!|&" else one for one in text if one.isprintable())
 
 
 def _deeper(statement: str) -> str:
-    """Return the statement with its headings one level deeper, below that of the card."""
+    """Return the statement with its headings one level deeper, below the heading of the card."""
     return "".join(f"#{line}" if line.startswith("#") else line for line in statement.splitlines(keepends=True))
 
 
@@ -120,14 +123,15 @@ ATTESTATION = "dpcli-attestation.json"
 
 
 def published(run: str, folder: str) -> HubFolder:
-    """Write the run to `folder`, which must not exist, in one step. Refuses a run that `dpcli attest` would refuse.
+    """Write a run atomically to a new folder, and return a description of the folder.
 
     Raises:
-        InputError: The folder exists or cannot be made; the run is NOT PRIVATE, has changed, or claims less than its file costs.
-        CannotCertify: Nobody can say what its file costs.
-        Unavailable: Torch, or transformers for its models, is not installed.
+        InputError: The folder exists or cannot be created, or the run cannot be attested: it is NOT PRIVATE, was changed, or claims less
+            than its file costs.
+        CannotCertify: No accountant can bound the cost of the run's file.
+        Unavailable: Torch is not installed, or transformers for a model of transformers.
     """
-    statement = attestation(run)  # which computes the epsilon anew
+    statement = attestation(run)  # computes epsilon again
     description = description_in(run)
     if os.path.lexists(folder):
         raise InputError(f"{folder}: expected a path that does not exist yet, found one")
@@ -137,8 +141,8 @@ def published(run: str, folder: str) -> HubFolder:
     with tempfile.TemporaryDirectory(prefix=".publishing-", dir=above) as scratch:
         made = os.path.join(scratch, "made")
         os.mkdir(made)
-        what = _written(description, made)
-        _copied(description, STATEMENT, made)
+        what = _write_weights(description, made)
+        _copy(description, STATEMENT, made)
         with open(os.path.join(made, ATTESTATION), "xb") as file:
             file.write(text_of(statement))
         with open(os.path.join(made, CARD), "x", encoding="utf-8") as text:
@@ -147,36 +151,36 @@ def published(run: str, folder: str) -> HubFolder:
     return what
 
 
-def _written(description: Description, folder: str) -> HubFolder:
-    """Write the weights in the form of the library that reads them."""
+def _write_weights(description: Description, folder: str) -> HubFolder:
+    """Write the weights in the format of the library that reads them, and return a description of the folder."""
     plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
     names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
     if names and ":" not in base:
         for name in names:
-            _copied(description, name, folder)
+            _copy(description, name, folder)
         return HubFolder("peft", title, tuple(map(os.path.basename, names)), base)
     from dpcli.train.trained.loading import load_model
 
     model = load_model(description.folder)
     if hasattr(model.module, "save_pretrained") and base and ":" not in base:
-        return HubFolder("transformers", title, _by_transformers(model, folder))
+        return HubFolder("transformers", title, _write_by_transformers(model, folder))
     for name in (MODEL, PIPELINE):
-        _copied(description, name, folder)
+        _copy(description, name, folder)
     shutil.copyfile(description.path(DESCRIPTION), os.path.join(folder, DESCRIPTION))
     return HubFolder("dpcli", title, (MODEL, DESCRIPTION, PIPELINE))
 
 
-def _copied(description: Description, name: str, folder: str) -> None:
-    """Copy a file of the run. Raises InputError if it changed meanwhile."""
+def _copy(description: Description, name: str, folder: str) -> None:
+    """Copy a file of the run. Raises InputError if the file was changed after training."""
     path = os.path.join(folder, os.path.basename(name))
     shutil.copyfile(description.path(name), path)
     if digest_of(path) != description.files[name]:
         raise InputError(f"{description.path(name)}: changed after training (SHA-256 differs)")
 
 
-def _by_transformers(model: Any, folder: str) -> tuple[str, ...]:
-    """Write the model by transformers, and compare it with what transformers reads back."""
+def _write_by_transformers(model: Any, folder: str) -> tuple[str, ...]:
+    """Write a model by transformers, and return the names of its files. Raises InternalError if transformers reads other weights."""
     import torch
 
     from dpcli.train.tasks.lm_library import library, offline, quiet

@@ -1,4 +1,4 @@
-"""The trained models of the tasks on text: one that continues a prompt, and a classifier of texts."""
+"""The trained models of the tasks on text: a model that continues prompts, and a classifier of texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def prompts_of(question: ModelInput, train: Language) -> list[str]:
-    """Return the texts of --prompt, then DATA's: lines of a .txt file, the text column of .csv, .jsonl and .parquet, or a function's."""
+    """Return the texts of --prompt, followed by those of DATA.
+
+    The texts of DATA are the lines of a .txt file, the text column of a .csv, .jsonl or .parquet file, or the result of a function.
+    """
     if question.source is None:
         return list(question.prompts)
     source = _absolute(question.source)
@@ -41,7 +44,7 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
 
 
 def _absolute(source: str) -> str:
-    """Return the absolute path of a file; anything else as it is."""
+    """Return the absolute path of a file. Other sources are returned unchanged."""
     return os.path.abspath(source) if os.path.isfile(source) else source
 
 
@@ -50,8 +53,8 @@ class TrainedLanguageModel(TrainedModel):
     """A trained language model.
 
     Attributes:
-        tokens: Its tokenizer; None if the file names none.
-        vocabulary: How many tokens the model knows.
+        tokens: Tokenizer of the model; None if the file names none.
+        vocabulary: Number of tokens in the model's vocabulary.
     """
 
     train: CausalLm
@@ -82,7 +85,7 @@ class TrainedLanguageModel(TrainedModel):
         with evaluating(self.module) as device:
             while len(written) < tokens:
                 seen = torch.tensor([[*ids, *written][-self.train.context :]], device=device)
-                token = _drawn(logits(self.module, seen)[0, -1].cpu().double(), temperature, generator)
+                token = _draw_token(logits(self.module, seen)[0, -1].cpu().double(), temperature, generator)
                 if token == known.end:
                     break
                 written.append(token)
@@ -102,7 +105,8 @@ class TrainedLanguageModel(TrainedModel):
         return perplexity(self.module, public, self.train.physical_batch_size)
 
 
-def _drawn(scores: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
+def _draw_token(scores: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
+    """Return a random token. Temperature 0 gives the most probable one."""
     if temperature == 0.0:
         return int(scores.argmax())
     return int(torch.multinomial(torch.softmax(scores / temperature, 0), 1, generator=generator))
@@ -117,11 +121,12 @@ def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextClassifier(TrainedModel):
-    """A frozen language model behind a trained prompt.
+    """A frozen language model with a trained prompt that classifies texts.
 
     Attributes:
-        vocabulary: How many tokens it knows.
-        spoken: The token of each label, (labels,).
+        tokens: Tokenizer of the model.
+        vocabulary: Number of tokens in the model's vocabulary.
+        spoken: Token of each label, (labels,).
     """
 
     train: SoftPrompt
@@ -148,7 +153,7 @@ class TextClassifier(TrainedModel):
 
 
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
-    """Return the prompted model that [train] names. Raises InputError if it cannot be built."""
+    """Return the classifier that [train] describes. Raises InputError if it cannot be built."""
     place = place_of(description, train.model)
     model, words = language_model(train, place), description.count("vocabulary")
     tokens = required_tokens(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)

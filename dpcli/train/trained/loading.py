@@ -1,4 +1,4 @@
-"""Loading of the model in a run's folder, and its evaluation."""
+"""Loading and evaluation of the model in a run's folder."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
 
 
 def _require_code(train: Train, description: Description) -> None:
-    """Require the user's module to be unchanged before it is imported: another may compute something else with the same weights."""
+    """Import the user's module if it is unchanged. Raises InputError if it was changed, as it may use the weights in another way."""
     from dpcli.train.tasks.user_code import code_of, user
 
     place, trained = place_of(description, train.model), description.model.get("code_sha256")
     digest = code_of(train.model, place).get("code_sha256")
-    if ":" in train.model and digest in (None, trained):  # without a file, the import says what is wrong
+    if ":" in train.model and digest in (None, trained):  # if there is no file, the import raises an error
         with _from_source():
             user(train.model, place)
     if digest != trained:
@@ -82,7 +82,7 @@ def _require_code(train: Train, description: Description) -> None:
 
 @contextlib.contextmanager
 def _from_source() -> Iterator[None]:
-    """Compile modules anew meanwhile: a file in __pycache__ may hold other code than its source."""
+    """Compile imported modules from source within the block, because a file in __pycache__ may contain other code."""
     before = sys.pycache_prefix
     with tempfile.TemporaryDirectory() as empty:
         sys.pycache_prefix = empty
@@ -107,13 +107,13 @@ class ModelEvaluation:
 
 
 def evaluate(run: str, source: str | None) -> ModelEvaluation:
-    """Return the task's metric of a run's model, the headline first.
+    """Return the metrics of a run's model, the most important one first.
 
     Args:
-        source: Labelled data: digits, a file, or module:function; None for those that the training file declares public.
+        source: Labelled data, which are "digits", a file or module:function; None for the data that the training file declares public.
 
     Raises:
-        InputError: If there are none, or they cannot be read.
+        InputError: There are no such data, or they cannot be read.
     """
     model = load_model(run)
     if source is not None:

@@ -1,1 +1,1 @@
-"""Somebody else's training loop, compared with a file while it runs: how it samples, and what reaches its optimizer."""
+"""Watches over training loops that dpcli did not create. Their sampling and their noise are compared with a file while they run."""

@@ -1,4 +1,4 @@
-"""A watch as a callback of Lightning's Trainer. Imported only if somebody asks for it, as it needs lightning."""
+"""A watch as a callback of Lightning's Trainer. This module needs lightning, so it is imported on demand."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class LightningWatch(Callback):
         self.watch = watch
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Look at its loader, which begins to draw before the training starts."""
+        """Follow the loader of the Trainer, which begins to draw before the training starts."""
         self.watch.release()
         trainer.fit_loop.setup_data()
         self.watch.follow_loader(trainer.train_dataloader, trainer.accumulate_grad_batches)
         iter(getattr(trainer.fit_loop, "_data_fetcher", ()))  # anew, as it began before; else the sampling is said to be not seen
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Look at its optimizer."""
+        """Follow the optimizer of the Trainer."""
         if len(trainer.optimizers) != 1:
             raise InputError(f"watch: expected one optimizer, found {len(trainer.optimizers)}")
         self.watch.follow_optimizer(trainer.optimizers[0], trainer.global_step)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *given: Any) -> None:
-        """Stop at the plan's end."""
+        """Stop the Trainer after the planned steps."""
         if self.watch.finished:
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         self.watch.release()

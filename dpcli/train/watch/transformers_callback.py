@@ -1,4 +1,4 @@
-"""A watch as a callback of transformers' Trainer. Imported only if somebody asks for it, as it needs transformers."""
+"""A watch as a callback of transformers' Trainer. This module needs transformers, so it is imported on demand."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class TrainerWatch(TrainerCallback):
         self.watch = watch
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        """Look at its loader and its optimizer."""
+        """Follow the loader and the optimizer of the Trainer."""
         self.watch.follow(named["optimizer"], named["train_dataloader"], args.gradient_accumulation_steps, state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> Any:
-        """Stop at the plan's end."""
+        """Stop the Trainer after the planned steps."""
         if self.watch.finished:
             control.should_training_stop = True
         return control
 
     def on_train_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         self.watch.release()
