@@ -23,7 +23,7 @@ NO_BREAK_SPACE = "\xa0"
 LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines that may hold long lists of numbers
 Number = int | float
 Stage = Mapping[str, Number]
-MOST_BYTES = 64 * 1024 * 1024  # of a csv
+MOST_BYTES = 64 * 1024 * 1024  # largest size of a CSV file
 Row = tuple[Number, ...]
 COLUMN_SYNONYMS = {  # names in Opacus, the PRV accountant and TensorFlow Privacy
     "sigma": "noise_multiplier",

@@ -13,13 +13,14 @@ from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, ent
 from dpcli.lint.sections import entry_mentions
 from dpcli.mechanisms.sampling.schemes import Batched
 
-# Epochs written as steps are few and next to nothing of the data; a short run that is meant takes large batches or more steps.
+# Epochs that are mistaken for steps are few, and cover a small share of the data. A run that is meant to be short has larger batches, or
+# more steps.
 LIKE_EPOCHS, SHARE_OF_A_PASS = 30, Fraction(1, 10)
 SHORT_RUN = r"\bfine[ -]?tun|\blora\b|\brounds?\b|\bfed(?:erat|avg)|\bwaves?\b|\bwarm(?:ing)?[ -]?up\b|\bpilot\b"
 LARGE_RATE, MANY_STEPS = Fraction(1, 10), 100
-MANY_EPOCHS = 1_000
-LITTLE_NOISE = 0.2  # over the sensitivity: one such release has epsilon 35 at delta 1e-6
-# Of two normal distributions, standard deviations apart: there epsilon is 10 at delta 1e-6.
+MANY_EPOCHS = 1_000  # More epochs than this are probably steps.
+LITTLE_NOISE = 0.2  # noise multiplier at which one release has epsilon 35 at delta 1e-6
+# The distance of two normal distributions, in standard deviations, at which epsilon is 10 at delta 1e-6.
 SEPARATED = 2.0
 
 

@@ -18,7 +18,7 @@ from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Kept, Limits, bounded, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
 
-ATTEMPTS = 5
+ATTEMPTS = 5  # how often making a count is tried, as another process may make it at the same time
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 NOT_THERE = f"no count of queries of this name here, which is made when a system is fitted; {LOST}"
 DENIED = (
@@ -88,7 +88,7 @@ class PostgresQueries:
         return count
 
     def _make(self) -> None:
-        """Make schema and row, in one transaction; whoever makes them at the same moment comes first."""
+        """Make the schema and the row in one transaction. If another process does so at the same time, try again."""
         errors = driver().errors
         raced = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateObject)
         for _ in range(ATTEMPTS):

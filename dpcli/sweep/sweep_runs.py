@@ -128,7 +128,7 @@ class Pool:
 
 
 Progress = Callable[[int, int], None]
-FOLDER_DIGITS = 16  # of a fingerprint, in the name of a folder
+FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a run
 
 
 def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Progress) -> MeasuredSweep:

@@ -12,7 +12,7 @@ from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.toml.findings import Findings, Problem
 
 RUNS = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
-REPEATS = 5
+REPEATS = 5  # default number of runs of each setting
 TUNING = (
     '"public" (chosen on public data, or not counted and labelled so) or "repeat-and-select" (the search is a mechanism of the file): '
     "the choice of the best of many runs depends on the private data of each of them"

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from dpcli.mechanisms.choice.repeat_and_select import Trials
     from dpcli.train.plan.plan import TrainingPlan
 
-DIGITS = 60  # of the probabilities: their rounding is far below any delta
-BITS = 160  # of the uniform number: its largest value is farther below 1 than the rounded sum of all probabilities
+DIGITS = 60  # decimal digits of the probabilities, so that their rounding error is far below any delta
+BITS = 160  # bits of the uniform number, whose largest value is farther below 1 than the rounded sum of all probabilities
 MOST_TRIALS = 10_000.0  # on average: the trials are never cut off, so more would take too long
 
 

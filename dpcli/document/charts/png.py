@@ -14,7 +14,7 @@ from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import LIGHT, Scene
 from dpcli.document.document import visible
 
-DPI = 200
+DPI = 200  # two pixels of the picture for each pixel of the scene
 POINT = 72.0 / 100.0  # a unit of the scene is a hundredth of an inch
 
 ANCHORS = {"start": "left", "middle": "center", "end": "right"}

@@ -153,7 +153,7 @@ def _legend(grid: Grid) -> str:
     return ", ".join([f"{EMPTY}: {grid.empty}", *steps, f"{CLOSED}: {grid.closed}"])
 
 
-ROWS = 20  # of a plot
+ROWS = 20  # height of a plot, in lines
 ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
 NAMES = 24  # columns for the names at the ends of lines, at most
 

@@ -20,7 +20,7 @@ REFUSED = {
     "SampledWithReplacementDpEvent": "no amplification is proven here for samples drawn with replacement",
 }
 SHAPES = {float("inf"): "poisson", 1.0: "geometric", 0.0: "logarithmic"}
-MOST = 10**18
+MOST = 10**18  # largest number of repetitions of an event
 
 
 @dataclass(frozen=True, slots=True)

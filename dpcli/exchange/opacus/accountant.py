@@ -16,12 +16,12 @@ from dpcli.file.pipeline.series import MOST as ENTRIES
 from dpcli.file.toml.limits import read_head, title
 from dpcli.file.toml.shown import escaped, shown
 
-MAX_PICKLE = 64 * 1024 * 1024  # of values without their tensors, which stand elsewhere in the file
-MAX_JSON = 16 * 1024 * 1024
+MAX_PICKLE = 64 * 1024 * 1024  # largest size of the pickled values in bytes, without the tensors, which are elsewhere in the file
+MAX_JSON = 16 * 1024 * 1024  # largest size of a JSON file in bytes
 LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
 ZIP = b"PK\x03\x04"
 MOST = 1_000_000  # values of a checkpoint that are looked at
-MOST_STEPS = 10**18
+MOST_STEPS = 10**18  # largest number of steps of a phase
 
 
 def read_checkpoint(path: str) -> Any:

@@ -13,9 +13,9 @@ from dpcli.base.values import dataclass
 from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.toml.shown import listed, shown
 
-LONGEST_NAME = 200
-LONGEST_PASSAGE = 2000
-LONGEST_LIST = 6
+LONGEST_NAME = 200  # largest number of characters of a name
+LONGEST_PASSAGE = 2000  # largest number of characters of a passage of several lines
+LONGEST_LIST = 6  # A message lists the known words only if there are at most this many, or none is similar.
 BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # fillers: letters by their category, and nothing on the screen
 SILENT = ("not", "stated")  # the first words of what a report says of a key that is absent
 

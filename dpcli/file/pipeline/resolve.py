@@ -15,9 +15,9 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
 
-MAX_DEPTH = 16  # of groups within groups
-MAX_MEMBERS = 10_000  # of a group, with those of its groups
-MAX_COUNT = 10**18  # of runs of one mechanism
+MAX_DEPTH = 16  # largest depth of nested groups
+MAX_MEMBERS = 10_000  # largest number of members of a group, with the members of its groups
+MAX_COUNT = 10**18  # largest number of runs of one mechanism
 MAX_CASES = 64  # choices of one part of each partition that are priced one by one
 
 

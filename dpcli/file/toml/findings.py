@@ -18,7 +18,7 @@ Advice = Callable[
     [str, Iterable[str]], tuple[str | None, str]
 ]  # (unknown key, known keys) -> (the key that was meant, advice in words)
 
-MAX_FINDINGS = 100
+MAX_FINDINGS = 100  # largest number of problems that are reported for one file
 
 
 class TooMany(Exception):

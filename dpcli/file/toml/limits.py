@@ -12,8 +12,8 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import escaped
 
 # tomli needs up to 500 bytes of memory per byte of hostile text; a hundred thousand numbers in a list take 900 KiB.
-MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 32
+MAX_BYTES = 1024 * 1024  # largest size of a file
+MAX_DEPTH = 32  # largest depth of nested tables and lists
 
 _read: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # what a standard input held, which can be read only once
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 BLOCK = 128  # choices whose curve is computed as a whole
 LEAST, MOST = 1e-3, 16.0  # ranges for which that pays, and rounding, which grows with e^epsilon, is far below what is added for it
-STEPS = 4096  # of the grid to all choices together, if they are few enough
-FEWEST, MANY = 32, 128  # of the grid to one choice
+STEPS = 4096  # steps of the grid that all choices share
+FEWEST, MANY = 32, 128  # least and largest number of these steps for one choice, per unit of epsilon
 SERIES = 8.0  # where the series below has its digits
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges whose probabilities and their complements are numbers
 

@@ -29,11 +29,11 @@ from dpcli.numerics.work import allowance, shared
 if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
-POINTS = 2048
-LOG_LEAST = -180.0  # logarithm of the height at the last point
-EPSILONS = 1600  # at which a run's own curve is looked at
-ROUNDING = 1e-12
-RUN = 4e6  # cells that the pair of one run may take
+POINTS = 2048  # points of the grid of losses
+LOG_LEAST = -180.0  # logarithm of the height of the curve at the last point
+EPSILONS = 1600  # number of epsilons at which the curve of one run is evaluated
+ROUNDING = 1e-12  # error, relative and in the logarithm, by which bounds are raised
+RUN = 4e6  # units of work that the pair of one run may take
 
 
 class TrialCounts(Protocol):
@@ -126,7 +126,7 @@ def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
 
 @shared(16)
 def _growth(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> float:
-    """log R from the run's own curve."""
+    """Return log R from the curve of one run."""
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
     deltas = np.minimum(np.exp(log_run(run, epsilons)), 1.0)
     growth = trials.log_growth(epsilons, deltas) * (1.0 + ROUNDING) + ROUNDING

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-HALVINGS = 40
+HALVINGS = 40  # steps of a bisection
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:

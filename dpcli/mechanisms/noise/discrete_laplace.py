@@ -18,7 +18,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.roots import bracket_root
 
-MAX_ATOMS = 4096
+MAX_ATOMS = 4096  # largest sensitivity for which the pair has an atom for each integer
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.orders import least_rho
 from dpcli.numerics.work import shared, spend
 
-MAX_SHARDS = 4096
+MAX_SHARDS = 4096  # largest number of shards, so that a sum of their multiples of 2^-50 fits into 64 bits
 SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )

@@ -22,12 +22,12 @@ from dpcli.numerics.work import shared, spend
 if TYPE_CHECKING:
     pass
 
-POINTS = 2048
-OCTAVES = (-20, 20)  # of order - 1, over all that may count
-COARSE, FINE = 2, 16  # orders in an octave: over all of them, and where it matters
+POINTS = 2048  # points of the grid of losses
+OCTAVES = (-20, 20)  # The search covers orders with order - 1 from 2^-20 to 2^20.
+COARSE, FINE = 2, 16  # orders in an octave, in the search over all octaves and near the minimum
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
-HALVINGS = 60
-UNDERFLOWN = 1e-300  # what is less may be nothing but rounding
+HALVINGS = 60  # steps of a bisection
+UNDERFLOWN = 1e-300  # least value of a sum; a smaller one may be the result of underflow
 UNKNOWN = "a Renyi curve allows infinite losses, so that its worst pair has no CGF"
 
 
@@ -208,7 +208,7 @@ def _total_variation(divergence: float) -> float:
 
 
 def _orders(loss: RenyiPairLoss) -> Array:
-    """Orders that say something, the largest of them among these, to its last digits: of a stated curve it says most."""
+    """Return orders at which the curve is finite. They include the largest such order, to its last digits, as it gives the most."""
     orders = _grid(*OCTAVES, COARSE)
     finite = np.isfinite(loss.curve(orders))
     if not finite.any():
