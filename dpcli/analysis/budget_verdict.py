@@ -78,7 +78,7 @@ class BudgetVerdict:
 
     @property
     def over(self) -> bool:
-        """Whether the budget does not cover the cost. It does not cover a cost that cannot be certified."""
+        """Return whether the cost exceeds the budget. The budget does not cover a cost that cannot be certified."""
         return self.verdict in OVER
 
     def words(self, decimals: int = 4) -> str:

@@ -96,7 +96,7 @@ class Change:
 
     @property
     def free(self) -> bool:
-        """Whether the change can never affect epsilon at a given delta."""
+        """Return whether the change can never affect epsilon at a given delta."""
         return all(_free(edit.path) for edit in self.edits)
 
 

@@ -125,7 +125,7 @@ class Inquiry:
 
     @cached_property
     def attained(self) -> bool:
-        """Whether a lower bound for the dominating pairs of the steps is a lower bound for the pipeline."""
+        """Return whether a lower bound for the dominating pairs of the steps is a lower bound for the pipeline."""
         return self.grouped is None and all_attained(self.charged_steps)
 
     def row(self, accountant: Accountant, profile: PrivacyProfile | str, share: float = SHARE_EACH) -> AccountRow:

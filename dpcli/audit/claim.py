@@ -41,7 +41,7 @@ class Claim:
 
     @property
     def has_curve(self) -> bool:
-        """Whether more than one pair is claimed."""
+        """Return whether more than one pair is claimed."""
         return self.account is not None
 
     @property

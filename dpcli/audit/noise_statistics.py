@@ -109,7 +109,7 @@ HALF_NORMAL_CUBED = 0.3675525969  # integral of the cubed half-normal density: 2
 
 
 class Check(NamedTuple):
-    """One of the checks that a test combines.
+    """A check that a test combines.
 
     Attributes:
         p: Upper bound on the probability that the declared noise looks as bad.

@@ -55,7 +55,7 @@ class QueryBudget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many answers of one fitted system are granted, of how many in all."""
+    """The count of answers of one fitted system: how many were granted, of how many in all."""
 
     identity: str
     total: int

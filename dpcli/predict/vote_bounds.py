@@ -332,7 +332,7 @@ def smooth_bound(by_distance: Array, beta: float) -> float:
 
 
 class MonotoneConditions(NamedTuple):
-    """Whether conditions C5 and C6 of the smooth sensitivity hold.
+    """Return whether conditions C5 and C6 of the smooth sensitivity hold.
 
     C5 says that D(q) does not decrease in q up to q0. C6 says that D(B_U(q)) - D(q) does not decrease in q up to q1.
     """

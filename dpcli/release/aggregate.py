@@ -49,7 +49,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """One part of the key by which rows are grouped. A row whose part is null is not counted.
+    """A part of the key by which rows are grouped. A row whose part is null is not counted.
 
     Attributes:
         expression: SQL scalar whose value is a text, integer or boolean, or a number if there are bins.

@@ -58,7 +58,7 @@ class Column:
 
     @property
     def declares_keys(self) -> bool:
-        """Whether all keys of the column are declared, and few enough to list."""
+        """Return whether all keys of the column are declared, and few enough to list."""
         stated = self.domain is not None or self.domain_file is not None
         return self.type == "boolean" or stated or 0 < len(self.whole_numbers) <= MOST_KEYS
 

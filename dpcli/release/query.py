@@ -60,7 +60,7 @@ class QuerySetting:
 
 @dataclass(frozen=True, slots=True)
 class QueryRelease:
-    """One mechanism of a query.
+    """A mechanism of a query.
 
     Attributes:
         suffix: Suffix of the mechanism's name; "" if the query has one mechanism.
@@ -204,7 +204,7 @@ class NoisyQuery(Query):
 
     @property
     def shows_keys(self) -> bool:
-        """Whether the keys are taken from the data and shown if many units have them."""
+        """Return whether the keys are taken from the data and shown if many units have them."""
         return False
 
     def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:

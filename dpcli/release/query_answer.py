@@ -20,7 +20,7 @@ STATEMENT = "statement.md"
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """One row of an answer.
+    """A row of an answer.
 
     Attributes:
         key: Values of the key columns.

@@ -91,7 +91,7 @@ def decoder(spec: CorrelatedSpec, draws: int) -> Matrix:
     noise = noise_of(spec, 1.0, SystemStream())
     assert isinstance(noise, Correlated)
     basis = Basis(draws)
-    with mock.patch.object(type(noise), "fresh", lambda self, size: basis(size)):
+    with mock.patch.object(type(noise), "draw", lambda self, size: basis(size)):
         noise.start(draws)
         return np.array([noise.step(number) for number in range(1, spec.iterations + 1)])
 

@@ -137,7 +137,7 @@ class ScheduledRun:
 
     @property
     def endless(self) -> ScheduledRun:
-        """The same run without an end. A run that is made once is unchanged."""
+        """Return the run without an end. A run that is made once is unchanged."""
         return replace(self, last=None, count=None)
 
 

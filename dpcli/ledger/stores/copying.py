@@ -278,7 +278,7 @@ def _move(copying: Copying) -> bool:
 
 @contextmanager
 def _explained_progress(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
-    """If a move fails after the dataset was closed, add to the error that it is closed and how to complete the move.
+    """Add to the error of a move that failed after the dataset was closed: that it is closed, and how to complete the move.
 
     Args:
         is_open: Whether a copy that the origin names is certainly open.

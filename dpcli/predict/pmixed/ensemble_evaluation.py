@@ -272,7 +272,7 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSetup:
-    """What the measurements of all ways share.
+    """The settings that the measurements of all ways share.
 
     Attributes:
         records: Records of the test text.

@@ -35,7 +35,7 @@ PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": boo
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """One part of the key as SQL.
+    """A part of the key as SQL.
 
     Attributes:
         sql: SQL expression.
