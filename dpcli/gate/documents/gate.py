@@ -1,4 +1,4 @@
-"""A gate's verdicts as a document."""
+"""The verdicts of a gate as a document."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": 
 
 
 def document(gated: Gated) -> Document:
-    """Return everything that `dpcli gate` says about several files."""
+    """Return the document that `dpcli gate` prints about all files, sums and the policy."""
     judged, verdict = gated.judged, gated.verdict
     checks = (_check(file.path, condition) for file in judged for condition in file.conditions)
     return Document(
@@ -76,7 +76,10 @@ def document(gated: Gated) -> Document:
 
 
 def headline(gated: Gated) -> str:
-    """Return the verdict, and how many files and sums have which; what has no account counts by its warnings."""
+    """Return the verdict of the gate, and the number of files and sums with each verdict.
+
+    A file or sum without an account counts only if it does not pass. Its warnings always count.
+    """
     counted = [file for file in gated.judged if file.account is not None or file.verdict != "pass"]
     counts = {word: sum(file.verdict == word for file in counted) for word in PRECEDENCE}
     summary = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
@@ -86,7 +89,7 @@ def headline(gated: Gated) -> str:
 
 
 def _summary(file: Judged) -> str:
-    """Return what a file costs, in a few words."""
+    """Return the epsilon of a file and its cap in a few words."""
     assert file.account is not None
     cap = file.account.budget
     if cap is None:
@@ -150,9 +153,9 @@ def _signed(x: float) -> str:
 
 
 def _change_rows(file: Judged) -> Iterator[tuple[str, ...]]:
-    for one in (one for one in file.changes if not one.change.free or one.change.edits[0].path[0] == "mechanism"):
-        epsilon = "-" if one.epsilon is None else up(one.epsilon)
-        yield (file.path, edits_in_words(one), epsilon, one.reason or _signed(one.increase))
+    for priced in (priced for priced in file.changes if not priced.change.free or priced.change.edits[0].path[0] == "mechanism"):
+        epsilon = "-" if priced.epsilon is None else up(priced.epsilon)
+        yield (file.path, edits_in_words(priced), epsilon, priced.reason or _signed(priced.increase))
 
 
 def _waiver_row(file: Judged, condition: Condition, pardon: Pardon) -> tuple[str, ...]:
@@ -185,7 +188,7 @@ def _file_data(file: Judged) -> dict[str, Any]:
 
 
 def _sum_data(total: JudgedSum) -> dict[str, Any]:
-    """Return the entry of a sum, as a file has one, with the files that are in it."""
+    """Return the JSON form of a sum. It is similar to that of a file, and also lists the files in the sum."""
     common = {
         "datasets": list(total.datasets),
         "files": list(total.members),
@@ -203,7 +206,7 @@ def _sum_data(total: JudgedSum) -> dict[str, Any]:
 
 
 def _premise() -> str:
-    """Return what must be true for a sum over files to hold; accounts of one file load nothing for it."""
+    """Return the assumption under which a sum over files holds. The import is local, as a gate without sums does not need it."""
     from dpcli.analysis.dataset_sum import FIXED
 
     return FIXED
@@ -238,19 +241,22 @@ def _check(path: str, condition: Condition) -> Check:
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
-    """Yield every condition that does not simply pass; without an account, the reader's findings at their lines, instead of "file"."""
+    """Yield a finding for each condition that does not pass, and the lint findings that are not conditions.
+
+    If a file cannot be read and the errors in it have lines, they replace the condition "file".
+    """
     names = {condition.name for condition in file.conditions}
-    unread = any(
+    has_errors = any(
         diagnostic.line > 0 and diagnostic.severity == "error" and diagnostic.rule not in names for diagnostic in file.diagnostics
     )
     for condition in file.conditions:
-        if condition.verdict != "pass" and not (condition.name == "file" and unread):
+        if condition.verdict != "pass" and not (condition.name == "file" and has_errors):
             yield _finding(file, condition)
     yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _repeated(d, file))
 
 
 def _repeated(diagnostic: Diagnostic, file: Judged) -> bool:
-    """Return whether a condition says it already, of the file as a whole, which has no line."""
+    """Return whether a diagnostic is about the whole file and a condition has the same message already."""
     return diagnostic.line == 0 and any(condition.message.endswith(diagnostic.message) for condition in file.conditions)
 
 

@@ -1,4 +1,4 @@
-"""The answers of a ledger to a request: granted, granted before, denied; its opening; and its verdict in a dry run."""
+"""The answers of a ledger as documents: to a request, to the import of a history, to its opening, and in a dry run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ UNKNOWN = "warning: without --data, the same data can be registered twice under 
 
 
 def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
-    """Ask, and return the answer: granted, granted before, or denied (exit code 1, nothing written)."""
+    """Make a request by calling `ask`, and return the answer: granted, granted before, or denied.
+
+    If the request is denied, nothing was written and the exit code is 1.
+    """
     try:
         result = ask()
     except Denied as no:
@@ -76,7 +79,7 @@ def _entry_kind(result: Receipt) -> str:
 
 
 def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
-    """Charge a history, and return the answer: all of it charged, some of it before, or denied as a whole."""
+    """Charge a history by calling `ask`, and return the answer: all runs are charged, some were charged before, or all are denied."""
     try:
         receipts = ask()
     except Denied as no:
@@ -165,7 +168,7 @@ def _run_words(result: Receipt, run: Run, left: str) -> str:
 
 
 def opening_document(ledger: Ledger) -> Document:
-    """Return the terms of a new ledger."""
+    """Return the document of the opening of a ledger, with its terms."""
     state = ledger.state()
     stated = state.open_terms()
     headline = (
@@ -182,14 +185,18 @@ def opening_document(ledger: Ledger) -> Document:
 
 
 def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
-    """Return the document of a dry run with the answer of the ledger at `ledger`; as it is where that is None.
+    """Return the document of a dry run with the answer of a ledger, whether the run would fit.
 
     Args:
-        run: The key under which it may have been charged before: then it fits, whatever is left.
+        document: The document without the answer.
+        ledger: The ledger. If it is None, the document is returned unchanged.
+        dataset: The dataset; None for the only one of the ledger.
+        pipeline: The pipeline of the run.
+        run: The key under which the run may have been charged before. If it was, the run fits, as nothing more would be charged.
 
     Raises:
-        LedgerError: If the ledger cannot be read.
-        InputError: If it cannot be found or adds up other units.
+        LedgerError: The ledger cannot be read.
+        InputError: The dataset must be named, or the run states another unit or adjacency.
     """
     if ledger is None:
         return document

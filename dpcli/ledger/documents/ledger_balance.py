@@ -1,4 +1,4 @@
-"""The balance of a ledger as a document: the bar, the runs, what still fits."""
+"""The balance of a ledger as a document: the used share of the cap, the runs, and what still fits."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
     from dpcli.ledger.budget import DatasetBudget
 
-WIDTH = 50  # of the bar, in characters
-SHOWN = 20  # runs in the table; the log has them all
-REASON = 80  # characters of why in the table
+WIDTH = 50  # characters of the bar
+SHOWN = 20  # largest number of runs in the table; the log shows all runs
+REASON = 80  # characters; limit of a reason in the table
 
 
 def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
-    """Return the balance of a dataset and its runs; `pictured` with the way down to it."""
+    """Return the document of a dataset's balance and runs. pictured: Whether it contains the pictures of the ledger."""
     state, now = ledger.state(), ledger.now()
     remaining = remaining_room(state)
-    every = Walked(state.charges, lambda: iter(run_data(state)))  # of a long ledger only where a format holds them all
+    every = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs, as there may be many
     table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN))
     return Document(
         headline=headline(state, remaining),
@@ -58,7 +58,7 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
 
 
 def of_budget(budget: DatasetBudget) -> Document:
-    """Return what `dpcli budget show` prints, as the ledger is now, for a notebook. Raises LedgerError if it cannot be read."""
+    """Return the document of `dpcli budget show` for a notebook. Raises LedgerError if the ledger cannot be read."""
     from dpcli.ledger.stores.places import open_ledger
 
     with open_ledger(budget.url, budget.dataset) as ledger:
@@ -72,7 +72,7 @@ def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
 
 
 def picture(ledger: Ledger) -> Chart:
-    """Return the blocks by share used; without blocks, the way down of the budget. Raises InputError before the first charge."""
+    """Return a chart of the blocks or, without blocks, of the remaining budget over time. Raises InputError before the first charge."""
     charts = _pictures(ledger)
     if not charts:
         raise InputError(f"{ledger.store.place}: nothing to draw: nothing was charged to {ledger.dataset} yet")
@@ -80,7 +80,7 @@ def picture(ledger: Ledger) -> Chart:
 
 
 def headline(state: LedgerState, remaining: Remaining) -> str:
-    """Return the balance in one sentence, with everything that it depends on."""
+    """Return the balance in one sentence, with the cap, the unit, the adjacency, the filter and the guarantee."""
     stated = state.open_terms()
     cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
     spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
@@ -91,7 +91,7 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
 
 
 def guarantee_words(state: LedgerState) -> str:
-    """Return what everything together is guaranteed, and on whose word, if it is not just the cap of today."""
+    """Return the guarantee of all runs together in words, with its basis; "" if it is the current cap."""
     if state.guarantee == "none":
         return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     if state.guarantee == "stated":
@@ -113,7 +113,7 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
 
 
 def delta_remark(state: LedgerState) -> str:
-    """Return a remark where delta is the scarcest amount, and not the one that everybody looks at; else ""."""
+    """Return a remark if delta has the largest used share of all amounts, which is easily overlooked; else ""."""
     state = state.fullest()
     tightest = max(state.caps, key=lambda name: amounts.largest_share({name: state.spent[name]}, state.caps))
     if tightest != "delta" or not state.spent["delta"]:
@@ -124,7 +124,7 @@ def delta_remark(state: LedgerState) -> str:
 
 
 def delta_warning(state: LedgerState, run: Run) -> str:
-    """Return a line about a run that takes half of the ledger's delta or more, which leaves room for one more at most; else ""."""
+    """Return a warning about a run that takes half of the ledger's delta or more, so that at most one more such run fits; else ""."""
     share = float(run.cost["delta"] / state.caps["delta"]) if run.cost.get("delta") else 0.0
     if share < 0.5 or run.status == "void":
         return ""
@@ -133,7 +133,7 @@ def delta_warning(state: LedgerState, run: Run) -> str:
 
 
 def composition_words(state: LedgerState) -> str:
-    """Return what adds the runs up, and who may change it."""
+    """Return how the runs are composed, in words, and whether changes need two persons."""
     stated = state.open_terms()
     two = "; two persons for amend, void, quota and copy" if stated.two_person else ""
     if stated.mode == "declared":
@@ -143,7 +143,7 @@ def composition_words(state: LedgerState) -> str:
 
 
 def blocks_words(state: LedgerState) -> str:
-    """Return what the dataset is cut into; "" if it is one."""
+    """Return the blocks of the dataset in words; "" if it is not cut into blocks."""
     family = state.open_terms().family
     if family is None:
         return ""
@@ -151,7 +151,7 @@ def blocks_words(state: LedgerState) -> str:
 
 
 def left_percent(remaining: Remaining) -> str:
-    """Return what is left of the cap; never rounded up, and never below 0."""
+    """Return the remaining part of the cap in percent, rounded down."""
     return f"{down(Decimal(repr(remaining.left)) * 100, 1)} %"
 
 
@@ -185,7 +185,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
 
 
 def _conversion(state: LedgerState) -> float:
-    """Return the epsilon of next to nothing: what a filter's conversion takes before the first run."""
+    """Return the epsilon that the filter's conversion takes before any run is charged: the epsilon of almost no spending."""
     stated = state.open_terms()
     if stated.mode == "declared":
         return 0.0
@@ -193,20 +193,20 @@ def _conversion(state: LedgerState) -> float:
 
 
 def _details(state: LedgerState, remaining: Remaining, table: Table, now: str) -> tuple[str, ...]:
-    """Return the balance for a terminal, without any library: a bar, a line per run, the outlook."""
+    """Return the lines of the balance for a terminal, as plain text: a bar, a line for each run, and the outlook."""
     lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
     return (*lines, "", *aligned_lines(table), "", *_outlook(state, remaining, now))
 
 
 def _bar(remaining: Remaining, of: str) -> str:
-    reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the shares of a cap that was amended to next to nothing have no end
+    reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the share may be huge if the cap was amended to almost 0
     spent = max(round(WIDTH * min(remaining.spent, 1.0)), int(remaining.spent > 0))
     bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
     return f"[{bar:.<{WIDTH}}] {percent_used(remaining.spent)} of the {of}" + (" (+: reserved)" if reserved else "")
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
-    """Return the table of runs, with why if it is stated of any: a key that a command made up tells nobody which run it is."""
+    """Return the table of runs. It has a column of reasons if a run states one, as a random key does not say what the run is."""
     reasons = [_short(str(run.content.get("why", ""))) for run in last]
     stated = any(reasons)
     rows = [

@@ -1,4 +1,4 @@
-"""The blocks of a ledger as documents: a calendar by share used, and the windows that still take a run."""
+"""The blocks of a ledger as documents: a calendar of their used shares, and the windows in which a run still fits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import LedgerState
 
 LEGEND = "blocks by share used: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
-SHOWN = 53  # lines of a calendar
-EACH = 14  # blocks in a line of it, if they are no days
+SHOWN = 53  # largest number of lines of a calendar
+EACH = 14  # number of blocks in a line of a calendar, if the blocks are not days
 
 
 def calendar(state: LedgerState) -> tuple[str, ...]:
-    """Return a picture of the blocks for a terminal: a week in a line where they are days; nothing without blocks."""
+    """Return the lines of a calendar of the blocks for a terminal. If the blocks are days, each line is a week.
+
+    There are no lines if the dataset has no blocks.
+    """
     family = state.open_terms().family
     if family is None:
         return ()
@@ -44,7 +47,7 @@ def _mark(share: float) -> str:
 
 
 def _week_lines(marks: dict[str, str]) -> list[str]:
-    """Return weeks from Monday to Sunday; weeks in which no block was charged are left out, and a line says so."""
+    """Return a line for each week from Monday to Sunday. One line "..." stands for consecutive weeks in which no block was charged."""
     weeks: dict[date, list[str]] = {}
     for block, mark in marks.items():
         day = date.fromisoformat(block)
@@ -65,7 +68,7 @@ def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
 
 
 def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
-    """Return where one run fits: the widest window and the latest; exit code 1 if there is none."""
+    """Return the document of the windows in which one run fits. Its exit code is 1 if there are none."""
     widest, latest = fits.widest, fits.latest
     amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"
@@ -103,7 +106,7 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
 
 
 def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
-    """Return what is known of the blocks that were not looked at, if that is anything."""
+    """Return a note about the blocks that were not checked, if it is known that they were never charged."""
     places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:
         return ()

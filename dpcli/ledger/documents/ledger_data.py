@@ -1,4 +1,4 @@
-"""The parts of a ledger's documents: its balance in the machine form, proposals and quotas in words, and tables for a terminal."""
+"""Parts of a ledger's documents: the balance as JSON values, proposals and quotas in words, and tables for a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpcli.ledger.state import LedgerState
 
 
 def change_of(proposal: Proposal, state: LedgerState) -> str:
-    """Return what a proposal would change, in words."""
+    """Return the change that a proposal asks for, in words."""
     asks = proposal.asks
     if asks["kind"] == "amend":
         return f"a cap of epsilon {asks['epsilon']!r} instead of {state.epsilon!r}"
@@ -28,7 +28,7 @@ def change_of(proposal: Proposal, state: LedgerState) -> str:
 
 
 def proposal_answer(proposal: Proposal, state: LedgerState) -> str:
-    """Return the answer to whoever proposed something."""
+    """Return the answer to a request that became a proposal."""
     until = f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_of(proposal, state)}"
     raises = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
     seen = ", who says whether an output was seen (--no-output-seen)" if raises else ""
@@ -46,7 +46,7 @@ def proposal_lines(state: LedgerState, now: str) -> tuple[str, ...]:
 
 
 def _share_of_quota(state: LedgerState, quota: Quota) -> float:
-    """Return the share of a quota that is used, of the scarcest amount and on the fullest block; rounded up a little."""
+    """Return the used share of a quota, for the amount with the largest share. With blocks, it is that of the fullest block."""
     return amounts.largest_share(state.quota_used(quota), quota.limits(state.caps))
 
 
@@ -55,7 +55,7 @@ def _is_alerting(state: LedgerState, quota: Quota) -> bool:
 
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
-    """Return a quota in a sentence."""
+    """Return a sentence about a quota: its share of the cap, how much of it is used, and how much is left."""
     left = {name: max(value, ZERO) for name, value in amounts.add(quota.limits(state.caps), state.quota_used(quota), -1).items()}
     words = " and ".join(f"{down(value)} of {label(name)}" for name, value in left.items() if state.caps[name])
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
@@ -66,12 +66,12 @@ def quota_words(state: LedgerState, quota: Quota) -> str:
 
 
 def quota_warnings(state: LedgerState, who: str) -> tuple[str, ...]:
-    """Return a line for each quota of somebody that is used as far as its alert says."""
+    """Return a warning for each quota of a person whose used share has reached `alert_at`."""
     return tuple(f"warning: {quota_words(state, quota)}" for quota in quotas_of(state.quotas, who) if _is_alerting(state, quota))
 
 
 def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
-    """Return a line where members of a quota were never charged for anything: under a name that nobody signs with, it holds nobody."""
+    """Return a note if members of a quota were never charged. Their names may be misspelled, and the quota then limits nobody."""
     names = [name for name in quota.members if name not in (state.people or {})] if quota.share < 1 else []
     if not names:
         return ()
@@ -81,7 +81,7 @@ def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
 
 
 def quota_lines(state: LedgerState) -> tuple[str, ...]:
-    """Return a line for each quota that limits anything."""
+    """Return a line for each quota whose share is below 1."""
     return tuple(
         ("warning: " if _is_alerting(state, quota) else "") + quota_words(state, quota)
         for quota in state.quotas.values()
@@ -90,9 +90,9 @@ def quota_lines(state: LedgerState) -> tuple[str, ...]:
 
 
 def balance_data(state: LedgerState) -> dict[str, Any]:
-    """Return what is spent and what is left, as shares of the cap and in the filter's currency; of blocks, on the fullest.
+    """Return the balance as JSON values, as shares of the cap and in the filter's currency. With blocks, it is that of the fullest block.
 
-    epsilon_guaranteed: of everything together, None if nothing is; guarantee: the kind of that (`LedgerState.guarantee`).
+    "epsilon_guaranteed" is the guarantee of all runs together, None if there is none. "guarantee" is its basis (`LedgerState.guarantee`).
     """
     remaining, full = remaining_room(state), state.fullest()
     return {
@@ -188,12 +188,12 @@ def amount_texts(total: amounts.Amounts) -> Mapping[str, str]:
 
 
 def share_spent_text(state: LedgerState) -> str:
-    """Return the bare number: the share of the cap that is used, between 0 and 1 (above 1 if the cap was lowered); no epsilon."""
+    """Return the used share of the cap as a bare number. It is in [0, 1], or above 1 if the cap was lowered. It is not an epsilon."""
     return repr(remaining_room(state).spent)
 
 
 def aligned_lines(table: Table) -> tuple[str, ...]:
-    """Return a line of heads and a line for each row, in columns, for a terminal; nothing if there is no row."""
+    """Return the lines of a table for a terminal, in aligned columns: the heads, and each row. There are none if the table has no row."""
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
 
     def line(row: Sequence[str]) -> str:

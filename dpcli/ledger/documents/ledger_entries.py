@@ -1,6 +1,7 @@
-"""The entries of a ledger as documents: the log, the export, the head, and what verifying, upgrading and moving them found.
+"""The entries of a ledger as documents: the log, the export, the head, and the results of verification, upgrade and move.
 
-Log and export are read once to check the chain, and again while they are written; none of that is held in memory.
+For the log and the export the entries are read twice: first to check the chain, and again while the document is written. They are not held
+in memory.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from dpcli.ledger.verify import Verified
 
 Shown = TypeVar("Shown")
-Sessions = dict[tuple[str, str], int]  # the last entry that counts the answers of a session, by its key and what they are called
+Sessions = dict[
+    tuple[str, str], int
+]  # the last entry that counts answers of a session, by the key of its run and the answers' name
 
 
 def log(ledger: Ledger) -> Document:
-    """Return every entry; in print one line for all the counts of a session, whose last one is the sum."""
+    """Return the document of all entries. A table shows only the last count of a session, which is the sum of all."""
     state, last, counts = _check_chain(ledger)
     head = state.head
 
@@ -45,7 +48,7 @@ def log(ledger: Ledger) -> Document:
 
 
 def export(ledger: Ledger) -> Document:
-    """Return every entry with its canonical text and hash."""
+    """Return the document of all entries with their canonical texts and hashes."""
     state, _, _ = _check_chain(ledger)
     entries = _rereading(ledger, state, _export_data)
     rows = _rereading(ledger, state, lambda e: (*_table_row(e)[:3], *_table_row(e)[4:], e.row.body, e.row.hash))
@@ -63,7 +66,7 @@ def _export_data(e: LedgerEntry) -> dict[str, Any]:
 
 
 def _check_chain(ledger: Ledger) -> tuple[LedgerState, Sessions, int]:
-    """Read all of the chain once before anything of it is written: its state, the last count of each session, and all counts."""
+    """Read and check the whole chain. Return its state, the last count entry of each session, and the number of count entries."""
     state, last, counts = LedgerState(ledger.dataset, hides=ledger.store.hides), Sessions(), 0
     for entry, after in ledger.replay():
         state = after
@@ -83,12 +86,12 @@ def _data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, 
 
 
 def _rereading(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
-    head = state.head  # of now: the state goes on
+    head = state.head  # a copy, as the state may change before the entries are read again
     return Walked(head.seq, lambda: map(show, ledger.reread(head)))
 
 
 def anchor(ledger: Ledger) -> Document:
-    """Return the head of the chain."""
+    """Return the document of an anchor, that is, of the head of the chain."""
     from dpcli.ledger.verify import anchor_of
 
     head = anchor_of(ledger)
@@ -96,7 +99,7 @@ def anchor(ledger: Ledger) -> Document:
 
 
 def upgrade_document(names: tuple[str, ...]) -> Document:
-    """Return the result of an upgrade."""
+    """Return the document of an upgrade. names: The datasets in which it was recorded."""
     done = f"noted in {', '.join(names)}" if names else "nothing to do"
     return Document(
         f"the checks are those of this version: {done}",
@@ -105,7 +108,7 @@ def upgrade_document(names: tuple[str, ...]) -> Document:
 
 
 def verification_document(ledger: Ledger, result: Verified) -> Document:
-    """Return the result of a verification."""
+    """Return the document of a verification."""
     problems, departure = result.problems, ledger.state().departure
     wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
     closed = {} if departure is None else {"closed": str(departure)}
@@ -123,7 +126,7 @@ def verification_document(ledger: Ledger, result: Verified) -> Document:
 
 
 def move_document(copies: Sequence[Copied]) -> Document:
-    """Return the result of a move: every dataset with the end of what was copied, and what verifying the copies found."""
+    """Return the document of a move: each dataset with the last entry that was copied, and the results of verifying the copies."""
     lines = [_moved_line(copy) for copy in copies]
     problems = [f"{copy.dataset}: {problem}" for copy in copies for problem in (*copy.verified.problems, *copy.verified.notes)]
     code = int(any(copy.verified.problems for copy in copies))
@@ -181,7 +184,7 @@ def _reason(entry: LedgerEntry) -> str:
 
 
 def _origin(content: Mapping[str, Any]) -> str:
-    """Return where a dataset moved, or when and by whom an imported run was made."""
+    """Return, in words, where a dataset moved, or when and by whom an imported run was made."""
     if "made" in content:
         maker = f" by {content['maker']}" if "maker" in content else ""
         return f"made {content['made'].removesuffix('T00:00:00Z')}{maker}"
@@ -202,7 +205,7 @@ def _quota(asks: Mapping[str, Any]) -> str:
 
 
 def _cost(entry: LedgerEntry) -> str:
-    """Return what a charge costs, or what an opening or an amendment allows."""
+    """Return the cost of a charge, or the cap of an opening or an amendment, in words."""
     content = entry.content
     if "caps" in content:
         stated = content.get("terms", {})

@@ -1,4 +1,7 @@
-"""All datasets of some ledgers as a document: what cannot be read, then the fullest first."""
+"""The overview of all datasets of some ledgers as a document.
+
+It begins with those that cannot be read. The others are sorted by the used shares of their caps, the largest first.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ COLUMNS = (
 
 
 def overview_document(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
-    """Return a row for each dataset; exit code 4 where one cannot be read."""
+    """Return the document, with a row for each dataset. Its exit code is 4 if one of them cannot be read."""
     code = 4 if unread else 0
     table, warned = _table(unread, glances), [glance for glance in glances if glance.warnings]
     live = [glance for glance in glances if glance.moved_to is None]
@@ -49,7 +52,7 @@ def overview_document(unread: Sequence[Unread], glances: Sequence[Glance]) -> Do
 
 
 def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
-    """Return the table, with the ledger of each dataset if there are several."""
+    """Return the table. It has a column for the ledger of a dataset if there are several ledgers."""
     rows: list[tuple[str, ...]] = [(each.ledger, *_unread_row(each)) for each in unread] + [
         (each.ledger, *_row(each)) for each in glances
     ]

@@ -1,4 +1,4 @@
-"""The pictures of a ledger: its blocks by the share of their caps that is used, and what each entry or planned run leaves of the cap."""
+"""The charts of a ledger: the used share of each block, and the part of the cap that remains after each entry or planned run."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ EMPTY, CLOSED = "no charge", "retired"
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 ACROSS = 53  # weeks in one strip of the calendar
-TALL = 9  # rows from one strip to the next: the months, seven days, air
-STRIPS = 10  # of them, at most
-NAMED, ROW = 300, 6  # squares with names in them, at most, and in one row
-NARROW, EACH = 3, 4  # weeks that the name of a month takes; between two numbers of weeks
+TALL = 9  # rows of a strip: a row of months, seven rows of days, and an empty row
+STRIPS = 10  # largest number of strips
+NAMED, ROW = 300, 6  # largest number of squares with names, and number of them in a row
+NARROW, EACH = 3, 4  # columns that the name of a month needs, and columns between two labels of weeks
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Squares and headings.
+    """The squares and headings of a chart of blocks.
 
     Attributes:
-        hidden: How many of the blocks that were charged or retired have no room.
+        named: Whether the squares contain the names of blocks.
+        hidden: The number of charged or retired blocks for which the chart has no room.
     """
 
     squares: tuple[Square, ...]
@@ -50,11 +51,11 @@ class Drawn:
     hidden: int = 0
 
 
-Squared = Callable[[str, int, int], Square]  # the square of a block at a column and row
+Squared = Callable[[str, int, int], Square]  # from the name of a block, its column and its row to its square
 
 
 def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
-    """Return a picture of every block, None if there are none, or nothing was charged or retired yet.
+    """Return a chart of all blocks; None if the dataset has no blocks, or if no block was charged or retired yet.
 
     Args:
         when: Time of the shares.
@@ -108,7 +109,7 @@ def _draw(family: BlockFamily, known: set[str], square: Squared) -> Drawn:
 
 
 def _draw_days(days: set[date], square: Squared) -> Drawn:
-    """Draw weeks as columns, in strips of a year from the last week backwards; strips in which nothing was charged are left out."""
+    """Draw weeks as columns, in strips of `ACROSS` weeks that end with the last week. Strips without a charged day are left out."""
     first, last = min(days), max(days)
     end = _week(last)
     strips = sorted({(end - _week(day)) // ACROSS for day in days}, reverse=True)
@@ -129,8 +130,8 @@ def _draw_days(days: set[date], square: Squared) -> Drawn:
 
 
 def _week(day: date) -> int:
-    """Return the number of a week, from Monday to Sunday, counted from the first."""
-    return (day.toordinal() - 1) // 7  # the calendar begins on a Monday
+    """Return the number of the week of a day. Weeks begin on Monday and are counted from the first week of the calendar."""
+    return (day.toordinal() - 1) // 7  # the first day of the calendar is a Monday
 
 
 def _days_of(week: int) -> list[date]:
@@ -139,7 +140,11 @@ def _days_of(week: int) -> list[date]:
 
 
 def _months(days: Sequence[date]) -> list[tuple[date, str]]:
-    """Return the days with which months begin; a later January is named by its year. Where the first two have no room, the second."""
+    """Return the first shown day of each month, and its label.
+
+    The label is the name of the month, but the year for a January after the first label. If the first two labels would overlap, the first
+    one is left out.
+    """
     begun = [day for i, day in enumerate(days) if i == 0 or day.day == 1]
     if len(begun) > 1 and _week(begun[1]) - _week(begun[0]) < NARROW:
         del begun[0]
@@ -147,7 +152,7 @@ def _months(days: Sequence[date]) -> list[tuple[date, str]]:
 
 
 def _draw_weeks(mondays: set[date], square: Squared) -> Drawn:
-    """Draw years as rows, their weeks by number as columns."""
+    """Draw years as rows, and the weeks of a year as columns."""
     first, last = min(mondays), max(mondays)
     years = sorted({day.isocalendar().year for day in mondays})
     shown = years[-2 * STRIPS :]
@@ -169,7 +174,10 @@ def _monday(year: int, week: int) -> date | None:
 
 
 def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
-    """Return the share of the cap that each entry left, as steps; None before the first charge. An amended cap moves it up or down."""
+    """Return a chart of the part of the cap that remains after each entry, as steps; None if there is only the opening entry.
+
+    An amended cap is marked, and can raise or lower the line.
+    """
     state, left, amended = LedgerState(str(entries[0].content["dataset"])), [], []
     for entry in entries:
         state.apply(entry)
@@ -196,7 +204,7 @@ def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
 
 
 def steps(values: Sequence[float], first: int = 1) -> tuple[tuple[float, float], ...]:
-    """Return a level between two entries, a jump at each; `first` is the number of the first."""
+    """Return the points of a line that is constant between entries and jumps at each. first: The number of the first entry."""
     points = [(float(first), values[0])]
     for i, (before, now) in enumerate(pairwise(values), start=first + 1):
         points += [(float(i), before), (float(i), now)]
@@ -204,7 +212,7 @@ def steps(values: Sequence[float], first: int = 1) -> tuple[tuple[float, float],
 
 
 def plan_chart(plan: BudgetPlan) -> Chart:
-    """Return the share of the cap that is left now and after each run, as steps; the first that does not fit is marked."""
+    """Return a chart of the part of the cap that remains now and after each run, as steps. The first run that does not fit is marked."""
     state = plan.before.fullest()
     left = [100.0 * max(1.0 - used, 0.0) for used in (share_of(state, state.spent), *(run.used for run in plan.runs))]
     terms, last = state.open_terms(), float(len(plan.runs))

@@ -1,4 +1,4 @@
-"""A plan as a document: what becomes of a schedule of runs in a ledger, before the first of them is made."""
+"""The rehearsal of a schedule as a document: which of its runs fit in a ledger."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ UNRESERVED = "nothing was written, and nothing is reserved: runs that are not in
 
 
 def plan_document(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
-    """Return a plan: which runs fit, the first that does not, and how far the budget is then used; exit code 1 where one does not fit."""
+    """Return the document of a plan: which runs fit, the first one that does not, and the share of the cap that is then used.
+
+    Its exit code is 1 if a run does not fit.
+    """
     refused = plan.refused
     notes = (*_notes(plan, instead, outlook), UNRESERVED)
     schedule = _schedule_table(plan)
@@ -46,7 +49,7 @@ def plan_document(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook
 
 
 def picture(plan: BudgetPlan) -> Chart:
-    """Return the blocks at the end of the plan; without blocks, what each run leaves."""
+    """Return a chart of the blocks at the end of the plan or, without blocks, of the remaining budget after each run."""
     from dpcli.ledger.documents.ledger_pictures import block_chart, plan_chart
 
     return block_chart(plan.after, "at the end of the plan") or plan_chart(plan)
@@ -66,7 +69,7 @@ def _headline(plan: BudgetPlan) -> str:
 
 
 def _used_words(plan: BudgetPlan) -> str:
-    """Return how far the budget is used when all runs that fit are made."""
+    """Return the share of the cap, in words, that is used after all runs that fit."""
     state = plan.after.fullest()
     share = percent_used(share_of(state, state.spent))
     fullest = fullest_block(plan.after)
@@ -129,7 +132,7 @@ def _schedule_table(plan: BudgetPlan) -> Table:
 
 
 def _first_and_last_day(plan: BudgetPlan, place: int) -> tuple[str, str]:
-    """Return the first and the last day of a table's runs."""
+    """Return the first and the last day of the runs of one table, in words."""
     days = [str(run.day) for run in plan.runs if run.place == place]
     return days[0], days[-1]
 
