@@ -55,12 +55,10 @@ def repetition(node: Any, operand: int) -> Factor:
 
 
 def prelu(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of PReLU, which returns x if x is positive and weight * x otherwise.
-
-    Only the factor of the weight, operand 1, is supported.
-    """
-    below = constant(node._saved_self).clamp(max=0.0)
-    return lambda gradient: gradient * below if operand == 1 else gradient
+    """Return the factor of an operand of PReLU, which returns x if x is positive and weight * x otherwise."""
+    x = constant(node._saved_self)
+    slope = torch.where(x > 0.0, 1.0, constant(node._saved_weight)) if operand == 0 else x.clamp(max=0.0)
+    return lambda gradient: gradient * slope
 
 
 def constant(saved: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn import functional
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.method import Unsuitable
+from dpcli.train.engine.operands import FACTORS
 from dpcli.train.engine.sums import clipped
 from tests.cases import require_each
 from tests.train.engine.families import PLACES, Forward, Standing
@@ -119,3 +120,23 @@ def test_what_stands_in_the_place_of_a_parameter_is_refused() -> None:
 
     with pytest.raises(Unsuitable, match=r"^first: something else stands in the place of its weight$"):
         BookKeeping.learnt(Standing(lambda m, h: h * m.a, (11,)).double(), doubled, sequences(3))
+
+
+def test_a_factor_gives_the_gradient_of_each_operand() -> None:
+    operators = {
+        "AddBackward0": lambda x, y: torch.add(x, y, alpha=3.0),
+        "SubBackward0": lambda x, y: torch.sub(x, y, alpha=3.0),
+        "MulBackward0": torch.mul,
+        "DivBackward0": torch.div,
+        "PreluKernelBackward0": functional.prelu,
+    }
+    assert set(operators) == {name for name in FACTORS if name not in ("ExpandBackward0", "RepeatBackward0")}
+    for name, operator in operators.items():
+        x, y = (torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((4, 3), (3,)))
+        output = operator(x, y)
+        assert output.grad_fn is not None and output.grad_fn.name() == name
+        gradient = torch.randn_like(output)
+        exact = torch.autograd.grad(output, (x, y), gradient, retain_graph=True)
+        for operand in (0, 1):
+            rows = FACTORS[name](output.grad_fn, operand)(gradient)
+            assert torch.allclose(rows if operand == 0 else rows.sum(0), exact[operand]), (name, operand)
