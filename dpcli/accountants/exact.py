@@ -16,6 +16,7 @@ from dpcli.accountants.renyi_curve import renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import PrivacyLoss
+from dpcli.numerics.arrays import np
 from dpcli.numerics.contour.certified import covers, epsilon_between, log_delta_between
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.contour.tilted import Losses
@@ -28,6 +29,7 @@ MAX_LOG_DELTA = math.log(0.5)  # logarithm of the largest delta for which a cont
 LOG_LEAST = -740.0  # logarithm of about the smallest delta that a floating-point number can hold
 FEW_PARTS = 16  # most losses whose total variation distances are computed first, which is quick and may suffice
 NO_CONTOUR = "no contour certifies an interval closer than 1 %"
+NEAR = 1e-9  # relative distance from the largest loss within which no contour is needed
 WIDE = 0.01  # relative width above which an interval is refused, because it is not exact
 
 
@@ -92,6 +94,30 @@ class ExactProfile(PrivacyProfile):
         return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
 
+def _near_the_largest_loss(losses: Losses, log_delta: float) -> tuple[float, float, float] | None:
+    """Return (lower, upper, NaN) if delta is far below the probability of the largest loss; None otherwise.
+
+    delta(L - x) >= P(L) (1 - e^{-x}) for the largest loss L, and delta(L) = 0.
+    """
+    largest = log_probability = rounding = 0.0
+    for loss, count in losses:
+        if not hasattr(loss, "outcomes"):
+            return None
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        outcomes = loss.outcomes()
+        if not isinstance(outcomes, Outcomes) or outcomes.pieces:
+            return None
+        top = int(np.argmax(outcomes.log_ratio))
+        ratio, reference = float(outcomes.log_ratio[top]), float(outcomes.log_reference[top])
+        largest, log_probability = largest + count * ratio, log_probability + count * (ratio + reference)
+        rounding += 1e-14 * count * (abs(ratio) + abs(reference))
+    log_distance = log_delta - log_probability + rounding + math.log(2.0)  # 1 - e^{-x} is at least x / 2
+    if not 0.0 < largest < math.inf or rounding > NEAR * largest or log_distance > math.log(min(NEAR * largest, 1.0)):
+        return None
+    return largest - math.exp(log_distance) - rounding, largest + rounding, math.nan
+
+
 @remembered(32)
 def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tuple[float, float, float]:
     """Return (lower, upper, tilt): bounds on epsilon in one direction, and the tilt of the contour (NaN if there is none).
@@ -103,7 +129,7 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tu
             return *single_epsilon(losses[0][0], log_delta), math.nan
     if len(losses) <= FEW_PARTS and _log(total_variation_of(losses)) <= log_delta:
         return 0.0, 0.0, math.nan
-    ends = epsilon_between(losses, log_delta)
+    ends = _near_the_largest_loss(losses, log_delta) or epsilon_between(losses, log_delta)
     if ends is None:
         raise NotRepresentable(NO_CONTOUR)
     return ends

@@ -83,6 +83,17 @@ def two_point(e0: float, rate: float, count: int, log_epsilon: mp.mpf, add: bool
     return total
 
 
+def test_a_delta_far_below_the_probability_of_the_largest_loss() -> None:
+    """Epsilon is then next to that loss, and nothing is left for a contour to resolve."""
+    for e0, count, delta in ((0.29718865004075606, 5, 1.8e-18), (1.0, 2, 1e-300), (3.0, 40, 1e-25)):
+        bound = epsilon(((Pure(e0), count),), delta)
+        log_probability = -count * math.log1p(math.exp(-e0))  # of the largest loss, count e0
+        assert bound.lower is not None and bound.upper - bound.lower <= 1e-8 * bound.upper
+        with mp.workdps(60):
+            exact = count * mp.mpf(e0) + mp.log1p(-mp.mpf(delta) / mp.exp(log_probability))
+            assert bound.lower <= exact <= bound.upper
+
+
 @pytest.mark.parametrize("cases", by_tier(4, 30, 200))
 def test_two_outcomes_by_binomial_sums(cases: int) -> None:
     """At the lower end delta is at least what was asked, at the upper one at most, in one direction or the other."""
