@@ -108,7 +108,7 @@ HALF_NORMAL_SQUARED = 0.5641895835  # integral of the squared half-normal densit
 HALF_NORMAL_CUBED = 0.3675525969  # integral of the cubed half-normal density: 2 / (sqrt(3) pi)
 
 
-class Check(NamedTuple):
+class NoiseCheck(NamedTuple):
     """A check that a test combines.
 
     Attributes:
@@ -151,7 +151,7 @@ def statistics(draws: Draws) -> Iterator[Statistic]:
     yield steps(scaled)
 
 
-def _worst(checks: list[Check], more: int = 0) -> Check:
+def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
     """Return the check with the smallest p-value, corrected for the number of checks (Bonferroni).
 
     Args:
@@ -159,12 +159,12 @@ def _worst(checks: list[Check], more: int = 0) -> Check:
         more: Number of further checks that are not in the list.
     """
     least = min(checks)
-    return Check(min(1.0, least.p * (len(checks) + more)), least.where)
+    return NoiseCheck(min(1.0, least.p * (len(checks) + more)), least.where)
 
 
-def _worse(first: Check, second: Check) -> Check:
+def _worse(first: NoiseCheck, second: NoiseCheck) -> NoiseCheck:
     """Return the worse of two checks, each of which is tested at half of a level."""
-    return min(Check(min(1.0, 2.0 * first.p), first.where), Check(min(1.0, 2.0 * second.p), second.where))
+    return min(NoiseCheck(min(1.0, 2.0 * first.p), first.where), NoiseCheck(min(1.0, 2.0 * second.p), second.where))
 
 
 def chi_square(squares: Array | float, count: Array | float) -> Array:
@@ -194,7 +194,7 @@ def size(draws: Draws) -> Statistic:
     for name, values in draws.parts():
         squares = float(np.square(values).sum())
         sizes[name] = (math.sqrt(squares / values.size), values.size)
-        checks.append(Check(float(chi_square(squares, values.size)), name))
+        checks.append(NoiseCheck(float(chi_square(squares, values.size)), name))
     p, where = _worst(checks)
     measured, count = sizes[where]
     smallest = min(n for _, n in sizes.values())
@@ -214,7 +214,7 @@ def size_over_time(draws: Draws) -> Statistic:
     np.add.at(by_step, draws.positions, squares)
     np.add.at(times, draws.positions, draws.width)
     checks = [
-        Check(float(p), f"one of the steps {int(at) + 1}")
+        NoiseCheck(float(p), f"one of the steps {int(at) + 1}")
         for p, at in zip(chi_square(squares, draws.width), draws.positions, strict=True)
     ]
     length = 1
@@ -222,7 +222,7 @@ def size_over_time(draws: Draws) -> Statistic:
         for start in range(0, steps, length):
             stop = min(start + length, steps)
             where = f"steps {start + 1} to {stop}" if length > 1 else f"all steps {start + 1}"
-            checks.append(Check(float(chi_square(by_step[start:stop].sum(), times[start:stop].sum())), where))
+            checks.append(NoiseCheck(float(chi_square(by_step[start:stop].sum(), times[start:stop].sum())), where))
         length *= 2
     p, where = _worst(checks)
     return Statistic(
@@ -241,7 +241,7 @@ def size_by_coordinate(draws: Draws) -> Statistic:
         at = int(squares.argmin())
         p = float(chi_square(squares[at], draws.count))
         checks.append(
-            Check(p, f"{name}[{at}]: {math.sqrt(squares[at] / draws.count):.4g} times as declared, over {draws.count:,} draws")
+            NoiseCheck(p, f"{name}[{at}]: {math.sqrt(squares[at] / draws.count):.4g} times as declared, over {draws.count:,} draws")
         )
     p, where = _worst(checks, draws.width - len(checks))
     return Statistic(
@@ -257,10 +257,12 @@ def mean(draws: Draws) -> Statistic:
     checks = []
     for name, values in draws.parts():
         z = abs(float(values.sum())) / math.sqrt(values.size)
-        checks.append(Check(math.erfc(z / math.sqrt(2.0)), f"{float(values.mean()):.3g} standard deviations in {name}"))
+        checks.append(NoiseCheck(math.erfc(z / math.sqrt(2.0)), f"{float(values.mean()):.3g} standard deviations in {name}"))
     lengths = sum(float(np.square(values.sum(axis=0)).sum()) for values in draws.tensors.values()) / draws.count
     away = math.sqrt(lengths / draws.width / draws.count)
-    checks.append(Check(float(special.gammaincc(0.5 * draws.width, 0.5 * lengths)), f"{away:.3g} standard deviations a coordinate"))
+    checks.append(
+        NoiseCheck(float(special.gammaincc(0.5 * draws.width, 0.5 * lengths)), f"{away:.3g} standard deviations a coordinate")
+    )
     p, where = _worst(checks)
     total = draws.count * draws.width
     return Statistic(
@@ -290,7 +292,9 @@ def shape(draws: Draws) -> Statistic:
         ranks = np.arange(n + 1) / n
         apart = float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
         checks.append(
-            Check(min(1.0, 2.0 * math.exp(-2.0 * n * apart * apart)), f"distribution {apart:.3g} away from a Gaussian's in {name}")
+            NoiseCheck(
+                min(1.0, 2.0 * math.exp(-2.0 * n * apart * apart)), f"distribution {apart:.3g} away from a Gaussian's in {name}"
+            )
         )
         counts.append(n)
     p, where = _worst(checks)
@@ -312,12 +316,14 @@ def tails(draws: Draws) -> Statistic:
             beyond, rate = int((sizes > at).sum()), math.erfc(at / math.sqrt(2.0))
             few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
             many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
-            checks.append(Check(min(1.0, 2.0 * min(few, many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}"))
+            checks.append(
+                NoiseCheck(min(1.0, 2.0 * min(few, many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}")
+            )
         farthest = float(sizes.max())
         outside = math.erfc(farthest / math.sqrt(2.0))
         none_farther = math.exp(n * math.log1p(-outside)) if outside < 1.0 else 0.0
         checks.append(
-            Check(
+            NoiseCheck(
                 min(1.0, 2.0 * min(none_farther, 1.0 - none_farther)),
                 f"the farthest of {n:,} at {farthest:.4g} standard deviations in {name}",
             )
@@ -373,7 +379,7 @@ def precision(draws: Draws) -> Statistic:
         flat = values.reshape(-1)
         chosen = flat[np.linspace(0, len(flat) - 1, min(len(flat), PAIRED_NUMBERS)).astype(int)]
         p, pairs, expected = _collisions(chosen[None], cell)
-        checks.append(Check(p, f"{pairs:,} pairs of equal numbers in {name}, {expected:.3g} expected"))
+        checks.append(NoiseCheck(p, f"{pairs:,} pairs of equal numbers in {name}, {expected:.3g} expected"))
         counts.append(len(chosen))
     p, where = _worst(checks)
 
@@ -396,7 +402,7 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     used = min(draws.count, max(1, math.ceil(math.log(needed * 1e6) / -math.log(min(HALF_NORMAL_SQUARED * cell, 0.5)))))
     chosen = rows[np.linspace(0, draws.count - 1, used).astype(int)]
     p, pairs, expected = _collisions(chosen, cell) if rows.shape[1] > 1 else Collisions(1.0, 0, 0.0)
-    checks = [Check(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
+    checks = [NoiseCheck(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
     rows = scaled.first_columns(room)
     for lag in range(1, min(MOST_LAGS, rows.shape[1] // 2) + 1):
         halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
@@ -412,7 +418,7 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     return Statistic("noise of its own in each coordinate", least, where, power)
 
 
-def _correlation(first: Array, second: Array, what: str) -> Check:
+def _correlation(first: Array, second: Array, what: str) -> NoiseCheck:
     """Return a check that two vectors are uncorrelated, by their cosine.
 
     Its p-value is exact, since the direction of a Gaussian vector is uniform.
@@ -420,7 +426,7 @@ def _correlation(first: Array, second: Array, what: str) -> Check:
     a, b = first.reshape(-1), second.reshape(-1)
     cosine = float(a @ b) / max(math.sqrt(float(a @ a) * float(b @ b)), 1e-300)
     p = float(special.betainc(0.5 * (len(a) - 1), 0.5, max(0.0, 1.0 - cosine * cosine))) if len(a) > 1 else 1.0
-    return Check(p, f"{what}: correlation {cosine:.3g}")
+    return NoiseCheck(p, f"{what}: correlation {cosine:.3g}")
 
 
 def _detectable_correlation(count: int, level: float) -> str:
@@ -430,16 +436,16 @@ def _detectable_correlation(count: int, level: float) -> str:
 
 def steps(draws: Draws) -> Statistic:
     """Test that the steps have independent noise. Neither two steps nor all steps at a fixed distance may be correlated."""
-    checks: list[Check] = []
+    checks: list[NoiseCheck] = []
     for name, values in draws.tensors.items():
         for lag in range(1, min(MOST_LAGS, draws.count // 2) + 1):
             halves = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
             checks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
     rows = draws.first_columns(max(2, MOST_NUMBERS // max(1, draws.count)))
-    closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else Check(1.0, "one step alone")
-    by_lag = _worst(checks) if checks else Check(1.0, closest.where)
-    least, where = _worse(Check(closest.p * max(1, pairs), closest.where), by_lag)
+    closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else NoiseCheck(1.0, "one step alone")
+    by_lag = _worst(checks) if checks else NoiseCheck(1.0, closest.where)
+    least, where = _worse(NoiseCheck(closest.p * max(1, pairs), closest.where), by_lag)
     return Statistic(
         "noise of its own in each step",
         least,
@@ -448,7 +454,7 @@ def steps(draws: Draws) -> Statistic:
     )
 
 
-def _closest_rows(rows: Array) -> Check:
+def _closest_rows(rows: Array) -> NoiseCheck:
     """Return the correlation of the two most correlated rows."""
     unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     cosines = np.abs(np.triu(unit @ unit.T, 1))
