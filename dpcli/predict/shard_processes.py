@@ -37,6 +37,9 @@ def fresh_entropy(number: int) -> bytes:
     return secrets.token_bytes(ENTROPY)
 
 
+MOST_AT_ONCE = 4  # processes, unless their number is stated: each needs memory of its own besides the public model
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -87,7 +90,7 @@ class ShardProcesses:
         """Yield the number of each shard with its result, in the order in which they end. Raises InputError if one fails."""
         tasks = list(shards)
         waiting, busy = iter(tasks), dict[Connection, tuple[int, StartedWork]]()
-        jobs = self._jobs or (min(cores(), len(tasks)) if self._warmed.forks else 1)
+        jobs = self._jobs or (min(cores(), len(tasks), MOST_AT_ONCE) if self._warmed.forks else 1)
         threads = 1 if self._jobs else max(cores() // max(jobs, 1), 1)
         try:
             while True:
