@@ -138,7 +138,7 @@ class LaplaceSpec(Spec):
 
     Bounds: pure epsilon = sensitivity / scale; delta of epsilon, Renyi and rho are exact for one number, and upper bounds for a vector of
     the same L1 sensitivity. Finite at delta = 0. Records of a unit that are each on a Poisson sample, with noise_multiplier, cost what the
-    pair of their sum does: exactly up to 64, from above up to 100,000; replaced ones, and more, as one record of their total size.
+    pair of their sum does: exactly up to 64, from above up to 100,000; more, as one record of their total size.
 
     Source: Dwork & Roth 2014 (pure epsilon); Mironov 2017, arXiv:1702.07476 (Renyi).
     """
@@ -173,12 +173,14 @@ class LaplaceSpec(Spec):
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """The exact pair of a group whose records are each sampled on their own; large groups by one that dominates it."""
-        from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture
+        from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture, LaplaceMixtureReplaced
         from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 
         ratio, records = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours), neighbours.records
-        own = self.contribution_form and not neighbours.replaces and 2 <= records <= MOST_RECORDS
-        if not own or rate == 1.0 or ratio > LARGEST_RATIO:
+        least = 1 if neighbours.replaces else 2
+        if not self.contribution_form or not least <= records <= MOST_RECORDS or rate == 1.0 or ratio > LARGEST_RATIO:
             return Spec.poisson(self, rate, neighbours)
-        sampled = LaplaceMixture(binomial_mixture(ratio / records, rate, records))
+        kind = LaplaceMixtureReplaced if neighbours.replaces else LaplaceMixture
+        moved = ratio / (2.0 if neighbours.replaces else 1.0) / records
+        sampled = kind(binomial_mixture(moved, rate, records))
         return sampled if records <= EXACT else sampled.unclaimed()

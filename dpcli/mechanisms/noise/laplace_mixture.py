@@ -9,18 +9,23 @@ all rise together, and such a sum rises in the convex order with each marginal (
 sums of random variables). The marginal of dP_j/dQ is at most that of l_n(Y), n records being in the subset, since moving by n bounds
 in one coordinate is the worst case (laplace.py) and l_n rises with n. Each l_n rises in Y, as the density of the noise is log-concave, so
 that SUM w_j l_n(Y) is that largest sum. Hockey-sticks of both directions are such E_Q[f].
+
+If the records are replaced, the subset j has the law P_j before and R_j after, and the divergence at gamma is E_Q[(SUM w_j dP_j/dQ - gamma
+SUM w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
+(SUM w_j Lap(s_j), SUM w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss
+from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, joined
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.mixture import Mixture, unmix
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
@@ -75,7 +80,8 @@ class LaplaceMixtureLoss(SampledLoss):
         start = min(log_share - LOG_LEAST_SHARE, 0.0)
         return math.exp(log_share - start), start
 
-    def tails(self, at: Array) -> Tails:
+    def outcome(self, at: Array) -> Array:
+        """Return y with log m(y) = at, between 0 and the last shift."""
         knots, shifts = self.log_knots(), (0.0, *self.mixture.shifts)
         i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(shifts) - 2)
         y = np.empty(len(at))
@@ -84,6 +90,11 @@ class LaplaceMixtureLoss(SampledLoss):
             rest = math.log1p(-share) if share < 1.0 else -math.inf
             width = 2.0 * (shifts[one + 1] - shifts[one])
             y[rows] = shifts[one] + 0.5 * np.clip(unmix(at[rows] - knots[one], rest, share) - start, 0.0, width)
+        return y
+
+    def tails(self, at: Array) -> Tails:
+        knots, y = self.log_knots(), self.outcome(at)
+        shifts = (0.0, *self.mixture.shifts)
         ends = [_laplace_tails(y - shift) for shift in shifts]
         weights = [self.mixture.log_rest, *self.mixture.log_weights]
         p_above, p_below = (mixed(weights, [end[side] for end in ends]) for side in (0, 1))
@@ -106,6 +117,54 @@ class LaplaceMixtureAddLoss(SampledLoss):
 
     def tails(self, at: Array) -> Tails:
         return self.removal.tails(-at[::-1]).mirrored()
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixtureReplaceLoss(SampledLoss):
+    """(SUM_j w_j Lap(s_j, 1), SUM_j w_j Lap(-s_j, 1)), which is its own mirror image.
+
+    For y >= 0 the reference has the density E e^{-y} / 2, where E = m(0) is the ratio of `removal` at 0, and the loss is log m(y) - log E.
+    """
+
+    mirrored: ClassVar[bool] = True
+
+    removal: LaplaceMixtureLoss
+
+    @property
+    def _log_scale(self) -> float:
+        """Return log E, which is negative."""
+        return float(self.removal.log_knots()[0])
+
+    @property
+    def largest(self) -> float:
+        """Return the largest loss."""
+        return float(self.removal.log_knots()[-1]) - self._log_scale
+
+    def outcomes(self) -> Outcomes:
+        """Return the atom and the pieces with y > 0, and their mirror images."""
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        atom, scale = self._log_scale - LOG_TWO - self.removal.mixture.reach, self._log_scale
+        pieces = tuple(
+            replace(piece, log_density=piece.log_density + scale, log_scale=piece.log_scale - scale, sign=sign)
+            for sign in (1.0, -1.0)
+            for piece in self.removal.pieces(1.0)
+        )
+        return Outcomes(np.array([atom, atom + self.largest]), np.array([self.largest, -self.largest]), pieces)
+
+    def tails(self, at: Array) -> Tails:
+        """Return the tails from 0 on, and their mirror image below 0."""
+        split = int(np.searchsorted(at, 0.0))
+        return joined(self._upper_tails(-at[:split][::-1]).mirrored(), self._upper_tails(at[split:]))
+
+    def _upper_tails(self, at: Array) -> Tails:
+        mixture, shifts = self.removal.mixture, (0.0, *self.removal.mixture.shifts)
+        y, beyond = self.removal.outcome(at + self._log_scale), at >= self.largest
+        weights = [mixture.log_rest, *mixture.log_weights]
+        p_above, p_below = (mixed(weights, [_laplace_tails(y - shift)[side] for shift in shifts]) for side in (0, 1))
+        q_above, q_below = (mixed(weights, [_laplace_tails(y + shift)[side] for shift in shifts]) for side in (0, 1))
+        columns = zip((p_above, p_below, q_above, q_below), (-np.inf, 0.0, -np.inf, 0.0), strict=True)
+        return Tails(*(np.where(beyond, end, inside) for inside, end in columns))
 
 
 def _laplace_tails(x: Array) -> tuple[Array, Array]:
@@ -152,3 +211,26 @@ class LaplaceMixture(Mechanism):
     def losses(self) -> tuple[LaplaceMixtureLoss, LaplaceMixtureAddLoss]:
         loss = LaplaceMixtureLoss(self.mixture)
         return loss, LaplaceMixtureAddLoss(loss)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixtureReplaced(Mechanism):
+    """Laplace noise on a sum that replaced records move by a random amount both before and after; shifts in units of the scale.
+
+    Attained: by one number to which each of the records first adds its whole bound, and then takes it.
+    """
+
+    mixture: Mixture
+
+    def approx_dp(self, delta: float) -> float:
+        (loss,) = self.losses()
+        return loss.largest * (1.0 + 1e-13) if delta <= 0.0 else single_epsilon(loss, math.log(delta))[1]
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RHO)
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[LaplaceMixtureReplaceLoss]:
+        return (LaplaceMixtureReplaceLoss(LaplaceMixtureLoss(self.mixture)),)
