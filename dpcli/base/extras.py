@@ -7,6 +7,7 @@ import importlib.util
 from dpcli.base.errors import Unavailable
 
 EXTRAS = {
+    "flint": "proof",
     "torch": "train",
     "safetensors": "train",
     "sklearn": "train",

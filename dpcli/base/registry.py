@@ -23,6 +23,7 @@ FOLDERS = (
     "cli",
     "lint",
     "gate",
+    "certify",
     "comments",
     "ledger",
     "disclosure",

@@ -20,6 +20,8 @@ SCHEMAS = (
     "dpcli/budget/v2",
     "dpcli/calibrate/v1",
     "dpcli/canaries/v1",
+    "dpcli/certify-check/v1",
+    "dpcli/certify/v1",
     "dpcli/demo/v1",
     "dpcli/diff/v1",
     "dpcli/doctor/v1",

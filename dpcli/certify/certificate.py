@@ -1,0 +1,187 @@
+"""Proves the headline of a pipeline: finds plans, lets the checker follow them, and keeps what was proved as a certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from dpcli import __version__
+from dpcli.analysis.account import Account, account
+from dpcli.base.errors import InternalError, NotRepresentable
+from dpcli.base.rounding import down, up
+from dpcli.base.values import dataclass
+from dpcli.certify import proof_search
+from dpcli.certify.statement import Statement, statement_of
+from dpcli.file.pipeline.model import Pipeline
+
+Json = dict[str, Any]
+MARGIN = 1e-9  # share by which a proved bound may contradict the accountants' interval before it is an internal error
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was proved of a pipeline.
+
+    account: what the accountants say.
+    epsilon, delta: texts of the proved upper bound; one of them is what was asked.
+    headline: the bound that the accountants print, which is that bound unless no proof of it was found.
+    lower: text of the epsilon (or delta) that is proved to be too small; None without one.
+    reasons: why the headline, or its lower end, is not proved.
+    certificate: the whole, as JSON.
+    """
+
+    account: Account
+    epsilon: str
+    delta: str
+    headline: str
+    lower: str | None
+    reasons: tuple[str, ...]
+    certificate: Json
+
+
+def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1) -> Proof:
+    """Prove the headline of a pipeline, as it is printed, or the smallest bound for which a proof is found.
+
+    Args:
+        delta, epsilon, group_size: as for `dpcli.account`.
+
+    Returns:
+        The proof. Its upper bound holds for every pipeline whose mechanisms the stated pairs dominate. Its lower bound holds if the pairs are
+        attained.
+
+    Raises:
+        NotRepresentable: the checker knows no pair of a mechanism, or no bound has a proof within the work that is allowed.
+        InternalError: a proved bound contradicts the accountants' certified interval; the message has both numbers.
+        InputError: as for `dpcli.account`.
+    """
+    from dpcli.certify import checker
+
+    statement = statement_of(pipeline, group_size)
+    result = account(pipeline, delta=delta, epsilon=epsilon, group_size=group_size)
+    if math.isinf(result.upper):
+        raise NotRepresentable("no accountant certifies a bound, so that there is none to prove")
+    claims: list[Json] = []
+    reasons: list[str] = []
+    headline, proved = up(result.upper), None
+    for value in _candidates(statement, result):
+        texts = _texts(result, value)
+        try:
+            claims.append({"bound": "upper", **texts, "proofs": _upper(statement, texts)})
+        except (proof_search.NoPlan, checker.Unproved) as error:
+            reasons.append(f"{value}: {error}")
+            continue
+        proved = value
+        break
+    if proved is None:
+        raise NotRepresentable("; ".join(reasons[-1:]))
+    if result.lower is not None and float(proved) < result.lower * (1.0 - MARGIN):
+        raise InternalError(f"certify proves {result.quantity} <= {proved}, where the accountants certify at least {result.lower!r}")
+    lower = None
+    if statement.attained and result.lower is not None and result.lower > 0.0:
+        texts = _texts(result, down(result.lower))
+        try:
+            claims.append({"bound": "lower", **texts, "proofs": _lower(statement, texts)})
+            lower = down(result.lower)
+        except (proof_search.NoPlan, checker.Unproved) as error:
+            reasons.append(f"at least {down(result.lower)}: {error}")
+    texts = _texts(result, proved)
+    return Proof(
+        result, texts["epsilon"], texts["delta"], headline, lower, tuple(reasons), _certificate(pipeline, statement, claims, group_size)
+    )
+
+
+def _texts(result: Account, value: str) -> Json:
+    fixed = format(Decimal(repr(result.at)), "f") if result.at >= 1e-5 else repr(result.at)
+    return {"epsilon": value, "delta": fixed} if result.quantity == "epsilon" else {"epsilon": fixed, "delta": value}
+
+
+def _candidates(statement: Statement, result: Account) -> Iterator[str]:
+    """Yield bounds to prove, the smallest first: the headline as printed, and what Chernoff's bound is good for."""
+    yield up(result.upper)
+    if result.quantity == "epsilon":
+        yield up(Decimal(up(result.upper)) * Decimal("1.0001"))
+        from dpcli.certify.checker import directions
+
+        parts = [list(map(_with(direction), statement.parts)) for direction in directions(list(statement.parts))]
+        bounds = [proof_search.chernoff_epsilon(each, math.log(result.at)) for each in parts]
+        if all(map(math.isfinite, bounds)):
+            yield up(max(bounds) * (1.0 + 1e-6))
+
+
+def _with(direction: str) -> Any:
+    return lambda part: proof_search.Part(part, direction)
+
+
+def _upper(statement: Statement, texts: Json) -> Json:
+    """Return a proof for each direction that the checker has followed."""
+    from dpcli.certify.checker import Unproved, directions
+
+    proofs = {}
+    for direction in directions(list(statement.parts)):
+        error: Exception = proof_search.NoPlan("no method applies")
+        for plan in proof_search.plans(list(statement.parts), direction, float(texts["epsilon"]), float(texts["delta"]), True):
+            try:
+                _followed(statement, direction, texts, plan, upper=True)
+            except Unproved as problem:
+                error = problem
+                continue
+            proofs[direction] = plan
+            break
+        else:
+            raise error
+    return proofs
+
+
+def _lower(statement: Statement, texts: Json) -> Json:
+    """Return a proof for the first direction in which one is found."""
+    from dpcli.certify.checker import Unproved, directions
+
+    error: Exception = proof_search.NoPlan("no method applies")
+    for direction in directions(list(statement.parts)):
+        try:
+            for plan in proof_search.plans(list(statement.parts), direction, float(texts["epsilon"]), float(texts["delta"]), False):
+                try:
+                    _followed(statement, direction, texts, plan, upper=False)
+                except Unproved as problem:
+                    error = problem
+                    continue
+                return {direction: plan}
+        except proof_search.NoPlan as problem:
+            error = problem
+    raise error
+
+
+def _followed(statement: Statement, direction: str, texts: Json, plan: Json, upper: bool) -> None:
+    from dpcli.certify import checker
+
+    claim = {"bound": "upper" if upper else "lower", **texts, "proofs": {direction: plan}}
+    checker.show(list(statement.parts), claim, direction)
+
+
+def _certificate(pipeline: Pipeline, statement: Statement, claims: list[Json], group_size: int) -> Json:
+    privacy = pipeline.privacy
+    return {
+        "format": 1,
+        "file": {"path": pipeline.path, "sha256": pipeline.sha256},
+        "dpcli": __version__,
+        "statement": {
+            "unit": privacy.unit,
+            "adjacency": privacy.adjacency.value,
+            "max_contributions": privacy.max_contributions,
+            "group_size": group_size,
+        },
+        "assumes": list(statement.assumptions),
+        "parts": list(statement.parts),
+        "claims": claims,
+    }
+
+
+def require_about(certificate: Json, pipeline: Pipeline) -> None:
+    """Raise NotRepresentable if a certificate is about other mechanisms than the pipeline's."""
+    group_size = (certificate.get("statement") or {}).get("group_size", 1)
+    statement = statement_of(pipeline, group_size)
+    expected, actual = list(statement.parts), certificate.get("parts")
+    if actual != expected:
+        raise NotRepresentable(f"the certificate is about {actual!r}, and the file states {expected!r}")

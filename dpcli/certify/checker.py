@@ -1,0 +1,543 @@
+"""Check a certificate: a proof in ball arithmetic that a pipeline's delta at epsilon is at most, or at least, a number.
+
+    python checker.py certificate.json
+
+This file runs alone, with Python 3.11 and python-flint. Every number below is an `arb`: a ball that holds the true number. Comparisons of
+balls are true only if they hold for all their points, so that rounding cannot make a false claim pass. The plan in the certificate (t, h,
+nodes, panels, cells) comes from a search that nobody need trust: it decides whether the inequalities can be shown, not whether they hold.
+
+What is proved. Let the pipeline consist of parts, part i run n_i times, each with a pair of distributions (P, Q), and let L be the sum of
+the privacy losses log dP/dQ of all runs. The claim is about delta(eps) = E_P[(1 - e^{eps - L})+]. That each pair dominates what the part
+does is assumed; the certificate names the theorem. With M(z) = E_P e^{z L} = PROD M_i(z)^{n_i}:
+
+1. Chernoff. (1 - e^{-x})+ <= e^{s x} s^s / (1+s)^{1+s}, hence delta(eps + x) <= e^{-s x} C(s), C(s) = M(s) e^{-s eps} s^s / (1+s)^{1+s}, C(0) = 1.
+2. Contour. G(y) = M(z) e^{-z eps} / (z (z+1)), z = t + i y, t > 0. By Poisson summation T = (h / 2 pi) SUM_k G(k h) = SUM_m e^{-t l} delta(eps -
+   l), l = 2 pi m / h. All terms are >= 0, so delta(eps) <= T; by 1, T - delta(eps) <= SUM_i C(s_i) r_i / (1 - r_i), r_i = e^{-2 pi |t - s_i| / h},
+   for any 0 <= s_1 < t < s_2.
+3. Cut. For |k| > N: |z (z+1)| >= y^2, so that what is left out is at most M(t) e^{-t eps} D / (pi h N), D >= |M(t + i y)| / M(t) for y >= N h.
+4. Decay. Let p be the density of the loss of one run under the law e^{t L} dP / M(t), and 0 <= rho <= p a step function. Then
+   |M(t + i y)| / M(t) <= 1 - INT rho + Var(rho) / y: integrate rho e^{i y L} by parts, and bound the rest by its mass. rho is constant on
+   cells; there it is the least of p, from its values at the cell's ends, or its middle, and a ball of its slope.
+5. Integrals. Gauss and Legendre's rule with K nodes on a panel of half-length d errs by at most 8 d F r^{-2K} / (1 - 1/r), F = sup |f| on
+   the ellipse with half axes d (r +- 1/r) / 2 (Trefethen 2013, Theorem 19.3). f is base(x) m_+^a m_-^b, m_+ = w_0 + SUM w_j e^{u_j(x)}, u_j
+   rising, and m_- its mirror image. At height v an exponent u_j turns by j theta, theta = slope v, j <= k. If k theta < pi, all terms of m lie
+   in one sector of angle k theta, whence m(x) cos(k theta / 2) <= |m(x + i v)| <= m(x) and arg m <= k theta; if k theta <= pi / 2 also
+   arg m <= sin(k theta) (m(x) - w_0) / w_0. Beyond the panels f falls at least as e^{-slope |x|}, where the slope is that of log f at the end.
+6. One big run. Let a run be big if x > c, there L >= l. On runs none of which is big, delta is the integral of 2 with M restricted to
+   x < c. On the others it is P(B) - e^eps Q(B) + err, 0 <= err <= e^{(1+v) eps} [PROD (N_i + R_i)^{n_i} - PROD N_i^{n_i}] for every v >= 0, where
+   N_i = E_Q[e^{-v L}; not big], R_i = e^{-v l_i} Q_i(big), since (e^eps Q - P)+ <= e^{(1+v) eps} e^{-v L} Q.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from fractions import Fraction
+from math import comb
+
+from flint import acb, acb_mat, arb, ctx, fmpq
+
+MOST = 2_000_000  # nodes, frequencies or terms of one proof; a certificate that wants more is refused
+
+
+class Unproved(Exception):
+    """An inequality that the balls do not show."""
+
+
+def demand(condition: bool, what: str) -> None:
+    if not condition:
+        raise Unproved(what)
+
+
+def number(text: str | int | Fraction) -> arb:
+    """Return the ball of a decimal number or a fraction, which is read exactly."""
+    value = Fraction(text)
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def log_ratio_power(s: arb) -> arb:
+    """Return log(s^s / (1+s)^{1+s}); 0 at s = 0."""
+    return arb(0) if s == 0 else s * s.log() - (1 + s) * (1 + s).log()
+
+
+def beyond(x: arb) -> arb:
+    """Return P(N(0, 1) > x)."""
+    return (x / arb(2).sqrt()).erfc() / 2
+
+
+class Atoms:
+    """A part with finitely many losses: (mass under P, loss) of each; `lost` is P's mass at an infinite loss."""
+
+    def __init__(self, part: dict, direction: str) -> None:
+        e, lost = number(part["epsilon"]), number(part.get("delta", 0))
+        rate = number(part["rate"]) if "rate" in part else None
+        others = int(part.get("categories", 2)) - 2
+        high = (1 - lost) / (1 + (1 + others) * (-e).exp())
+        low = high * (-e).exp()
+        pairs = [(high, low), (low, high), *([(others * low, others * low)] if others else [])]  # (P, Q) of each answer
+        self.lost = lost
+        if rate is not None:
+            demand(0 < rate and rate < 1 and 0 <= others, "a rate between 0 and 1")
+            demand(part.get("relation", "add-remove") == "add-remove", "a sample of this kind under add-remove")
+            if direction == "remove":
+                pairs = [((1 - rate) * q + rate * p, q) for p, q in [*pairs, (arb(0), lost)]]
+                self.lost = rate * lost
+            else:
+                pairs = [(p, (1 - rate) * p + rate * q) for p, q in [*pairs, (lost, arb(0))]]
+                self.lost = arb(0)
+        self.atoms = [(p, (p / q).log()) for p, q in pairs if not (q.is_zero() or p.is_zero())]
+
+    def big(self, v: arb, plan: dict) -> tuple[arb, arb, arb, arb]:
+        """Return P(big), Q(big), N and R of item 6: nothing is big."""
+        return arb(0), arb(0), self.at(-1 - v, plan), arb(0)
+
+    def at(self, z: arb, plan: dict) -> arb:
+        return sum((p * (z * loss).exp() for p, loss in self.atoms), arb(0))
+
+    def line(self, t: arb, h: arb, count: int, plan: dict) -> list[acb]:
+        return on_line([(p * (t * loss).exp(), loss) for p, loss in self.atoms], h, count)
+
+    def decay(self, t: arb, y: arb, plan: dict) -> arb:
+        return arb(1)
+
+
+class Gaussian:
+    """A part whose loss is Gaussian: K(z) = mu^2 z (z+1) / 2."""
+
+    lost = arb(0)
+
+    def __init__(self, part: dict, direction: str) -> None:
+        self.half = number(part["mu_squared"]) / 2
+        demand(self.half > 0, "mu_squared above 0")
+
+    big = Atoms.big
+
+    def at(self, z: arb, plan: dict) -> arb:
+        return (self.half * z * (z + 1)).exp()
+
+    def line(self, t: arb, h: arb, count: int, plan: dict) -> list[acb]:
+        zs = [acb(t, k * h) for k in range(count + 1)]
+        return [(self.half * z * (z + 1)).exp() for z in zs]
+
+    def decay(self, t: arb, y: arb, plan: dict) -> arb:
+        return (-self.half * y * y).exp()
+
+
+class Smooth:
+    """A part with a density: base(x) m_+(x)^a m_-(x)^b of item 5, besides atoms.
+
+    kind "mixture": (SUM w_j N(j mu, 1), N(0, 1)) with Binomial(records, rate) weights; relation "replace-one": its mirror image as Q.
+    kind "laplace": Laplace noise of loss e0 on a sample; in between x is the loss without sampling, of density e^{-(x + e0)/2} / 4.
+    direction "add" exchanges P and Q. Without a rate every record is in the sample.
+    """
+
+    lost = arb(0)
+
+    def __init__(self, part: dict, direction: str) -> None:
+        self.normal, self.records = part["kind"] == "mixture", int(part.get("records", 1))
+        self.rate = number(part["rate"]) if "rate" in part else arb(1)
+        demand(0 < self.rate and (self.rate < 1 or self.rate == 1), "a rate of at most 1")
+        demand(self.normal or self.records == 1, "one record")
+        self.two_sided = part.get("relation", "add-remove") == "replace-one"
+        demand(self.normal or not self.two_sided, "Laplace noise under add-remove")
+        demand(not self.normal or self.rate < 1, "a sample")
+        self.sign = -1 if direction == "add" and not self.two_sided else 1
+        k, q = self.records, self.rate
+        self.weights = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+        self.largest = Fraction(part.get("epsilon", 0))
+        self.e0 = number(self.largest)
+        self.slope = number(part["mu_squared"]).sqrt() if self.normal else arb(1)
+        demand(self.slope > 0 and (self.normal or self.e0 > 0), "some loss")
+
+    # What follows is about real x, or a ball of real x.
+
+    def sums(self, x: arb) -> tuple[arb, arb, arb]:
+        """Return SUM w_j j^i e^{u_j(x)} for i = 0, 1, 2."""
+        terms = []
+        for j, weight in enumerate(self.weights):
+            u = j * self.slope * x - (j * self.slope) ** 2 / 2 if self.normal else j * x
+            terms.append(weight * u.exp())
+        return tuple(sum((j**i * term for j, term in enumerate(terms)), arb(0)) for i in range(3))  # type: ignore[return-value]
+
+    def log_m(self, x: arb) -> arb:
+        return self.sums(x)[0].log()
+
+    def drift(self, x: arb) -> arb:
+        """Return (log m)' at x, which rises in x."""
+        zeroth, first, _ = self.sums(x)
+        return self.slope * first / zeroth
+
+    def log_base(self, x: arb) -> arb:
+        return -x * x / 2 - (2 * arb.pi()).log() / 2 if self.normal else -(x + self.e0) / 2 - arb(4).log()
+
+    def powers(self, z: arb) -> tuple[arb, arb]:
+        """Return the exponents (a, b) of m_+ and m_- in dP e^{z L}."""
+        if self.two_sided:
+            return z + 1, -z
+        return (z + 1 if self.sign > 0 else -z), arb(0)
+
+    def loss(self, x: arb) -> arb:
+        return self.log_m(x) - self.log_m(-x) if self.two_sided else self.sign * self.log_m(x)
+
+    def log_f(self, x: arb, z: arb) -> arb:
+        a, b = self.powers(z)
+        return self.log_base(x) + a * self.log_m(x) + (b * self.log_m(-x) if self.two_sided else 0)
+
+    # Sums and integrals.
+
+    def panels(self, plan: dict) -> list[tuple[arb, arb, arb]]:
+        """Return (left, right, r) of each panel; r belongs to the ellipse around it."""
+        order, left, result = int(plan["order"]), number(plan["low"]) if self.normal else -self.e0, []
+        demand(1 < order <= 200 and order * len(plan["panels"]) <= MOST, "a rule of 2 to 200 nodes")
+        for edge, ellipse in plan["panels"]:
+            right, r = number(edge), number(ellipse)
+            demand(left < right and r > 1, "panels in order")
+            result.append((left, right, r))
+            left = right
+        if not self.normal:
+            result[-1] = result[-1][0], self.e0, result[-1][2]
+            demand(result[-1][0] < self.e0, "panels up to the largest loss")
+        if "cut" in plan:
+            demand(self.normal and self.sign > 0, "a cut of a normal mixture whose record is removed or replaced")
+            demand(Fraction(plan["cut"]) == Fraction(plan["panels"][-1][0]), "a cut where the panels end")
+        return result
+
+    def nodes(self, z: arb, plan: dict) -> list[tuple[arb, arb]]:
+        """Return (weight, loss) of the atoms and of the nodes, whose sum of weight e^{i y loss} is M(z + i y) up to `error`."""
+        panels, order, result = self.panels(plan), int(plan["order"]), []
+        rule = [arb.legendre_p_root(order, i, True) for i in range(order)]
+        for left, right, _ in panels:
+            half, middle = (right - left) / 2, (right + left) / 2
+            for node, weight in rule:
+                x = middle + half * node
+                result.append((half * weight * self.log_f(x, z).exp(), self.loss(x)))
+        if not self.normal:
+            for mass, x in ((arb(1) / 2, -self.e0), ((-self.e0).exp() / 2, self.e0)):
+                result.append((mass * (self.powers(z)[0] * self.log_m(x)).exp(), self.loss(x)))
+        return result
+
+    def error(self, z: arb, y: arb, plan: dict) -> arb:
+        """Return what the rule, and what lies beyond the panels, may come to at orders z + i v, |v| <= y."""
+        panels, order = self.panels(plan), int(plan["order"])
+        a, b = self.powers(z)
+        total = arb(0)
+        for left, right, r in panels:
+            d, middle = (right - left) / 2, (right + left) / 2
+            wide, high = d * (r + 1 / r) / 2, d * (r - 1 / r) / 2
+            low_x, high_x, turn = middle - wide, middle + wide, self.records * self.slope * high
+            demand(turn < arb.pi() / 2, "an ellipse on which m is not 0")
+            inside = arb(0).union(arb(0)) if low_x < 0 and high_x > 0 else (low_x if low_x > 0 or not self.normal else high_x)
+            if not self.normal:
+                inside = low_x
+            log_size = self.log_base(inside) + (high * high / 2 if self.normal else 0)
+            squeeze = (turn / 2).cos().log()
+            angle = arb(0)
+            for power, near, far in ((a, low_x, high_x), (b, -high_x, -low_x)):
+                if power is b and not self.two_sided:
+                    continue
+                log_size += power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + squeeze)
+                share = (self.sums(far)[0] / self.weights[0] - 1) * turn.sin() if self.rate < 1 else turn
+                angle += share.min(turn)
+            total += 8 * d * (log_size + y * angle).exp() * r ** (-2 * order) / (1 - 1 / r)
+        if self.normal:
+            total += self.outside(panels[0][0], -1, z)
+            if "cut" not in plan:
+                total += self.outside(panels[-1][1], 1, z)
+        return total
+
+    def outside(self, x: arb, side: int, z: arb) -> arb:
+        """Return a bound on the integral of f from x on, to the right (side 1) or to the left."""
+        a, b = self.powers(z)
+        most = self.records * self.slope
+        with_x, against = (a, b) if side > 0 else (b, a)  # m_+ rises to the right, m_- to the left
+        fall = side * x - with_x.max(arb(0)) * most - (-against).max(arb(0)) * self.drift(-side * x)
+        demand(fall > 0, "panels as far as the integrand falls")
+        return self.log_f(x, z).exp() / fall
+
+    def at(self, z: arb, plan: dict) -> arb:
+        error = self.error(z, arb(0), plan)
+        return sum((weight for weight, _ in self.nodes(z, plan)), arb(0)) + arb(0, error.upper())
+
+    def line(self, t: arb, h: arb, count: int, plan: dict) -> list[acb]:
+        error = arb(0, self.error(t, h * count, plan).upper())
+        return [value + acb(error, error if k else 0) for k, value in enumerate(on_line(self.nodes(t, plan), h, count))]
+
+    def decay(self, t: arb, y: arb, plan: dict) -> arb:
+        low, high, count = number(plan["first"]), number(plan["last"]), int(plan["cells"])
+        cap = number(plan["cap"])
+        demand(0 < count <= MOST and low < high and cap > 0, "cells in order")
+        if not self.normal:
+            demand(max(-Fraction(plan["first"]), Fraction(plan["last"])) <= self.largest, "cells where there is a density")
+        if "cut" in plan:
+            demand(Fraction(plan["last"]) <= Fraction(plan["cut"]), "cells below the cut")
+        log_total = self.at(t, plan).log()
+        a, b = self.powers(t)
+        heights, gain = [arb(0)], arb(0)
+        xs = [low + (high - low) * i / count for i in range(count + 1)]
+        values = [(self.log_f(x, t) - self.speed(x).log() - log_total, self.loss(x)) for x in xs]
+        for i in range(count):
+            cell = xs[i].union(xs[i + 1])
+            slope = (-cell if self.normal else arb(-1) / 2) + a * self.drift(cell) - self.log_speed_slope(cell)
+            if self.two_sided:
+                slope -= b * self.drift(-cell)
+            least = values[i][0].min(values[i + 1][0])
+            if not (slope > 0 or slope < 0):
+                least -= slope.abs_upper() * (xs[i + 1] - xs[i]) / 2
+            height = least.exp().lower().min(cap.lower())
+            gain += height * abs(values[i + 1][1] - values[i][1])
+            heights.append(height)
+        heights.append(arb(0))
+        variation = sum((abs(later - height) for height, later in zip(heights, heights[1:])), arb(0))
+        return (1 - gain + variation / y).min(arb(1))
+
+    def speed(self, x: arb) -> arb:
+        """Return |L'|."""
+        return self.drift(x) + (self.drift(-x) if self.two_sided else 0)
+
+    def log_speed_slope(self, x: arb) -> arb:
+        """Return (log |L'|)'."""
+        zeroth, first, second = self.sums(x)
+        bend = self.slope * (second / first - first / zeroth)
+        if not self.two_sided:
+            return bend
+        zero_, one_, two_ = self.sums(-x)
+        up, down = first / zeroth, one_ / zero_
+        return self.slope * ((second / zeroth - up * up) - (two_ / zero_ - down * down)) / (up + down)
+
+    def big(self, v: arb, plan: dict) -> tuple[arb, arb, arb, arb]:
+        """Return P(big), Q(big), N and R of item 6."""
+        if "cut" not in plan:
+            return arb(0), arb(0), self.at(-1 - v, plan), arb(0)
+        cut = number(plan["cut"])
+        p, q = (
+            sum((w * beyond(cut - side * j * self.slope) for j, w in enumerate(self.weights)), arb(0)) for side in (1, -1)
+        )
+        if not self.two_sided:
+            q = beyond(cut)
+        return p, q, self.at(-1 - v, plan), (-v * self.loss(cut)).exp() * q
+
+
+def on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
+    """Return SUM weight e^{i k h loss} for k = 0, ..., count, as one product of matrices: k = a width + b."""
+    width = int(count**0.5) + 1
+    rows = -(-(count + 1) // width)
+    demand(width * len(nodes) <= 10 * MOST, "few enough nodes and frequencies")
+
+    def turned(step: arb, number_of: int) -> list[list[acb]]:
+        return [[acb(0, k * step * loss).exp() for _, loss in nodes] for k in range(number_of)]
+
+    coarse = acb_mat(turned(h * width, rows))
+    fine = acb_mat([[weight * z for (weight, _), z in zip(nodes, row)] for row in turned(h, width)])
+    table = (coarse * fine.transpose()).tolist()
+    return [value for row in table for value in row][: count + 1]
+
+
+KINDS = {"gaussian": Gaussian, "mixture": Smooth, "laplace": Smooth, "two-point": Atoms}
+
+
+def power(value: acb, scale: arb, count: int) -> acb:
+    """Return (value / scale)^count for a whole count, whatever the branch of the logarithm; |value| <= scale."""
+    ratio = value / scale
+    if ratio.contains(acb(0)):
+        size = ratio.abs_upper().min(arb(1)) ** count
+        ball = arb(0, size.upper())
+        return acb(ball, ball)
+    return (count * ratio.log()).exp()
+
+
+class Composition:
+    """Parts in one direction, each with its count and its plan."""
+
+    def __init__(self, parts: list[dict], direction: str, plans: list[dict]) -> None:
+        demand(len(parts) == len(plans), "a plan for each part")
+        self.items = [(KINDS[part["kind"]](part, direction), int(part["count"]), plan) for part, plan in zip(parts, plans)]
+        demand(all(count >= 1 for _, count, _ in self.items), "counts of at least 1")
+
+    def lost(self) -> arb:
+        return -sum((n * (-part.lost).log1p() for part, n, _ in self.items), arb(0)).expm1()
+
+    def log_moment(self, s: arb) -> arb:
+        return sum((n * part.at(s, plan).log() for part, n, plan in self.items), arb(0))
+
+    def chernoff(self, epsilon: arb, s: arb) -> arb:
+        """Return C(s) of item 1."""
+        demand(s >= 0, "an order of at least 0")
+        return arb(1) if s == 0 else (self.log_moment(s) - s * epsilon + log_ratio_power(s)).exp()
+
+    def contour(self, epsilon: arb, plan: dict) -> tuple[arb, arb]:
+        """Return bounds on delta of what is not big, by items 2 and 3; the lower one only if s_1 and s_2 are given."""
+        t, h, count = number(plan["t"]), number(plan["h"]), int(plan["frequencies"])
+        demand(t > 0 and h > 0 and 0 < count <= MOST, "a line to the right of 0")
+        scales = [part.at(t, p).upper() for part, _, p in self.items]
+        values = [acb(1)] * (count + 1)
+        log_size = -t * epsilon
+        for (part, n, p), scale in zip(self.items, scales):
+            log_size += n * scale.log()
+            line = part.line(t, h, count, p)
+            values = [value * power(one, scale, n) for value, one in zip(values, line)]
+        total = arb(0)
+        for k, value in enumerate(values):
+            z = acb(t, k * h)
+            total += (value * acb(0, -k * h * epsilon).exp() / (z * (z + 1))).real * (1 if k == 0 else 2)
+        size = log_size.exp()
+        total *= size * h / (2 * arb.pi())
+        y = (count + 1) * h
+        decay = arb(1)
+        for part, n, p in self.items:
+            decay *= part.decay(t, y, p) ** n
+        cut = size * decay / (arb.pi() * h * count)
+        upper, lower = total + cut, arb("-inf")
+        if "s1" in plan:
+            first, second = number(plan["s1"]), number(plan["s2"])
+            demand(0 <= first and first < t and t < second, "orders on both sides of t")
+            lower = total - cut
+            for s in (first, second):
+                r = (-2 * arb.pi() * abs(t - s) / h).exp()
+                lower -= self.chernoff(epsilon, s) * r / (1 - r)
+        return lower, upper
+
+    def jumps(self, epsilon: arb, v: arb) -> tuple[arb, arb]:
+        """Return bounds on delta of the runs of which one is big, by item 6."""
+        demand(v >= 0, "an order of at least 0")
+        none_p = none_q = rest = all_of = arb(0)
+        for part, n, plan in self.items:
+            p, q, small, big = part.big(v, plan)
+            none_p, none_q = none_p + n * (-p).log1p(), none_q + n * (-q).log1p()
+            rest, all_of = rest + n * small.log(), all_of + n * (big / small).log1p()
+        exact = -none_p.expm1() + epsilon.exp() * none_q.expm1()
+        error = ((1 + v) * epsilon + rest).exp() * all_of.expm1()
+        return exact, exact + error
+
+
+def two_point_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]:
+    """Return bounds on delta of one part with two losses: a binomial sum over the runs with the larger one."""
+    demand(len(parts) == 1, "one part")
+    part, n = Atoms(parts[0], direction), int(parts[0]["count"])
+    demand(len(part.atoms) == 2 and n <= 10**15, "two losses")
+    (p_low, low), (p_high, high) = sorted(part.atoms, key=lambda atom: float(atom[1].mid()))
+    demand(low < high, "two losses")
+    position = (epsilon - n * low) / (high - low)
+    first = max(int(position.lower().floor().unique_fmpz()), 0)
+    log_term = (
+        arb(n + 1).lgamma() - arb(first + 1).lgamma() - arb(n - first + 1).lgamma() + first * p_high.log() + (n - first) * p_low.log()
+    )
+    term, total, k = log_term.exp(), arb(0), first
+    while k <= n:
+        gain = 1 - (epsilon - k * high - (n - k) * low).exp()
+        total += term * gain.max(arb(0))
+        ratio = (n - k) * p_high / ((k + 1) * p_low)
+        k += 1
+        term *= ratio
+        if ratio < arb("0.99") and term / (1 - ratio) < total * arb(2) ** -(ctx.prec // 2):
+            total += arb(0).union(term / (1 - ratio))  # ratios fall, so that the rest is a geometric sum at most
+            break
+        demand(k - first < MOST, "few enough terms")
+    return total, total
+
+
+def gaussian(parts: list[dict], epsilon: arb) -> tuple[arb, arb]:
+    """Return delta of Gaussian losses alone: P(N > a) - e^eps P(N > b), a = eps/mu - mu/2, b = eps/mu + mu/2."""
+    demand(all(part["kind"] == "gaussian" for part in parts), "Gaussian parts alone")
+    mu = sum((int(part["count"]) * number(part["mu_squared"]) for part in parts), arb(0)).sqrt()
+    value = beyond(epsilon / mu - mu / 2) - epsilon.exp() * beyond(epsilon / mu + mu / 2)
+    return value, value
+
+
+def one_step(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]:
+    """Return delta of a single run of Gaussian noise on a sample of one record: at the x where the loss is epsilon."""
+    demand(len(parts) == 1 and int(parts[0]["count"]) == 1, "one run")
+    part = Smooth(parts[0], direction)
+    demand(part.normal and part.records == 1 and not part.two_sided, "one record on a sample")
+    q, mu = part.rate, part.slope
+    excess = (part.sign * epsilon).exp() - (1 - q)
+    if part.sign < 0 and not excess > 0:
+        demand(excess < 0, "a level that is told from 1 - q")
+        return arb(0), arb(0)
+    x = (excess / q).log() / mu + mu / 2
+    if part.sign > 0:
+        value = (1 - q) * beyond(x) + q * beyond(x - mu) - epsilon.exp() * beyond(x)
+    else:
+        value = beyond(-x) - epsilon.exp() * ((1 - q) * beyond(-x) + q * beyond(mu - x))
+    return value, value
+
+
+def directions(parts: list[dict]) -> list[str]:
+    """Return the directions that a claim is about; one is enough if every pair is its own mirror image."""
+    one_way = any("rate" in part and part.get("relation", "add-remove") == "add-remove" for part in parts)
+    return ["remove", "add"] if one_way else ["remove"]
+
+
+def interval(parts: list[dict], direction: str, epsilon: arb, plan: dict) -> tuple[arb, arb]:
+    """Return proved bounds on delta(epsilon) in one direction."""
+    method = plan["method"]
+    if method == "gaussian":
+        return gaussian(parts, epsilon)
+    if method == "one-step":
+        return one_step(parts, direction, epsilon)
+    if method == "sum":
+        lower, upper = two_point_sum(parts, direction, epsilon)
+        lost = Composition(parts, direction, [{}]).lost()
+        return lower + lost, upper + lost
+    demand(method in ("chernoff", "contour"), "a method")
+    composition = Composition(parts, direction, plan["parts"])
+    lost = composition.lost()
+    if method == "chernoff":
+        return arb("-inf"), composition.chernoff(epsilon, number(plan["s"])) + lost
+    lower, upper = composition.contour(epsilon, plan)
+    if any("cut" in each for each in plan["parts"]):
+        least, most = composition.jumps(epsilon, number(plan["jump_order"]))
+        lower, upper = lower + least, upper + most
+    return lower + lost, upper + lost
+
+
+def show(parts: list[dict], claim: dict, direction: str) -> None:
+    """Show what a claim says in one direction. Raises Unproved if the balls do not."""
+    plan = claim["proofs"][direction]
+    bits = int(plan["bits"])
+    demand(53 <= bits <= 4096, "53 to 4096 bits")
+    ctx.prec = bits
+    epsilon, delta = number(claim["epsilon"]), number(claim["delta"])
+    demand(epsilon >= 0 and 0 < delta and delta < 1, "epsilon of at least 0 and delta between 0 and 1")
+    demand(claim["bound"] in ("upper", "lower"), "an upper or a lower bound")
+    lower, upper = interval(parts, direction, epsilon, plan)
+    if claim["bound"] == "upper":
+        demand(upper <= delta, f"{direction}: delta({claim['epsilon']}) <= {claim['delta']} is not shown: the balls give {upper.str(12)}")
+    else:
+        demand(lower > delta, f"{direction}: delta({claim['epsilon']}) > {claim['delta']} is not shown: the balls give {lower.str(12)}")
+
+
+def check(certificate: dict) -> list[str]:
+    """Return what the certificate proves, one sentence for each claim. Raises Unproved if an inequality does not hold."""
+    demand(certificate.get("format") == 1, "format 1")
+    parts, proved = certificate["parts"], []
+    demand(bool(parts) and bool(certificate["claims"]), "parts and claims")
+    for claim in certificate["claims"]:
+        wanted = directions(parts) if claim["bound"] == "upper" else list(claim["proofs"])[:1]
+        for direction in wanted:
+            demand(direction in claim["proofs"] and direction in directions(parts), f"a proof for the direction {direction}")
+            show(parts, claim, direction)
+        bits = max(int(claim["proofs"][direction]["bits"]) for direction in wanted)
+        sign = "<=" if claim["bound"] == "upper" else ">"
+        proved.append(f"proved: epsilon {sign} {claim['epsilon']} at delta = {claim['delta']} (ball arithmetic, {bits} bits)")
+    return proved
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: python checker.py certificate.json", file=sys.stderr)
+        return 2
+    with open(arguments[0], encoding="utf-8") as file:
+        certificate = json.load(file)
+    try:
+        for sentence in check(certificate):
+            print(sentence)
+    except (Unproved, KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+        print(f"not proved: {error}", file=sys.stderr)
+        return 1
+    for assumption in certificate.get("assumes", []):
+        print(f"assumed: {assumption}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

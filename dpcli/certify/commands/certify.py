@@ -1,0 +1,90 @@
+"""The command `dpcli certify`: prove a headline, or check a proof."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.base.extras import require
+from dpcli.cli.options import emit, output_options, working, write_option
+
+CHECKER = Path(__file__).parents[1] / "checker.py"
+
+
+@click.command(short_help="Prove an epsilon, and check a proof.")
+@click.argument("file", required=False)
+@click.option("--delta", type=float, help="Prove epsilon at this delta, in place of the file's.")
+@click.option("--epsilon", type=float, help="Prove delta at this epsilon instead.")
+@click.option("--group-size", type=click.IntRange(1), default=1, show_default=True, help="Units of privacy that change together.")
+@click.option("--check", metavar="PATH", help="Check the certificate at PATH; with FILE, also that it is about FILE.")
+@click.option("--print-checker", is_flag=True, help="Print the checker, a Python program that needs python-flint alone.")
+@write_option("the certificate (JSON)")
+@output_options("table", "total")
+def command(
+    file: str | None,
+    delta: float | None,
+    epsilon: float | None,
+    group_size: int,
+    check: str | None,
+    print_checker: bool,
+    write: str | None,
+    format_: str,
+    outputs: tuple[str, ...],
+) -> int:
+    """Prove what the pipeline in FILE costs: that the epsilon which `account` prints holds at its delta.
+
+    `account` computes in floating point, with allowances for its errors. `certify` derives the same bound again in ball arithmetic, where
+    every number carries a bound on its own error, by a program that shares no code with the accountants. --write PATH keeps the proof as a
+    certificate. Whoever has it can check it without dpcli: --print-checker prints the checker, one file that runs alone.
+
+    Where the printed epsilon has no proof within the work that is allowed, the smallest epsilon that has one is proved, and that is said.
+    A mechanism whose pair the checker does not know is refused. What a proof takes for granted is printed with it: that the pairs dominate
+    what the mechanisms do, with the theorem, and the file.
+
+    Exit code 1 where the proved epsilon exceeds the file's budget or a certificate proves nothing, 3 where nothing can be proved.
+    """
+    if print_checker:
+        if file is not None or check is not None:
+            raise InputError("--print-checker: expected neither FILE nor --check")
+        click.echo(CHECKER.read_text(encoding="utf-8"), nl=False)
+        return 0
+    if epsilon is not None and delta is not None:
+        raise InputError("give --epsilon or --delta, not both")
+    require("flint")
+    from dpcli.file.pipeline.read import load
+
+    if check is not None:
+        from dpcli.certify.documents.proof import checked
+
+        if delta is not None or epsilon is not None or group_size != 1 or write is not None:
+            raise InputError("--check: expected a certificate alone, or with FILE: it states its own epsilon, delta and group size")
+        return emit(checked(check, read_certificate(check), None if file is None else load(file)), format_, outputs)
+    if file is None:
+        raise InputError("expected FILE, or --check PATH")
+    from dpcli.certify.certificate import prove
+    from dpcli.certify.documents.proof import proved
+    from dpcli.cli.options import write as write_file
+
+    try:
+        with working():
+            result = prove(load(file), delta, epsilon, group_size)
+    except NotRepresentable as error:
+        raise CannotCertify(f"{file}: not proved: {error}") from None
+    if write is not None:
+        write_file(write, json.dumps(result.certificate, indent=1) + "\n")
+    return emit(proved(result, write), format_, outputs)
+
+
+def read_certificate(path: str) -> dict[str, Any]:
+    """Return the JSON object in a file. Raises InputError if it holds none."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected a certificate of dpcli certify, found a JSON {type(value).__name__}")
+    return value

@@ -1,0 +1,94 @@
+"""Documents of `dpcli certify`: what was proved of a file, and what a certificate proves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpcli.base.errors import CannotCertify, NotRepresentable
+from dpcli.certify.certificate import Proof, require_about
+from dpcli.document.document import Document, Table
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.parts import schemes
+
+NOT_PROVED = 1  # exit code
+FAILED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OverflowError, MemoryError)
+
+
+def proved(proof: Proof, path: str | None) -> Document:
+    """Return the document of a proof.
+
+    path: where the certificate was written.
+    """
+    account, (claim, *others) = proof.account, proof.certificate["claims"]
+    exact = (proof.epsilon if account.quantity == "epsilon" else proof.delta) == proof.headline
+    bits = _bits(claim)
+    statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {bits} bits)"
+    privacy = account.pipeline.privacy
+    headline = f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
+    notes = [] if exact else [f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found"]
+    if proof.lower is not None:
+        notes.append(f"proved: {account.quantity} > {proof.lower} for some data, since the pairs are attained")
+    notes += [f"not proved: {reason}" for reason in proof.reasons]
+    notes += [f"assumed: {assumption}" for assumption in proof.certificate["assumes"]]
+    notes.append(f"assumed: {account.pipeline.path or 'the file'} describes what runs (sha256 {str(account.pipeline.sha256)[:12]})")
+    if path is not None:
+        notes.append(f"certificate: {path}; dpcli certify --check {path} checks it")
+    cap = account.budget.epsilon if account.budget else None
+    over = account.exit_code == NOT_PROVED or (
+        cap is not None and account.quantity == "epsilon" and cap.delta == account.at and float(proof.epsilon) > cap.cap
+    )
+    rows = [
+        (entry["bound"], direction, plan["method"], str(plan.get("frequencies", "")), str(_nodes(plan) or ""), str(plan["bits"]))
+        for entry in (claim, *others)
+        for direction, plan in entry["proofs"].items()
+    ]
+    columns = ("bound", "direction", "method", "frequencies", "nodes", "bits")
+    data = {
+        "schema": "dpcli/certify/v1",
+        "epsilon": proof.epsilon,
+        "delta": proof.delta,
+        "quantity": account.quantity,
+        "headline": proof.headline,
+        "headline_proved": exact,
+        "lower": proof.lower,
+        "reasons": list(proof.reasons),
+        "certificate": proof.certificate,
+        "exit_code": NOT_PROVED if over else 0,
+    }
+    return Document(
+        headline,
+        data,
+        "fail" if over else "pass",
+        (Table("proofs", columns, tuple(rows), frozenset({3, 4, 5})),),
+        tuple(notes),
+        total=proof.epsilon if account.quantity == "epsilon" else proof.delta,
+        exit_code=NOT_PROVED if over else 0,
+        why="the proved epsilon exceeds the budget" if over else "",
+    )
+
+
+def checked(path: str, certificate: dict[str, Any], pipeline: Pipeline | None) -> Document:
+    """Check a certificate and return the document that says what it proves. Raises CannotCertify if it is about another file."""
+    from dpcli.certify import checker
+
+    if pipeline is not None:
+        try:
+            require_about(certificate, pipeline)
+        except NotRepresentable as error:
+            raise CannotCertify(f"{path}: {error}") from None
+    data = {"schema": "dpcli/certify-check/v1", "certificate": path, "proved": [], "reason": None, "exit_code": 0}
+    try:
+        sentences = checker.check(certificate)
+    except (checker.Unproved, *FAILED) as error:
+        reason = f"{path}: not proved: {error or type(error).__name__}"
+        return Document(reason, data | {"reason": str(error), "exit_code": NOT_PROVED}, "fail", exit_code=NOT_PROVED)
+    assumed = tuple(f"assumed: {text}" for text in certificate.get("assumes", ()))
+    return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=assumed)
+
+
+def _bits(claim: dict[str, Any]) -> int:
+    return max(int(plan["bits"]) for plan in claim["proofs"].values())
+
+
+def _nodes(plan: dict[str, Any]) -> int:
+    return sum(part["order"] * len(part["panels"]) for part in plan.get("parts", ()) if "panels" in part)
