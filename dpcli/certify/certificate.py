@@ -79,7 +79,7 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
     if result.lower is not None and float(proved) < result.lower * (1.0 - MARGIN):
         raise InternalError(f"certify proves {result.quantity} <= {proved}, where the accountants certify at least {result.lower!r}")
     lower = None
-    if statement.attained and result.lower is not None and result.lower > 0.0:
+    if statement.attained and result.lower is not None and result.lower > 0.0 and result.at > 0.0:
         texts = _texts(result, down(result.lower))
         try:
             claims.append({"bound": "lower", **texts, "proofs": _lower(statement, texts)})
@@ -100,18 +100,14 @@ def _texts(result: Account, value: str) -> Json:
 def _candidates(statement: Statement, result: Account) -> Iterator[str]:
     """Yield bounds to prove, the smallest first: the headline as printed, and what Chernoff's bound is good for."""
     yield up(result.upper)
-    if result.quantity == "epsilon":
+    if result.quantity == "epsilon" and result.at > 0.0:
         yield up(Decimal(up(result.upper)) * Decimal("1.0001"))
         from dpcli.certify.checker import directions
 
-        parts = [list(map(_with(direction), statement.parts)) for direction in directions(list(statement.parts))]
-        bounds = [proof_search.chernoff_epsilon(each, math.log(result.at)) for each in parts]
+        parts = list(statement.parts)
+        bounds = [proof_search.chernoff_epsilon(parts, direction, result.at) for direction in directions(parts)]
         if all(map(math.isfinite, bounds)):
             yield up(max(bounds) * (1.0 + 1e-6))
-
-
-def _with(direction: str) -> Any:
-    return lambda part: proof_search.Part(part, direction)
 
 
 def _upper(statement: Statement, texts: Json) -> Json:

@@ -35,7 +35,7 @@ import sys
 from fractions import Fraction
 from math import comb
 
-from flint import acb, acb_mat, arb, ctx, fmpq
+from flint import acb, acb_mat, arb, arb_poly, ctx, fmpq
 
 MOST = 2_000_000  # nodes, frequencies or terms of one proof; a certificate that wants more is refused
 
@@ -66,26 +66,27 @@ def beyond(x: arb) -> arb:
 
 
 class Atoms:
-    """A part with finitely many losses: (mass under P, loss) of each; `lost` is P's mass at an infinite loss."""
+    """A part with separate losses: `pairs` of (P, Q) masses, and `lost`, what P has at an infinite loss or beyond the pairs.
+
+    kind "two-point": what is (epsilon, delta)-DP; with `categories`, randomised response. kind "discrete-laplace": noise e^{-|x| / scale} on the
+    integers for a whole number that moves by `sensitivity`. kind "discrete-gaussian": noise e^{-x^2 / (2 sigma^2)}, `sigma_squared`.
+    """
 
     def __init__(self, part: dict, direction: str) -> None:
-        e, lost = number(part["epsilon"]), number(part.get("delta", 0))
-        rate = number(part["rate"]) if "rate" in part else None
-        others = int(part.get("categories", 2)) - 2
-        high = (1 - lost) / (1 + (1 + others) * (-e).exp())
-        low = high * (-e).exp()
-        pairs = [(high, low), (low, high), *([(others * low, others * low)] if others else [])]  # (P, Q) of each answer
-        self.lost = lost
-        if rate is not None:
-            demand(0 < rate and rate < 1 and 0 <= others, "a rate between 0 and 1")
+        self.pairs, infinite, outside = PAIRS[part["kind"]](part)
+        self.sampled = "rate" in part
+        self.lost = infinite + outside
+        if self.sampled:
+            rate = number(part["rate"])
+            demand(0 < rate and rate < 1, "a rate between 0 and 1")
             demand(part.get("relation", "add-remove") == "add-remove", "a sample of this kind under add-remove")
             if direction == "remove":
-                pairs = [((1 - rate) * q + rate * p, q) for p, q in [*pairs, (arb(0), lost)]]
-                self.lost = rate * lost
+                self.pairs = [((1 - rate) * q + rate * p, q) for p, q in [*self.pairs, (arb(0), infinite)]]
+                self.lost = rate * infinite + outside
             else:
-                pairs = [(p, (1 - rate) * p + rate * q) for p, q in [*pairs, (lost, arb(0))]]
-                self.lost = arb(0)
-        self.atoms = [(p, (p / q).log()) for p, q in pairs if not (q.is_zero() or p.is_zero())]
+                self.pairs = [(p, (1 - rate) * p + rate * q) for p, q in [*self.pairs, (infinite, arb(0))]]
+                self.lost = outside
+        self.atoms = [(p, (p / q).log()) for p, q in self.pairs if not (q.is_zero() or p.is_zero())]
 
     def big(self, v: arb, plan: dict) -> tuple[arb, arb, arb, arb]:
         """Return P(big), Q(big), N and R of item 6: nothing is big."""
@@ -127,19 +128,21 @@ class Smooth:
     """A part with a density: base(x) m_+(x)^a m_-(x)^b of item 5, besides atoms.
 
     kind "mixture": (SUM w_j N(j mu, 1), N(0, 1)) with Binomial(records, rate) weights; relation "replace-one": its mirror image as Q.
-    kind "laplace": Laplace noise of loss e0 on a sample; in between x is the loss without sampling, of density e^{-(x + e0)/2} / 4.
+    kind "laplace": Laplace noise of largest loss e0; x is the loss without sampling, of density e^{-(x + e0)/2} / 4 under Q, besides atoms at
+    both ends. kind "range": a choice of bounded range e0, of density e^{(e0 - x)/2} / (2 (e^e0 - 1)), without atoms.
     direction "add" exchanges P and Q. Without a rate every record is in the sample.
     """
 
     lost = arb(0)
 
     def __init__(self, part: dict, direction: str) -> None:
-        self.normal, self.records = part["kind"] == "mixture", int(part.get("records", 1))
+        self.normal, self.has_ends = part["kind"] == "mixture", part["kind"] == "laplace"
+        self.records = int(part.get("records", 1))
         self.rate = number(part["rate"]) if "rate" in part else arb(1)
         demand(0 < self.rate and (self.rate < 1 or self.rate == 1), "a rate of at most 1")
         demand(self.normal or self.records == 1, "one record")
         self.two_sided = part.get("relation", "add-remove") == "replace-one"
-        demand(self.normal or not self.two_sided, "Laplace noise under add-remove")
+        demand(self.normal or not self.two_sided, "a record that is added or removed")
         demand(not self.normal or self.rate < 1, "a sample")
         self.sign = -1 if direction == "add" and not self.two_sided else 1
         k, q = self.records, self.rate
@@ -168,7 +171,9 @@ class Smooth:
         return self.slope * first / zeroth
 
     def log_base(self, x: arb) -> arb:
-        return -x * x / 2 - (2 * arb.pi()).log() / 2 if self.normal else -(x + self.e0) / 2 - arb(4).log()
+        if self.normal:
+            return -x * x / 2 - (2 * arb.pi()).log() / 2
+        return -(x + self.e0) / 2 - arb(4).log() if self.has_ends else (self.e0 - x) / 2 - (2 * self.e0.expm1()).log()
 
     def powers(self, z: arb) -> tuple[arb, arb]:
         """Return the exponents (a, b) of m_+ and m_- in dP e^{z L}."""
@@ -211,7 +216,7 @@ class Smooth:
             for node, weight in rule:
                 x = middle + half * node
                 result.append((half * weight * self.log_f(x, z).exp(), self.loss(x)))
-        if not self.normal:
+        if self.has_ends:
             for mass, x in ((arb(1) / 2, -self.e0), ((-self.e0).exp() / 2, self.e0)):
                 result.append((mass * (self.powers(z)[0] * self.log_m(x)).exp(), self.loss(x)))
         return result
@@ -332,7 +337,39 @@ def on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
     return [value for row in table for value in row][: count + 1]
 
 
-KINDS = {"gaussian": Gaussian, "mixture": Smooth, "laplace": Smooth, "two-point": Atoms}
+def two_points(part: dict) -> tuple[list[tuple[arb, arb]], arb, arb]:
+    """Return the (P, Q) of each answer, P's mass at an infinite loss, and a bound on what is left out."""
+    e, lost, others = number(part["epsilon"]), number(part.get("delta", 0)), int(part.get("categories", 2)) - 2
+    demand(e > 0 and 0 <= others and 0 <= lost and lost < 1, "an epsilon above 0 and a delta below 1")
+    high = (1 - lost) / (1 + (1 + others) * (-e).exp())
+    low = high * (-e).exp()
+    return [(low, high), *([(others * low, others * low)] if others else []), (high, low)], lost, arb(0)
+
+
+def discrete_laplace(part: dict) -> tuple[list[tuple[arb, arb]], arb, arb]:
+    """Return as `two_points`: all below 0 has one loss, and all from the sensitivity on another."""
+    a, s = 1 / number(part["scale"]), int(part["sensitivity"])
+    demand(a > 0 and 0 < s <= 10_000, "a sensitivity of 1 to 10,000")
+    r = (-a).exp()
+    ends, middle = 1 / (1 + r), (1 - r) / (1 + r)
+    q = [ends, *(middle * r**x for x in range(1, s)), ends * r**s]
+    return list(zip(q[::-1], q)), arb(0), arb(0)
+
+
+def discrete_gaussian(part: dict) -> tuple[list[tuple[arb, arb]], arb, arb]:
+    """Return as `two_points`, for x from -reach to reach + sensitivity: what lies beyond is a geometric sum at most."""
+    variance, s, reach = number(part["sigma_squared"]), int(part["sensitivity"]), int(part["reach"])
+    demand(variance > 0 and 0 < s and 0 < reach and s + reach <= 200_000, "a reach of at most 200,000")
+    size = [(-(arb(x) ** 2) / (2 * variance)).exp() for x in range(reach + s + 1)]
+    rest = (-(arb(reach + 1) ** 2) / (2 * variance)).exp() / (1 - (-arb(reach + 1) / variance).exp())
+    total = 1 + 2 * sum(size[1 : reach + 1], arb(0)) + arb(0).union(2 * rest)
+    masses = [size[abs(x)] / total for x in range(-reach, reach + s + 1)]
+    pairs = [(masses[::-1][i], q) for i, q in enumerate(masses)]
+    return pairs, arb(0), arb(0).union(rest / total)
+
+
+PAIRS = {"two-point": two_points, "discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}
+KINDS = {"gaussian": Gaussian, "mixture": Smooth, "laplace": Smooth, "range": Smooth, **dict.fromkeys(PAIRS, Atoms)}
 
 
 def power(value: acb, scale: arb, count: int) -> acb:
@@ -435,6 +472,28 @@ def two_point_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb,
     return total, total
 
 
+def lattice_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]:
+    """Return bounds on delta of one part without sampling whose losses are evenly spaced: powers of a polynomial add them up.
+
+    The masses between the ends of the spacing, -e, 0 and e of randomised response, say, are the coefficients.
+    """
+    demand(len(parts) == 1, "one part")
+    part, n = Atoms(parts[0], direction), int(parts[0]["count"])
+    demand(not part.sampled or n == 1, "no sampling, or one run")
+    if n == 1:
+        total = sum((p * (1 - (epsilon - loss).exp()).max(arb(0)) for p, loss in part.atoms), arb(0))
+        return total, total
+    losses = [loss for _, loss in part.atoms]
+    step = losses[1] - losses[0]
+    demand(step > 0 and all((later - loss).overlaps(step) for loss, later in zip(losses, losses[1:])), "evenly spaced losses")
+    demand(n * len(losses) <= MOST // 4, "few enough losses")
+    coefficients = (arb_poly([p for p, _ in part.atoms]) ** n).coeffs()
+    total = arb(0)
+    for k, mass in enumerate(coefficients):
+        total += mass * (1 - (epsilon - n * losses[0] - k * step).exp()).max(arb(0))
+    return total, total
+
+
 def gaussian(parts: list[dict], epsilon: arb) -> tuple[arb, arb]:
     """Return delta of Gaussian losses alone: P(N > a) - e^eps P(N > b), a = eps/mu - mu/2, b = eps/mu + mu/2."""
     demand(all(part["kind"] == "gaussian" for part in parts), "Gaussian parts alone")
@@ -444,21 +503,47 @@ def gaussian(parts: list[dict], epsilon: arb) -> tuple[arb, arb]:
 
 
 def one_step(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]:
-    """Return delta of a single run of Gaussian noise on a sample of one record: at the x where the loss is epsilon."""
+    """Return delta of a single run of Gaussian or Laplace noise on a sample of one record: P and Q beyond the x where the loss is epsilon."""
     demand(len(parts) == 1 and int(parts[0]["count"]) == 1, "one run")
     part = Smooth(parts[0], direction)
-    demand(part.normal and part.records == 1 and not part.two_sided, "one record on a sample")
-    q, mu = part.rate, part.slope
+    demand(part.records == 1 and not part.two_sided, "one record on a sample")
+    q = part.rate
     excess = (part.sign * epsilon).exp() - (1 - q)
-    if part.sign < 0 and not excess > 0:
+    if not excess > 0:
         demand(excess < 0, "a level that is told from 1 - q")
         return arb(0), arb(0)
-    x = (excess / q).log() / mu + mu / 2
-    if part.sign > 0:
-        value = (1 - q) * beyond(x) + q * beyond(x - mu) - epsilon.exp() * beyond(x)
+    g = (excess / q).log()  # the loss without sampling
+    if part.normal:
+        mu = part.slope
+        x = g / mu + mu / 2
+        moved, unmoved = (beyond(x - mu), beyond(x)) if part.sign > 0 else (beyond(mu - x), beyond(-x))
     else:
-        value = beyond(-x) - epsilon.exp() * ((1 - q) * beyond(-x) + q * beyond(mu - x))
-    return value, value
+        e0 = part.e0
+        g = g.min(e0).max(-e0)  # beyond both there is nothing, and delta is continuous
+        high_p, high_q = 1 - ((g - e0) / 2).exp() / 2, (-(g + e0) / 2).exp() / 2
+        if not part.has_ends:
+            high_q = ((e0 - g) / 2).expm1() / e0.expm1()
+            high_p = ((e0 + g) / 2).exp() * high_q
+        moved, unmoved = (high_p, high_q) if part.sign > 0 else (1 - high_p, 1 - high_q)
+    mixed = (1 - q) * unmoved + q * moved
+    value = mixed - epsilon.exp() * unmoved if part.sign > 0 else unmoved - epsilon.exp() * mixed
+    return value, value.max(arb(0))
+
+
+def largest_loss(parts: list[dict], epsilon: Fraction) -> None:
+    """Show that no loss exceeds epsilon, so that delta(epsilon) is 0: exactly where nothing is sampled, in balls elsewhere."""
+    exact, sampled = Fraction(0), arb(0)
+    for part in parts:
+        kind, n = part["kind"], int(part["count"])
+        demand(kind in ("two-point", "laplace", "range", "discrete-laplace") and not Fraction(part.get("delta", 0)), "losses with an end")
+        demand(part.get("relation", "add-remove") == "add-remove", "a record that is added or removed")
+        e = Fraction(part["epsilon"]) if "epsilon" in part else int(part["sensitivity"]) / Fraction(part["scale"])
+        demand(e > 0 and n > 0, "losses above 0")
+        if "rate" in part:  # log(1 - q + q e^e) when the record is removed; -log(1 - q + q e^-e), when it is added, is no more
+            sampled += n * (1 - number(part["rate"]) + number(part["rate"]) * number(e).exp()).log()
+        else:
+            exact += n * e
+    demand(exact <= epsilon and (sampled.is_zero() or number(exact) + sampled <= number(epsilon)), f"losses of at most {epsilon}")
 
 
 def directions(parts: list[dict]) -> list[str]:
@@ -474,8 +559,8 @@ def interval(parts: list[dict], direction: str, epsilon: arb, plan: dict) -> tup
         return gaussian(parts, epsilon)
     if method == "one-step":
         return one_step(parts, direction, epsilon)
-    if method == "sum":
-        lower, upper = two_point_sum(parts, direction, epsilon)
+    if method in ("sum", "lattice"):
+        lower, upper = (two_point_sum if method == "sum" else lattice_sum)(parts, direction, epsilon)
         lost = Composition(parts, direction, [{}]).lost()
         return lower + lost, upper + lost
     demand(method in ("chernoff", "contour"), "a method")
@@ -497,7 +582,11 @@ def show(parts: list[dict], claim: dict, direction: str) -> None:
     demand(53 <= bits <= 4096, "53 to 4096 bits")
     ctx.prec = bits
     epsilon, delta = number(claim["epsilon"]), number(claim["delta"])
-    demand(epsilon >= 0 and 0 < delta and delta < 1, "epsilon of at least 0 and delta between 0 and 1")
+    demand(Fraction(claim["epsilon"]) >= 0 and 0 <= Fraction(claim["delta"]) < 1, "epsilon of at least 0 and delta below 1")
+    if plan["method"] == "pure":
+        demand(claim["bound"] == "upper", "an upper bound")
+        largest_loss(parts, Fraction(claim["epsilon"]))
+        return
     demand(claim["bound"] in ("upper", "lower"), "an upper or a lower bound")
     lower, upper = interval(parts, direction, epsilon, plan)
     if claim["bound"] == "upper":

@@ -24,6 +24,7 @@ ORDERS = np.geomspace(1e-3, 1e6, 240)  # of Chernoff's bound
 ELLIPSES = (2.0, 3.0, 4.0, 6.0, 9.0)
 ORDER = 32  # nodes of a panel
 CELLS = 512
+MOST_LATTICE = 400_000  # losses of a composition that are added up one by one
 FINE = 4001  # points of an integral in floating point
 
 
@@ -57,7 +58,7 @@ class Part:
         if self.kind in ("gaussian", "mixture"):
             self.slope = math.sqrt(Fraction(self.text["mu_squared"]))
         else:
-            self.slope, self.e0 = 1.0, float(Fraction(self.text["epsilon"]))
+            self.slope, self.e0 = 1.0, float(Fraction(self.text.get("epsilon", 0)))
         if self.smooth:
             k, q = self.records, self.rate
             j = np.arange(k + 1.0)
@@ -65,7 +66,7 @@ class Part:
                 self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + np.where(
                     j == k, 0.0, (k - j) * (math.log1p(-q) if q < 1.0 else -np.inf)
                 )
-        if self.kind == "two-point":
+        if not self.smooth and self.kind != "gaussian":
             self.atoms = self._atoms()
 
     @property
@@ -76,26 +77,44 @@ class Part:
 
     @property
     def smooth(self) -> bool:
-        return self.kind in ("mixture", "laplace")
+        return self.kind in ("mixture", "laplace", "range")
 
     @property
     def normal(self) -> bool:
         return self.kind == "mixture"
 
     def _atoms(self) -> list[tuple[float, float]]:
-        e, lost, rate = self.e0, float(Fraction(self.text.get("delta", 0))), self.rate
-        others = int(self.text.get("categories", 2)) - 2
-        high = math.log1p(-lost) - math.log1p((1 + others) * math.exp(-e))
-        pairs = [(high, high - e), (high - e, high)]
-        if others:
-            pairs.append((high - e + math.log(others), high - e + math.log(others)))
+        """Return (log P, loss) of each separate loss."""
+        pairs, log_lost = self._pairs()
+        rate = self.rate
         if rate < 1.0:
             mix = lambda a, b: np.logaddexp(math.log1p(-rate) + a, math.log(rate) + b)  # noqa: E731
-            pairs = [(mix(q, p), q) for p, q in pairs] if self.direction == "remove" else [(p, mix(p, q)) for p, q in pairs]
-            if lost:
-                log_lost = math.log(lost)
-                pairs.append((math.log1p(-rate) + log_lost, log_lost) if self.direction == "remove" else (log_lost, math.log1p(-rate) + log_lost))
+            remove = self.direction == "remove"
+            pairs = [(mix(q, p), q) for p, q in pairs] if remove else [(p, mix(p, q)) for p, q in pairs]
+            if log_lost > -math.inf:
+                less = math.log1p(-rate) + log_lost
+                pairs.append((less, log_lost) if remove else (log_lost, less))
         return [(p, p - q) for p, q in pairs]
+
+    def _pairs(self) -> tuple[list[tuple[float, float]], float]:
+        """Return log P and log Q of each outcome without sampling, and log of P's mass at an infinite loss."""
+        if self.kind == "discrete-laplace":
+            a, s = 1.0 / float(Fraction(self.text["scale"])), int(self.text["sensitivity"])
+            end, middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
+            log_q = [end, *(middle - x * a for x in range(1, s)), end - s * a]
+            return list(zip(log_q[::-1], log_q, strict=True)), -math.inf
+        if self.kind == "discrete-gaussian":
+            s, reach, variance = int(self.text["sensitivity"]), int(self.text["reach"]), float(Fraction(self.text["sigma_squared"]))
+            x = np.arange(-reach, reach + s + 1.0)
+            log_size = -0.5 * x * x / variance
+            log_q = log_size - float(log_sum(log_size))
+            return list(zip(log_q[::-1].tolist(), log_q.tolist(), strict=True)), -math.inf
+        e, lost, others = self.e0, float(Fraction(self.text.get("delta", 0))), int(self.text.get("categories", 2)) - 2
+        high = math.log1p(-lost) - math.log1p((1 + others) * math.exp(-e))
+        pairs = [(high - e, high), (high, high - e)]
+        if others:
+            pairs.append((high - e + math.log(others), high - e + math.log(others)))
+        return pairs, math.log(lost) if lost else -math.inf
 
     # Smooth parts.
 
@@ -117,7 +136,11 @@ class Part:
         return mean, (j * j * p).sum(axis=0) - mean * mean
 
     def log_base(self, x: Array) -> Array:
-        return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi) if self.normal else -0.5 * (x + self.e0) - math.log(4.0)
+        if self.normal:
+            return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
+        if self.kind == "laplace":
+            return -0.5 * (x + self.e0) - math.log(4.0)
+        return 0.5 * (self.e0 - x) - math.log(2.0 * math.expm1(self.e0))
 
     def powers(self, z: float) -> tuple[float, float]:
         if self.two_sided:
@@ -150,7 +173,7 @@ class Part:
     def log_moment(self, z: float) -> float:
         if self.kind == "gaussian":
             return 0.5 * self.slope**2 * z * (z + 1.0)
-        if self.kind == "two-point":
+        if not self.smooth:
             return float(log_sum(np.array([p + z * loss for p, loss in self.atoms])))
         low, high = self.span(z, 50.0)
         x = np.linspace(low, high, FINE)
@@ -162,7 +185,7 @@ class Part:
         half = 0.5 * np.diff(edges)[:, None]
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
         value = self.log_f(x, z) + np.log((half * weights).ravel())
-        if not self.normal:
+        if self.kind == "laplace":
             a = self.powers(z)[0]
             ends = np.array([-math.log(2.0) + a * self.log_m(-self.e0)[0], -math.log(2.0) - self.e0 + a * self.log_m(self.e0)[0]])
             value = np.append(value, ends)
@@ -172,7 +195,7 @@ class Part:
         """Return log of the bound on |phi(y)| with the cap that attains it, and the cells."""
         if self.kind == "gaussian":
             return (lambda y: (-0.5 * self.slope**2 * y * y, np.zeros_like(y))), {}
-        if self.kind == "two-point":
+        if not self.smooth:
             return (lambda y: (np.zeros_like(y), np.zeros_like(y))), {}
         low, high = self.span(t, 12.0)
         if self.normal:  # further to the side where the loss hardly moves
@@ -278,6 +301,11 @@ def minimum(function: Callable[[float], float], low: float, high: float, steps: 
     return math.exp(0.5 * (a + b))
 
 
+def _room(parts: Sequence[Part], delta: float) -> float:
+    """Return what is left of delta beside the masses at infinite losses."""
+    return delta + math.expm1(math.fsum(part.count * math.log1p(-part.lost) for part in parts))
+
+
 def log_chernoff(log_moment: Callable[[float], float], s: float, epsilon: float) -> float:
     return log_moment(s) - s * epsilon + s * math.log(s) - (1.0 + s) * math.log1p(s)
 
@@ -293,8 +321,13 @@ def chernoff(parts: Sequence[Part], epsilon: float, log_room: float) -> Plan | N
     return {"method": "chernoff", "s": text(s, 12), "parts": plans, "bits": 80 + math.ceil(math.log2(max(part.count for part in parts)))}
 
 
-def chernoff_epsilon(parts: Sequence[Part], log_delta: float) -> float:
-    """Return about the smallest epsilon that Chernoff's bound proves."""
+def chernoff_epsilon(texts: Sequence[dict[str, Any]], direction: str, delta: float) -> float:
+    """Return about the smallest epsilon that Chernoff's bound proves; inf if it proves none."""
+    parts = [Part(text, direction) for text in texts]
+    room = _room(parts, delta)
+    if room <= 0.0:
+        return math.inf
+    log_delta = math.log(room) - 1e-5
     log_moment = moment_of(parts)
     cost = lambda s: (log_moment(s) + s * math.log(s) - (1.0 + s) * math.log1p(s) - log_delta) / s  # noqa: E731
     return cost(minimum(cost, 1e-3, 1e6))
@@ -413,8 +446,19 @@ def log_jump_error(parts: Sequence[Part], epsilon: float, v: float) -> float:
 
 def plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delta: float, upper: bool) -> Iterator[Plan]:
     """Yield plans to prove that delta(epsilon) is at most `delta`, or above it, cheap ones first. Raises NoPlan if there is none."""
+    try:
+        with np.errstate(all="ignore"):
+            yield from _plans(texts, direction, epsilon, delta, upper)
+    except (ValueError, OverflowError, ZeroDivisionError, IndexError) as error:  # a search in floating point may fail at extremes
+        raise NoPlan(f"the search for a proof fails ({error})") from None
+
+
+def _plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delta: float, upper: bool) -> Iterator[Plan]:
+    if delta == 0.0:
+        yield {"method": "pure", "bits": 128}
+        return
     parts = [Part(text, direction) for text in texts]
-    room = delta + math.expm1(math.fsum(part.count * math.log1p(-part.lost) for part in parts))
+    room = _room(parts, delta)
     if room <= 0.0:
         raise NoPlan("the stated deltas add up to more")
     log_delta = math.log(room)
@@ -424,15 +468,19 @@ def plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delta
         yield {"method": "gaussian", "bits": bits}
         return
     alone = parts[0] if len(parts) == 1 else None
-    if alone is not None and alone.count == 1 and alone.normal and alone.records == 1 and not alone.two_sided:
+    if alone is not None and alone.count == 1 and alone.smooth and alone.records == 1 and not alone.two_sided:
         yield {"method": "one-step", "bits": bits}
         return
     if upper and (plan := chernoff(parts, epsilon, log_delta)) is not None:
         yield plan
         return
-    if alone is not None and alone.kind == "two-point" and len(alone.atoms) == 2:
-        yield {"method": "sum", "bits": bits}
-        return
+    if alone is not None and not alone.smooth:
+        if len(alone.atoms) == 2:
+            yield {"method": "sum", "bits": bits}
+            return
+        if alone.count == 1 or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
+            yield {"method": "lattice", "bits": bits}
+            return
     reason: NoPlan
     try:
         yield contour(parts, epsilon, log_delta)

@@ -6,17 +6,21 @@ Noise, sensitivities and sampling rates are read as the decimals and fractions t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from dpcli.accountants.directions import parts_of
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import BillLine, resolve
+from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
@@ -28,10 +32,15 @@ COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theore
 GAUSSIAN = "Gaussian noise is dominated by its shift in one coordinate (Balle, Wang 2018, arXiv:1805.06530)"
 LAPLACE = "Laplace noise is dominated by its whole shift in one coordinate (dpcli explain laplace)"
 TWO_POINTS = "randomised response dominates what is (epsilon, delta)-DP (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776)"
+INTEGERS = "discrete Laplace noise is dominated by its whole shift in one coordinate (dpcli explain discrete-laplace)"
+ONE_INTEGER = "discrete Gaussian noise on one integer (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)"
+RANGE = "choices have the stated bounded range (Dong, Durfee, Rogers 2020, arXiv:1909.13830)"
 RESPONSE = "randomised response has the stated epsilon"
 SAMPLED = "each record is in each Poisson sample by itself (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11)"
 REPLACED = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain gaussian)"
 GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo et al. 2023, arXiv:2310.15526)"
+
+REACH = 16.0  # standard deviations of a discrete Gaussian that are added up; e^-128 of it lies beyond
 
 Part = dict[str, Any]
 Converted = tuple[Part, tuple[str, ...]]
@@ -57,11 +66,10 @@ def statement_of(pipeline: Pipeline, group_size: int = 1) -> Statement:
     neighbours = Neighbours(privacy.adjacency, privacy.max_contributions or 1, group_size)
     counts: dict[tuple[tuple[str, Any], ...], int] = {}
     assumptions = dict.fromkeys((COMPOSITION,))
-    attained = not privacy.adaptive
+    attained = True
     if privacy.adaptive:
         raise NotRepresentable("an adaptive file promises its cap, which no composition of fixed mechanisms proves")
-    for line in resolve(pipeline, group_size):
-        mechanism = line.mechanism
+    for line, mechanism, count in _mechanisms(resolve(pipeline, group_size)):
         attained = attained and mechanism.attained()
         while isinstance(mechanism, Dominated):
             mechanism = mechanism.by
@@ -72,13 +80,20 @@ def statement_of(pipeline: Pipeline, group_size: int = 1) -> Statement:
             raise NotRepresentable(f'"{line.name}": certify has no pair for this mechanism ({line.entries[0].type})')
         part, assumed = convert(mechanism, line, neighbours, privacy.dataset_size)
         key = tuple(part.items())
-        counts[key] = counts.get(key, 0) + line.count
+        counts[key] = counts.get(key, 0) + count
         assumptions |= dict.fromkeys(assumed)
     if not counts:
         raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
     if len(counts) > MOST_PARTS:
         raise NotRepresentable(f"{len(counts)} different mechanisms; certify takes at most {MOST_PARTS}")
     return Statement(tuple({**dict(key), "count": n} for key, n in counts.items()), tuple(assumptions), attained)
+
+
+def _mechanisms(lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
+    """Yield each line's mechanism, or the members of a composed one, with its count."""
+    for line in lines:
+        for mechanism, count in parts_of(line.mechanism, line.count):
+            yield line, mechanism, count
 
 
 def _one_entry(line: BillLine) -> Entry:
@@ -92,18 +107,31 @@ def _exact(value: float) -> Fraction:
     return Fraction(repr(value))
 
 
-def _ratio(line: BillLine, spec_type: type, noise_key: str, neighbours: Neighbours, whole: bool) -> Fraction:
-    """Return sensitivity over noise, exactly: for all changing records if `whole`, else for one record on a sample."""
-    spec = _one_entry(line).spec
+def _ratio(line: BillLine, spec_type: type, noise_key: str, neighbours: Neighbours, whole: bool) -> Fraction | None:
+    """Return sensitivity over noise, exactly: for all changing records if `whole`, else for one record on a sample.
+
+    None if the file does not state it as such: the accountants' double stands for it then, and that is assumed.
+    """
+    spec = line.entries[0].spec if len(line.entries) == 1 else None
     if not isinstance(spec, spec_type):
-        raise NotRepresentable(f'"{line.name}": certify does not compute the sensitivity of {line.entries[0].type} again')
+        return None
     multiplier, noise, sensitivity = (getattr(spec, key) for key in ("noise_multiplier", noise_key, "sensitivity"))
     if multiplier is not None:
         times = neighbours.records * (2 if neighbours.replaces else 1) if whole else 1
         return times / _exact(multiplier)
     if not whole and neighbours.records > 1:
-        raise NotRepresentable(f'"{line.name}": several records on a sample need noise_multiplier')
+        return None
     return (neighbours.group if whole else 1) * _exact(sensitivity) / _exact(noise)
+
+
+def _numbers(line: BillLine, exact: Fraction | None, computed: float) -> tuple[Fraction, tuple[str, ...]]:
+    """Return the exact number, or the accountants' own with the assumption that it is right."""
+    if exact is None:
+        kind = line.entries[0].type
+        return Fraction(computed), (f'"{line.name}" ({kind}): sensitivity over noise is {computed!r}, as the accountants computed it',)
+    if not math.isclose(float(exact), computed, rel_tol=1e-12):
+        raise InternalError(f"certify reads {float(exact)!r} from the file, where the accountants have {computed!r}")
+    return exact, ()
 
 
 def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
@@ -114,31 +142,34 @@ def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
     return Fraction(exact)
 
 
-def _close(exact: float, computed: float) -> None:
-    if not math.isclose(exact, computed, rel_tol=1e-12):
-        raise InternalError(f"certify reads {exact!r} from the file, where the accountants have {computed!r}")
-
-
 def _gaussian(mechanism: Gaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    ratio = _ratio(line, GaussianSpec, "sigma", neighbours, True)
-    _close(float(ratio), mechanism.mu)
-    return {"kind": "gaussian", "mu_squared": str(ratio**2)}, (GAUSSIAN,)
+    ratio, assumed = _numbers(line, _ratio(line, GaussianSpec, "sigma", neighbours, True), mechanism.mu)
+    return {"kind": "gaussian", "mu_squared": str(ratio**2)}, (GAUSSIAN, *assumed)
 
 
 def _sampled_gaussian(mechanism: SampledGaussian, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
-    ratio = _ratio(line, GaussianSpec, "sigma", neighbours, False)
-    _close(float(ratio), mechanism.mu)
+    ratio, assumed = _numbers(line, _ratio(line, GaussianSpec, "sigma", neighbours, False), mechanism.mu)
     rate = _rate(line, dataset_size, mechanism.rate)
     relation = "replace-one" if isinstance(mechanism, SampledGaussianReplaced) else "add-remove"
     part = {"kind": "mixture", "mu_squared": str(ratio**2), "rate": str(rate), "records": mechanism.records, "relation": relation}
-    assumed = (GAUSSIAN, SAMPLED, *((GROUPED,) if mechanism.records > 1 else ()), *((REPLACED,) if neighbours.replaces else ()))
-    return part, assumed
+    grouped = (GROUPED,) if mechanism.records > 1 else ()
+    return part, (GAUSSIAN, SAMPLED, *grouped, *((REPLACED,) if neighbours.replaces else ()), *assumed)
 
 
 def _laplace(mechanism: Laplace, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    ratio = _ratio(line, LaplaceSpec, "scale", neighbours, True)
-    _close(float(ratio), mechanism.epsilon)
-    return {"kind": "laplace", "epsilon": str(ratio)}, (LAPLACE,)
+    ratio, assumed = _numbers(line, _ratio(line, LaplaceSpec, "scale", neighbours, True), mechanism.epsilon)
+    return {"kind": "laplace", "epsilon": str(ratio)}, (LAPLACE, *assumed)
+
+
+def _discrete_laplace(mechanism: DiscreteLaplace, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
+    return {"kind": "discrete-laplace", "scale": str(_exact(mechanism.scale)), "sensitivity": mechanism.sensitivity}, (INTEGERS,)
+
+
+def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
+    sigma = _exact(mechanism.sigma)
+    reach = math.ceil(REACH * mechanism.sigma)
+    part = {"kind": "discrete-gaussian", "sigma_squared": str(sigma**2), "sensitivity": mechanism.sensitivity, "reach": reach}
+    return part, (ONE_INTEGER,)
 
 
 def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
@@ -147,15 +178,15 @@ def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, 
     inner = mechanism.inner
     while isinstance(inner, Dominated):
         inner = inner.by
-    if isinstance(inner, Laplace):
-        ratio = _ratio(line, LaplaceSpec, "scale", neighbours, False)
-        _close(float(ratio), inner.epsilon)
-        part, assumed = {"kind": "laplace", "epsilon": str(ratio)}, (LAPLACE,)
-    elif type(inner) in _STATED:
-        part, assumed = _stated(inner, line, neighbours, None)
-    else:
+    convert = CONVERSIONS.get(type(inner))
+    if convert is None or isinstance(inner, PoissonSampled | Gaussian):
         raise NotRepresentable(f'"{line.name}": certify has no pair for this mechanism on a sample ({line.entries[0].type})')
+    part, assumed = convert(inner, line, neighbours, None)
     return {**part, "rate": str(_rate(line, dataset_size, mechanism.rate))}, (*assumed, SAMPLED)
+
+
+def _choice(mechanism: BoundedRange, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
+    return {"kind": "range", "epsilon": str(Fraction(mechanism.epsilon))}, (RANGE,)
 
 
 def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
@@ -174,6 +205,10 @@ CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     SampledGaussian: _sampled_gaussian,
     SampledGaussianReplaced: _sampled_gaussian,
     Laplace: _laplace,
+    BoundedRange: _choice,
+    ExponentialChoice: _choice,
+    DiscreteLaplace: _discrete_laplace,
+    DiscreteGaussian: _discrete_gaussian,
     PoissonSampled: _sampled,
     **dict.fromkeys(_STATED, _stated),
 }
