@@ -48,8 +48,7 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
         delta, epsilon, group_size: as for `dpcli.account`.
 
     Returns:
-        The proof. Its upper bound holds for every pipeline whose mechanisms the stated pairs dominate. Its lower bound holds if the pairs are
-        attained.
+        The proof. Its upper bound holds if the stated pairs dominate the mechanisms. Its lower bound holds if they are attained.
 
     Raises:
         NotRepresentable: the checker knows no pair of a mechanism, or no bound has a proof within the work that is allowed.
@@ -77,7 +76,9 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
     if proved is None:
         raise NotRepresentable("; ".join(reasons[-1:]))
     if result.lower is not None and float(proved) < result.lower * (1.0 - MARGIN):
-        raise InternalError(f"certify proves {result.quantity} <= {proved}, where the accountants certify at least {result.lower!r}")
+        raise InternalError(
+            f"certify proves {result.quantity} <= {proved}, where the accountants certify at least {result.lower!r}"
+        )
     lower = None
     if statement.attained and result.lower is not None and result.lower > 0.0 and result.at > 0.0:
         texts = _texts(result, down(result.lower))
@@ -88,7 +89,13 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
             reasons.append(f"at least {down(result.lower)}: {error}")
     texts = _texts(result, proved)
     return Proof(
-        result, texts["epsilon"], texts["delta"], headline, lower, tuple(reasons), _certificate(pipeline, statement, claims, group_size)
+        result,
+        texts["epsilon"],
+        texts["delta"],
+        headline,
+        lower,
+        tuple(reasons),
+        _certificate(pipeline, statement, claims, group_size),
     )
 
 

@@ -1,31 +1,36 @@
-"""Check a certificate: a proof in ball arithmetic that a pipeline's delta at epsilon is at most, or at least, a number.
+"""Check a certificate of dpcli: a proof that the delta of a pipeline at some epsilon is at most, or at least, a stated number.
 
     python checker.py certificate.json
 
-This file runs alone, with Python 3.11 and python-flint. Every number below is an `arb`: a ball that holds the true number. Comparisons of
-balls are true only if they hold for all their points, so that rounding cannot make a false claim pass. The plan in the certificate (t, h,
-nodes, panels, cells) comes from a search that nobody need trust: it decides whether the inequalities can be shown, not whether they hold.
+This file runs alone. It needs Python 3.11 and python-flint, and nothing of dpcli. Every number below is an `arb`, a ball that
+contains the true number. A comparison of balls is true only if it holds for all their points, so rounding cannot let a false claim
+pass. The certificate also holds a plan: where the contour lies, how many frequencies and nodes it has, and so on. A search made the
+plan, and nobody need trust it. The plan decides whether the inequalities below can be shown, never whether they are true.
 
-What is proved. Let the pipeline consist of parts, part i run n_i times, each with a pair of distributions (P, Q), and let L be the sum of
-the privacy losses log dP/dQ of all runs. The claim is about delta(eps) = E_P[(1 - e^{eps - L})+]. That each pair dominates what the part
-does is assumed; the certificate names the theorem. With M(z) = E_P e^{z L} = PROD M_i(z)^{n_i}:
+The claim. A pipeline consists of parts. Part i runs n_i times, and has a pair of distributions (P, Q). L is the sum of the privacy
+losses log dP/dQ of all runs. The claim is about delta(eps) = E_P[(1 - e^{eps - L})+]. That the pairs dominate what the mechanisms do
+is assumed; the certificate names the theorems. Let M(z) = E_P e^{z L}, the product of the M_i(z)^{n_i}.
 
-1. Chernoff. (1 - e^{-x})+ <= e^{s x} s^s / (1+s)^{1+s}, hence delta(eps + x) <= e^{-s x} C(s), C(s) = M(s) e^{-s eps} s^s / (1+s)^{1+s}, C(0) = 1.
-2. Contour. G(y) = M(z) e^{-z eps} / (z (z+1)), z = t + i y, t > 0. By Poisson summation T = (h / 2 pi) SUM_k G(k h) = SUM_m e^{-t l} delta(eps -
-   l), l = 2 pi m / h. All terms are >= 0, so delta(eps) <= T; by 1, T - delta(eps) <= SUM_i C(s_i) r_i / (1 - r_i), r_i = e^{-2 pi |t - s_i| / h},
-   for any 0 <= s_1 < t < s_2.
-3. Cut. For |k| > N: |z (z+1)| >= y^2, so that what is left out is at most M(t) e^{-t eps} D / (pi h N), D >= |M(t + i y)| / M(t) for y >= N h.
-4. Decay. Let p be the density of the loss of one run under the law e^{t L} dP / M(t), and 0 <= rho <= p a step function. Then
-   |M(t + i y)| / M(t) <= 1 - INT rho + Var(rho) / y: integrate rho e^{i y L} by parts, and bound the rest by its mass. rho is constant on
-   cells; there it is the least of p, from its values at the cell's ends, or its middle, and a ball of its slope.
-5. Integrals. Gauss and Legendre's rule with K nodes on a panel of half-length d errs by at most 8 d F r^{-2K} / (1 - 1/r), F = sup |f| on
-   the ellipse with half axes d (r +- 1/r) / 2 (Trefethen 2013, Theorem 19.3). f is base(x) m_+^a m_-^b, m_+ = w_0 + SUM w_j e^{u_j(x)}, u_j
-   rising, and m_- its mirror image. At height v an exponent u_j turns by j theta, theta = slope v, j <= k. If k theta < pi, all terms of m lie
-   in one sector of angle k theta, whence m(x) cos(k theta / 2) <= |m(x + i v)| <= m(x) and arg m <= k theta; if k theta <= pi / 2 also
-   arg m <= sin(k theta) (m(x) - w_0) / w_0. Beyond the panels f falls at least as e^{-slope |x|}, where the slope is that of log f at the end.
-6. One big run. Let a run be big if x > c, there L >= l. On runs none of which is big, delta is the integral of 2 with M restricted to
-   x < c. On the others it is P(B) - e^eps Q(B) + err, 0 <= err <= e^{(1+v) eps} [PROD (N_i + R_i)^{n_i} - PROD N_i^{n_i}] for every v >= 0, where
-   N_i = E_Q[e^{-v L}; not big], R_i = e^{-v l_i} Q_i(big), since (e^eps Q - P)+ <= e^{(1+v) eps} e^{-v L} Q.
+1. Chernoff. Since (1 - e^{-x})+ <= e^{s x} s^s / (1+s)^{1+s}, delta(eps + x) <= e^{-s x} C(s) with C(s) = M(s) e^{-s eps} s^s /
+   (1+s)^{1+s} and C(0) = 1.
+2. Contour. Let G(y) = M(z) e^{-z eps} / (z (z+1)) with z = t + i y and t > 0. By Poisson summation, T = (h / 2 pi) SUM_k G(k h) is
+   equal to SUM_m e^{-t l} delta(eps - l) with l = 2 pi m / h. No term is negative, so delta(eps) <= T. By item 1, T - delta(eps) is
+   at most the sum of C(s) r / (1 - r) with r = e^{-2 pi |t - s| / h} over two orders s_1 and s_2, 0 <= s_1 < t < s_2.
+3. Cut. Frequencies with |k| > N are left out. There |z (z+1)| >= y^2, so they add at most M(t) e^{-t eps} D / (pi h N), where D is a
+   bound on |M(t + i y)| / M(t) for all y >= (N+1) h.
+4. Decay. Let p be the density of the loss of one run under the law e^{t L} dP / M(t), and let rho be a step function with 0 <= rho <=
+   p. Then |M(t + i y)| / M(t) <= 1 - INT rho + Var(rho) / y: integrate rho e^{i y L} by parts, and bound the rest by its mass. The
+   steps are cells. On a cell rho is a lower bound on p, from the values at its ends and a ball that contains the slope of log p.
+5. Integrals. Gauss and Legendre's rule with K nodes on a panel of half-length d errs by at most 8 d F r^{-2K} / (1 - 1/r). F bounds
+   |f| on the ellipse with half axes d (r +- 1/r) / 2 (Trefethen 2013, Approximation Theory and Approximation Practice, Theorem 19.3).
+   Here f is base(x) m_+^a m_-^b. The function m_+ is w_0 + SUM w_j e^{u_j(x)} with rising exponents u_j, and m_-(x) = m_+(-x). At
+   height v the exponent u_j turns by j theta, where theta is its slope times v, and j <= k. If k theta < pi / 2, then m(x) cos(k
+   theta / 2) <= |m(x + i v)| <= m(x), and arg m is at most k theta and at most sin(k theta) (m(x) - w_0) / w_0. Beyond the panels, f
+   falls at least as fast as an exponential whose rate is the slope of log f at the end.
+6. One big run. Call a run of some parts big if x > c. There the loss is at least l. If no run is big, delta is the integral of item 2
+   with M restricted to x < c. If some run is big, event B, delta is P(B) - e^eps Q(B) plus an error between 0 and e^{(1+v) eps} [PROD
+   (N_i + R_i)^{n_i} - PROD N_i^{n_i}] for every v >= 0, where N_i = E_Q[e^{-v L}; not big] and R_i = e^{-v l_i} Q_i(big). The error
+   is the integral of (e^eps Q - P)+, which is at most that of e^{(1+v) eps} e^{-v L} Q.
 """
 
 from __future__ import annotations
@@ -33,10 +38,13 @@ from __future__ import annotations
 import json
 import sys
 from fractions import Fraction
+from itertools import pairwise
 from math import comb
+from typing import Any
 
 from flint import acb, acb_mat, arb, arb_poly, ctx, fmpq
 
+Json = dict[str, Any]
 MOST = 2_000_000  # nodes, frequencies or terms of one proof; a certificate that wants more is refused
 
 
@@ -51,6 +59,7 @@ def demand(condition: bool, what: str) -> None:
 
 def number(text: str | int | Fraction) -> arb:
     """Return the ball of a decimal number or a fraction, which is read exactly."""
+    demand(len(str(text)) <= 10_000 and abs(int(str(text).lower().partition("e")[2] or 0)) <= 1000, "a number of ordinary size")
     value = Fraction(text)
     return arb(fmpq(value.numerator, value.denominator))
 
@@ -66,19 +75,22 @@ def beyond(x: arb) -> arb:
 
 
 class Atoms:
-    """A part with separate losses: `pairs` of (P, Q) masses, and `lost`, what P has at an infinite loss or beyond the pairs.
+    """A part with separate losses.
 
-    kind "two-point": what is (epsilon, delta)-DP; with `categories`, randomised response. kind "discrete-laplace": noise e^{-|x| / scale} on the
-    integers for a whole number that moves by `sensitivity`. kind "discrete-gaussian": noise e^{-x^2 / (2 sigma^2)}, `sigma_squared`.
+    pairs: the masses under P and Q of each outcome. lost: P's mass at an infinite loss, and beyond the pairs.
+
+    Kind "two-point" is whatever is (epsilon, delta)-DP; with `categories` it is randomised response. Kind "discrete-laplace" is noise
+    e^{-|x| / scale} on the integers, and "discrete-gaussian" is noise e^{-x^2 / (2 sigma^2)}, on a whole number that moves by
+    `sensitivity`.
     """
 
-    def __init__(self, part: dict, direction: str) -> None:
+    def __init__(self, part: Json, direction: str) -> None:
         self.pairs, infinite, outside = PAIRS[part["kind"]](part)
         self.sampled = "rate" in part
         self.lost = infinite + outside
         if self.sampled:
             rate = number(part["rate"])
-            demand(0 < rate and rate < 1, "a rate between 0 and 1")
+            demand(rate > 0 and rate < 1, "a rate between 0 and 1")
             demand(part.get("relation", "add-remove") == "add-remove", "a sample of this kind under add-remove")
             if direction == "remove":
                 self.pairs = [((1 - rate) * q + rate * p, q) for p, q in [*self.pairs, (arb(0), infinite)]]
@@ -88,17 +100,17 @@ class Atoms:
                 self.lost = outside
         self.atoms = [(p, (p / q).log()) for p, q in self.pairs if not (q.is_zero() or p.is_zero())]
 
-    def big(self, v: arb, plan: dict) -> tuple[arb, arb, arb, arb]:
+    def big(self, v: arb, plan: Json) -> tuple[arb, arb, arb, arb]:
         """Return P(big), Q(big), N and R of item 6: nothing is big."""
         return arb(0), arb(0), self.at(-1 - v, plan), arb(0)
 
-    def at(self, z: arb, plan: dict) -> arb:
+    def at(self, z: arb, plan: Json) -> arb:
         return sum((p * (z * loss).exp() for p, loss in self.atoms), arb(0))
 
-    def line(self, t: arb, h: arb, count: int, plan: dict) -> list[acb]:
+    def line(self, t: arb, h: arb, count: int, plan: Json) -> list[acb]:
         return on_line([(p * (t * loss).exp(), loss) for p, loss in self.atoms], h, count)
 
-    def decay(self, t: arb, y: arb, plan: dict) -> arb:
+    def decay(self, t: arb, y: arb, plan: Json) -> arb:
         return arb(1)
 
 
@@ -107,39 +119,40 @@ class Gaussian:
 
     lost = arb(0)
 
-    def __init__(self, part: dict, direction: str) -> None:
+    def __init__(self, part: Json, direction: str) -> None:
         self.half = number(part["mu_squared"]) / 2
         demand(self.half > 0, "mu_squared above 0")
 
     big = Atoms.big
 
-    def at(self, z: arb, plan: dict) -> arb:
+    def at(self, z: arb, plan: Json) -> arb:
         return (self.half * z * (z + 1)).exp()
 
-    def line(self, t: arb, h: arb, count: int, plan: dict) -> list[acb]:
+    def line(self, t: arb, h: arb, count: int, plan: Json) -> list[acb]:
         zs = [acb(t, k * h) for k in range(count + 1)]
         return [(self.half * z * (z + 1)).exp() for z in zs]
 
-    def decay(self, t: arb, y: arb, plan: dict) -> arb:
+    def decay(self, t: arb, y: arb, plan: Json) -> arb:
         return (-self.half * y * y).exp()
 
 
 class Smooth:
-    """A part with a density: base(x) m_+(x)^a m_-(x)^b of item 5, besides atoms.
+    """A part with a density, base(x) m_+(x)^a m_-(x)^b of item 5, and perhaps two atoms.
 
-    kind "mixture": (SUM w_j N(j mu, 1), N(0, 1)) with Binomial(records, rate) weights; relation "replace-one": its mirror image as Q.
-    kind "laplace": Laplace noise of largest loss e0; x is the loss without sampling, of density e^{-(x + e0)/2} / 4 under Q, besides atoms at
-    both ends. kind "range": a choice of bounded range e0, of density e^{(e0 - x)/2} / (2 (e^e0 - 1)), without atoms.
-    direction "add" exchanges P and Q. Without a rate every record is in the sample.
+    Kind "mixture" is (SUM w_j N(j mu, 1), N(0, 1)) with Binomial(records, rate) weights. Under relation "replace-one", Q is the
+    mirror image of that P. Kind "laplace" is Laplace noise of largest loss e0: x is the loss without sampling, of density e^{-(x +
+    e0)/2} / 4 under Q, with atoms at both ends. Kind "range" is a choice of bounded range e0, of density e^{(e0 - x)/2} / (2 (e^e0 -
+    1)). Direction "add" exchanges P and Q. Without a rate every record is in the sample.
     """
 
     lost = arb(0)
 
-    def __init__(self, part: dict, direction: str) -> None:
+    def __init__(self, part: Json, direction: str) -> None:
         self.normal, self.has_ends = part["kind"] == "mixture", part["kind"] == "laplace"
         self.records = int(part.get("records", 1))
+        demand(0 < self.records <= 1000, "1 to 1,000 records")
         self.rate = number(part["rate"]) if "rate" in part else arb(1)
-        demand(0 < self.rate and (self.rate < 1 or self.rate == 1), "a rate of at most 1")
+        demand(self.rate > 0 and (self.rate < 1 or self.rate == 1), "a rate of at most 1")
         demand(self.normal or self.records == 1, "one record")
         self.two_sided = part.get("relation", "add-remove") == "replace-one"
         demand(self.normal or not self.two_sided, "a record that is added or removed")
@@ -190,7 +203,7 @@ class Smooth:
 
     # Sums and integrals.
 
-    def panels(self, plan: dict) -> list[tuple[arb, arb, arb]]:
+    def panels(self, plan: Json) -> list[tuple[arb, arb, arb]]:
         """Return (left, right, r) of each panel; r belongs to the ellipse around it."""
         order, left, result = int(plan["order"]), number(plan["low"]) if self.normal else -self.e0, []
         demand(1 < order <= 200 and order * len(plan["panels"]) <= MOST, "a rule of 2 to 200 nodes")
@@ -207,7 +220,7 @@ class Smooth:
             demand(Fraction(plan["cut"]) == Fraction(plan["panels"][-1][0]), "a cut where the panels end")
         return result
 
-    def nodes(self, z: arb, plan: dict) -> list[tuple[arb, arb]]:
+    def nodes(self, z: arb, plan: Json) -> list[tuple[arb, arb]]:
         """Return (weight, loss) of the atoms and of the nodes, whose sum of weight e^{i y loss} is M(z + i y) up to `error`."""
         panels, order, result = self.panels(plan), int(plan["order"]), []
         rule = [arb.legendre_p_root(order, i, True) for i in range(order)]
@@ -221,7 +234,7 @@ class Smooth:
                 result.append((mass * (self.powers(z)[0] * self.log_m(x)).exp(), self.loss(x)))
         return result
 
-    def error(self, z: arb, y: arb, plan: dict) -> arb:
+    def error(self, z: arb, y: arb, plan: Json) -> arb:
         """Return what the rule, and what lies beyond the panels, may come to at orders z + i v, |v| <= y."""
         panels, order = self.panels(plan), int(plan["order"])
         a, b = self.powers(z)
@@ -237,10 +250,10 @@ class Smooth:
             log_size = self.log_base(inside) + (high * high / 2 if self.normal else 0)
             squeeze = (turn / 2).cos().log()
             angle = arb(0)
-            for power, near, far in ((a, low_x, high_x), (b, -high_x, -low_x)):
-                if power is b and not self.two_sided:
-                    continue
-                log_size += power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + squeeze)
+            sides = [(a, low_x, high_x), *([(b, -high_x, -low_x)] if self.two_sided else [])]
+            for exponent, near, far in sides:
+                demand(exponent >= 0 or exponent <= 0, "an exponent whose sign is known")
+                log_size += exponent * (self.log_m(far) if exponent >= 0 else self.log_m(near) + squeeze)
                 share = (self.sums(far)[0] / self.weights[0] - 1) * turn.sin() if self.rate < 1 else turn
                 angle += share.min(turn)
             total += 8 * d * (log_size + y * angle).exp() * r ** (-2 * order) / (1 - 1 / r)
@@ -259,15 +272,15 @@ class Smooth:
         demand(fall > 0, "panels as far as the integrand falls")
         return self.log_f(x, z).exp() / fall
 
-    def at(self, z: arb, plan: dict) -> arb:
+    def at(self, z: arb, plan: Json) -> arb:
         error = self.error(z, arb(0), plan)
         return sum((weight for weight, _ in self.nodes(z, plan)), arb(0)) + arb(0, error.upper())
 
-    def line(self, t: arb, h: arb, count: int, plan: dict) -> list[acb]:
+    def line(self, t: arb, h: arb, count: int, plan: Json) -> list[acb]:
         error = arb(0, self.error(t, h * count, plan).upper())
         return [value + acb(error, error if k else 0) for k, value in enumerate(on_line(self.nodes(t, plan), h, count))]
 
-    def decay(self, t: arb, y: arb, plan: dict) -> arb:
+    def decay(self, t: arb, y: arb, plan: Json) -> arb:
         low, high, count = number(plan["first"]), number(plan["last"]), int(plan["cells"])
         cap = number(plan["cap"])
         demand(0 < count <= MOST and low < high and cap > 0, "cells in order")
@@ -292,7 +305,7 @@ class Smooth:
             gain += height * abs(values[i + 1][1] - values[i][1])
             heights.append(height)
         heights.append(arb(0))
-        variation = sum((abs(later - height) for height, later in zip(heights, heights[1:])), arb(0))
+        variation = sum((abs(later - height) for height, later in pairwise(heights)), arb(0))
         return (1 - gain + variation / y).min(arb(1))
 
     def speed(self, x: arb) -> arb:
@@ -309,14 +322,12 @@ class Smooth:
         up, down = first / zeroth, one_ / zero_
         return self.slope * ((second / zeroth - up * up) - (two_ / zero_ - down * down)) / (up + down)
 
-    def big(self, v: arb, plan: dict) -> tuple[arb, arb, arb, arb]:
+    def big(self, v: arb, plan: Json) -> tuple[arb, arb, arb, arb]:
         """Return P(big), Q(big), N and R of item 6."""
         if "cut" not in plan:
             return arb(0), arb(0), self.at(-1 - v, plan), arb(0)
         cut = number(plan["cut"])
-        p, q = (
-            sum((w * beyond(cut - side * j * self.slope) for j, w in enumerate(self.weights)), arb(0)) for side in (1, -1)
-        )
+        p, q = (sum((w * beyond(cut - side * j * self.slope) for j, w in enumerate(self.weights)), arb(0)) for side in (1, -1))
         if not self.two_sided:
             q = beyond(cut)
         return p, q, self.at(-1 - v, plan), (-v * self.loss(cut)).exp() * q
@@ -332,34 +343,34 @@ def on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
         return [[acb(0, k * step * loss).exp() for _, loss in nodes] for k in range(number_of)]
 
     coarse = acb_mat(turned(h * width, rows))
-    fine = acb_mat([[weight * z for (weight, _), z in zip(nodes, row)] for row in turned(h, width)])
+    fine = acb_mat([[weight * z for (weight, _), z in zip(nodes, row, strict=True)] for row in turned(h, width)])
     table = (coarse * fine.transpose()).tolist()
     return [value for row in table for value in row][: count + 1]
 
 
-def two_points(part: dict) -> tuple[list[tuple[arb, arb]], arb, arb]:
+def two_points(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
     """Return the (P, Q) of each answer, P's mass at an infinite loss, and a bound on what is left out."""
     e, lost, others = number(part["epsilon"]), number(part.get("delta", 0)), int(part.get("categories", 2)) - 2
-    demand(e > 0 and 0 <= others and 0 <= lost and lost < 1, "an epsilon above 0 and a delta below 1")
+    demand(e > 0 and others >= 0 and lost >= 0 and lost < 1, "an epsilon above 0 and a delta below 1")
     high = (1 - lost) / (1 + (1 + others) * (-e).exp())
     low = high * (-e).exp()
     return [(low, high), *([(others * low, others * low)] if others else []), (high, low)], lost, arb(0)
 
 
-def discrete_laplace(part: dict) -> tuple[list[tuple[arb, arb]], arb, arb]:
+def discrete_laplace(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
     """Return as `two_points`: all below 0 has one loss, and all from the sensitivity on another."""
     a, s = 1 / number(part["scale"]), int(part["sensitivity"])
     demand(a > 0 and 0 < s <= 10_000, "a sensitivity of 1 to 10,000")
     r = (-a).exp()
     ends, middle = 1 / (1 + r), (1 - r) / (1 + r)
     q = [ends, *(middle * r**x for x in range(1, s)), ends * r**s]
-    return list(zip(q[::-1], q)), arb(0), arb(0)
+    return list(zip(q[::-1], q, strict=True)), arb(0), arb(0)
 
 
-def discrete_gaussian(part: dict) -> tuple[list[tuple[arb, arb]], arb, arb]:
+def discrete_gaussian(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
     """Return as `two_points`, for x from -reach to reach + sensitivity: what lies beyond is a geometric sum at most."""
     variance, s, reach = number(part["sigma_squared"]), int(part["sensitivity"]), int(part["reach"])
-    demand(variance > 0 and 0 < s and 0 < reach and s + reach <= 200_000, "a reach of at most 200,000")
+    demand(variance > 0 and s > 0 and reach > 0 and s + reach <= 200_000, "a reach of at most 200,000")
     size = [(-(arb(x) ** 2) / (2 * variance)).exp() for x in range(reach + s + 1)]
     rest = (-(arb(reach + 1) ** 2) / (2 * variance)).exp() / (1 - (-arb(reach + 1) / variance).exp())
     total = 1 + 2 * sum(size[1 : reach + 1], arb(0)) + arb(0).union(2 * rest)
@@ -369,7 +380,13 @@ def discrete_gaussian(part: dict) -> tuple[list[tuple[arb, arb]], arb, arb]:
 
 
 PAIRS = {"two-point": two_points, "discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}
-KINDS = {"gaussian": Gaussian, "mixture": Smooth, "laplace": Smooth, "range": Smooth, **dict.fromkeys(PAIRS, Atoms)}
+KINDS: dict[str, type[Any]] = {
+    "gaussian": Gaussian,
+    "mixture": Smooth,
+    "laplace": Smooth,
+    "range": Smooth,
+    **dict.fromkeys(PAIRS, Atoms),
+}
 
 
 def power(value: acb, scale: arb, count: int) -> acb:
@@ -385,9 +402,11 @@ def power(value: acb, scale: arb, count: int) -> acb:
 class Composition:
     """Parts in one direction, each with its count and its plan."""
 
-    def __init__(self, parts: list[dict], direction: str, plans: list[dict]) -> None:
+    def __init__(self, parts: list[Json], direction: str, plans: list[Json]) -> None:
         demand(len(parts) == len(plans), "a plan for each part")
-        self.items = [(KINDS[part["kind"]](part, direction), int(part["count"]), plan) for part, plan in zip(parts, plans)]
+        self.items = [
+            (KINDS[part["kind"]](part, direction), int(part["count"]), plan) for part, plan in zip(parts, plans, strict=True)
+        ]
         demand(all(count >= 1 for _, count, _ in self.items), "counts of at least 1")
 
     def lost(self) -> arb:
@@ -401,17 +420,17 @@ class Composition:
         demand(s >= 0, "an order of at least 0")
         return arb(1) if s == 0 else (self.log_moment(s) - s * epsilon + log_ratio_power(s)).exp()
 
-    def contour(self, epsilon: arb, plan: dict) -> tuple[arb, arb]:
+    def contour(self, epsilon: arb, plan: Json) -> tuple[arb, arb]:
         """Return bounds on delta of what is not big, by items 2 and 3; the lower one only if s_1 and s_2 are given."""
         t, h, count = number(plan["t"]), number(plan["h"]), int(plan["frequencies"])
         demand(t > 0 and h > 0 and 0 < count <= MOST, "a line to the right of 0")
         scales = [part.at(t, p).upper() for part, _, p in self.items]
         values = [acb(1)] * (count + 1)
         log_size = -t * epsilon
-        for (part, n, p), scale in zip(self.items, scales):
+        for (part, n, p), scale in zip(self.items, scales, strict=True):
             log_size += n * scale.log()
             line = part.line(t, h, count, p)
-            values = [value * power(one, scale, n) for value, one in zip(values, line)]
+            values = [value * power(one, scale, n) for value, one in zip(values, line, strict=True)]
         total = arb(0)
         for k, value in enumerate(values):
             z = acb(t, k * h)
@@ -426,7 +445,7 @@ class Composition:
         upper, lower = total + cut, arb("-inf")
         if "s1" in plan:
             first, second = number(plan["s1"]), number(plan["s2"])
-            demand(0 <= first and first < t and t < second, "orders on both sides of t")
+            demand(first >= 0 and first < t and t < second, "orders on both sides of t")
             lower = total - cut
             for s in (first, second):
                 r = (-2 * arb.pi() * abs(t - s) / h).exp()
@@ -446,17 +465,22 @@ class Composition:
         return exact, exact + error
 
 
-def two_point_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]:
+def two_point_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]:
     """Return bounds on delta of one part with two losses: a binomial sum over the runs with the larger one."""
     demand(len(parts) == 1, "one part")
     part, n = Atoms(parts[0], direction), int(parts[0]["count"])
     demand(len(part.atoms) == 2 and n <= 10**15, "two losses")
     (p_low, low), (p_high, high) = sorted(part.atoms, key=lambda atom: float(atom[1].mid()))
     demand(low < high, "two losses")
-    position = (epsilon - n * low) / (high - low)
-    first = max(int(position.lower().floor().unique_fmpz()), 0)
+    position = ((epsilon - n * low) / (high - low)).lower().floor().unique_fmpz()
+    demand(position is not None, "a number of runs that is told")
+    first = max(int(position or 0), 0)
     log_term = (
-        arb(n + 1).lgamma() - arb(first + 1).lgamma() - arb(n - first + 1).lgamma() + first * p_high.log() + (n - first) * p_low.log()
+        arb(n + 1).lgamma()
+        - arb(first + 1).lgamma()
+        - arb(n - first + 1).lgamma()
+        + first * p_high.log()
+        + (n - first) * p_low.log()
     )
     term, total, k = log_term.exp(), arb(0), first
     while k <= n:
@@ -472,7 +496,7 @@ def two_point_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb,
     return total, total
 
 
-def lattice_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]:
+def lattice_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]:
     """Return bounds on delta of one part without sampling whose losses are evenly spaced: powers of a polynomial add them up.
 
     The masses between the ends of the spacing, -e, 0 and e of randomised response, say, are the coefficients.
@@ -485,7 +509,7 @@ def lattice_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, a
         return total, total
     losses = [loss for _, loss in part.atoms]
     step = losses[1] - losses[0]
-    demand(step > 0 and all((later - loss).overlaps(step) for loss, later in zip(losses, losses[1:])), "evenly spaced losses")
+    demand(step > 0 and all((later - loss).overlaps(step) for loss, later in pairwise(losses)), "evenly spaced losses")
     demand(n * len(losses) <= MOST // 4, "few enough losses")
     coefficients = (arb_poly([p for p, _ in part.atoms]) ** n).coeffs()
     total = arb(0)
@@ -494,7 +518,7 @@ def lattice_sum(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, a
     return total, total
 
 
-def gaussian(parts: list[dict], epsilon: arb) -> tuple[arb, arb]:
+def gaussian(parts: list[Json], epsilon: arb) -> tuple[arb, arb]:
     """Return delta of Gaussian losses alone: P(N > a) - e^eps P(N > b), a = eps/mu - mu/2, b = eps/mu + mu/2."""
     demand(all(part["kind"] == "gaussian" for part in parts), "Gaussian parts alone")
     mu = sum((int(part["count"]) * number(part["mu_squared"]) for part in parts), arb(0)).sqrt()
@@ -502,8 +526,8 @@ def gaussian(parts: list[dict], epsilon: arb) -> tuple[arb, arb]:
     return value, value
 
 
-def one_step(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]:
-    """Return delta of a single run of Gaussian or Laplace noise on a sample of one record: P and Q beyond the x where the loss is epsilon."""
+def one_step(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]:
+    """Return delta of a single run on a sample of one record: P and Q beyond the x where the loss is epsilon."""
     demand(len(parts) == 1 and int(parts[0]["count"]) == 1, "one run")
     part = Smooth(parts[0], direction)
     demand(part.records == 1 and not part.two_sided, "one record on a sample")
@@ -530,12 +554,15 @@ def one_step(parts: list[dict], direction: str, epsilon: arb) -> tuple[arb, arb]
     return value, value.max(arb(0))
 
 
-def largest_loss(parts: list[dict], epsilon: Fraction) -> None:
+def largest_loss(parts: list[Json], epsilon: Fraction) -> None:
     """Show that no loss exceeds epsilon, so that delta(epsilon) is 0: exactly where nothing is sampled, in balls elsewhere."""
     exact, sampled = Fraction(0), arb(0)
     for part in parts:
         kind, n = part["kind"], int(part["count"])
-        demand(kind in ("two-point", "laplace", "range", "discrete-laplace") and not Fraction(part.get("delta", 0)), "losses with an end")
+        demand(
+            kind in ("two-point", "laplace", "range", "discrete-laplace") and not Fraction(part.get("delta", 0)),
+            "losses with an end",
+        )
         demand(part.get("relation", "add-remove") == "add-remove", "a record that is added or removed")
         e = Fraction(part["epsilon"]) if "epsilon" in part else int(part["sensitivity"]) / Fraction(part["scale"])
         demand(e > 0 and n > 0, "losses above 0")
@@ -546,13 +573,13 @@ def largest_loss(parts: list[dict], epsilon: Fraction) -> None:
     demand(exact <= epsilon and (sampled.is_zero() or number(exact) + sampled <= number(epsilon)), f"losses of at most {epsilon}")
 
 
-def directions(parts: list[dict]) -> list[str]:
+def directions(parts: list[Json]) -> list[str]:
     """Return the directions that a claim is about; one is enough if every pair is its own mirror image."""
     one_way = any("rate" in part and part.get("relation", "add-remove") == "add-remove" for part in parts)
     return ["remove", "add"] if one_way else ["remove"]
 
 
-def interval(parts: list[dict], direction: str, epsilon: arb, plan: dict) -> tuple[arb, arb]:
+def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tuple[arb, arb]:
     """Return proved bounds on delta(epsilon) in one direction."""
     method = plan["method"]
     if method == "gaussian":
@@ -575,7 +602,7 @@ def interval(parts: list[dict], direction: str, epsilon: arb, plan: dict) -> tup
     return lower + lost, upper + lost
 
 
-def show(parts: list[dict], claim: dict, direction: str) -> None:
+def show(parts: list[Json], claim: Json, direction: str) -> None:
     """Show what a claim says in one direction. Raises Unproved if the balls do not."""
     plan = claim["proofs"][direction]
     bits = int(plan["bits"])
@@ -590,12 +617,17 @@ def show(parts: list[dict], claim: dict, direction: str) -> None:
     demand(claim["bound"] in ("upper", "lower"), "an upper or a lower bound")
     lower, upper = interval(parts, direction, epsilon, plan)
     if claim["bound"] == "upper":
-        demand(upper <= delta, f"{direction}: delta({claim['epsilon']}) <= {claim['delta']} is not shown: the balls give {upper.str(12)}")
+        demand(
+            upper <= delta,
+            f"{direction}: delta({claim['epsilon']}) <= {claim['delta']} is not shown: the balls give {upper.str(12)}",
+        )
     else:
-        demand(lower > delta, f"{direction}: delta({claim['epsilon']}) > {claim['delta']} is not shown: the balls give {lower.str(12)}")
+        demand(
+            lower > delta, f"{direction}: delta({claim['epsilon']}) > {claim['delta']} is not shown: the balls give {lower.str(12)}"
+        )
 
 
-def check(certificate: dict) -> list[str]:
+def check(certificate: Json) -> list[str]:
     """Return what the certificate proves, one sentence for each claim. Raises Unproved if an inequality does not hold."""
     demand(certificate.get("format") == 1, "format 1")
     parts, proved = certificate["parts"], []
@@ -613,18 +645,18 @@ def check(certificate: dict) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
-        print("usage: python checker.py certificate.json", file=sys.stderr)
+        sys.stderr.write("usage: python checker.py certificate.json\n")
         return 2
     with open(arguments[0], encoding="utf-8") as file:
         certificate = json.load(file)
     try:
         for sentence in check(certificate):
-            print(sentence)
+            sys.stdout.write(f"{sentence}\n")
     except (Unproved, KeyError, ValueError, TypeError, ZeroDivisionError) as error:
-        print(f"not proved: {error}", file=sys.stderr)
+        sys.stderr.write(f"not proved: {error}\n")
         return 1
     for assumption in certificate.get("assumes", []):
-        print(f"assumed: {assumption}")
+        sys.stdout.write(f"assumed: {assumption}\n")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Search for a proof that the checker can follow: where the contour lies, how far and how densely it is sampled, and on which panels.
 
-Everything here is floating point and nothing of it is trusted: a bad plan proves nothing, and no plan proves anything false. It shares no code
-with the accountants, so that a mistake of theirs is not repeated here.
+Everything here is floating point, and nothing of it is trusted: a bad plan proves nothing, and no plan proves anything false. It shares no
+code with the accountants, so that a mistake of theirs is not repeated here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,10 +63,8 @@ class Part:
         if self.smooth:
             k, q = self.records, self.rate
             j = np.arange(k + 1.0)
-            with np.errstate(divide="ignore"):
-                self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + np.where(
-                    j == k, 0.0, (k - j) * (math.log1p(-q) if q < 1.0 else -np.inf)
-                )
+            log_rest = (k - j) * math.log1p(-q) if q < 1.0 else np.where(j == k, 0.0, -np.inf)
+            self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + log_rest
         if not self.smooth and self.kind != "gaussian":
             self.atoms = self._atoms()
 
@@ -77,18 +76,18 @@ class Part:
 
     @property
     def smooth(self) -> bool:
-        return self.kind in ("mixture", "laplace", "range")
+        return str(self.kind) in ("mixture", "laplace", "range")
 
     @property
     def normal(self) -> bool:
-        return self.kind == "mixture"
+        return str(self.kind) == "mixture"
 
     def _atoms(self) -> list[tuple[float, float]]:
         """Return (log P, loss) of each separate loss."""
         pairs, log_lost = self._pairs()
         rate = self.rate
         if rate < 1.0:
-            mix = lambda a, b: np.logaddexp(math.log1p(-rate) + a, math.log(rate) + b)  # noqa: E731
+            mix: Any = lambda a, b: np.logaddexp(math.log1p(-rate) + a, math.log(rate) + b)  # noqa: E731
             remove = self.direction == "remove"
             pairs = [(mix(q, p), q) for p, q in pairs] if remove else [(p, mix(p, q)) for p, q in pairs]
             if log_lost > -math.inf:
@@ -107,8 +106,8 @@ class Part:
             s, reach, variance = int(self.text["sensitivity"]), int(self.text["reach"]), float(Fraction(self.text["sigma_squared"]))
             x = np.arange(-reach, reach + s + 1.0)
             log_size = -0.5 * x * x / variance
-            log_q = log_size - float(log_sum(log_size))
-            return list(zip(log_q[::-1].tolist(), log_q.tolist(), strict=True)), -math.inf
+            log_gaussian: list[float] = (log_size - float(log_sum(log_size))).tolist()
+            return list(zip(log_gaussian[::-1], log_gaussian, strict=True)), -math.inf
         e, lost, others = self.e0, float(Fraction(self.text.get("delta", 0))), int(self.text.get("categories", 2)) - 2
         high = math.log1p(-lost) - math.log1p((1 + others) * math.exp(-e))
         pairs = [(high - e, high), (high, high - e)]
@@ -199,8 +198,8 @@ class Part:
             return (lambda y: (np.zeros_like(y), np.zeros_like(y))), {}
         low, high = self.span(t, 12.0)
         if self.normal:  # further to the side where the loss hardly moves
-            low, high = (low - 2.0, high) if self.cut is None else (low - 2.0, high)
-        plan = {"first": text(low), "last": text(high if self.cut is None else self.cut), "cells": CELLS}
+            low -= 2.0
+        plan: Plan = {"first": text(low), "last": text(high if self.cut is None else self.cut), "cells": CELLS}
         low, high = float(plan["first"]), float(plan["last"])
         x = np.linspace(low, high, CELLS + 1)
         mean, _ = self.moments(x)
@@ -238,7 +237,9 @@ class Part:
             right = np.minimum(left + widths, high)
             best = 0.0, 0.0
             for r in ELLIPSES:
-                fits = np.all([self.log_rule_error(z, y, left, right, r) <= log_error + log_share for z, y, log_error in orders], axis=0)
+                fits = np.all(
+                    [self.log_rule_error(z, y, left, right, r) <= log_error + log_share for z, y, log_error in orders], axis=0
+                )
                 if fits.any() and widths[fits.argmax()] > best[0]:
                     best = float(widths[fits.argmax()]), r
             if best[0] == 0.0 or len(panels) * ORDER > MOST_FREQUENCIES:
@@ -262,7 +263,9 @@ class Part:
         for power, near, far in ((a, first, last), (b, -last, -first))[: 2 if self.two_sided else 1]:
             size = size + (power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + squeeze))
             with np.errstate(over="ignore"):
-                share = np.expm1(np.minimum(self.log_m(far) - self.log_weights[0], 700.0)) * np.sin(turn) if self.rate < 1.0 else turn
+                share = (
+                    np.expm1(np.minimum(self.log_m(far) - self.log_weights[0], 700.0)) * np.sin(turn) if self.rate < 1.0 else turn
+                )
             angle = angle + np.minimum(share, turn)
         value = size + y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * math.log(r)
         return np.where(small & (d > 0), value, np.inf)
@@ -318,7 +321,12 @@ def chernoff(parts: Sequence[Part], epsilon: float, log_room: float) -> Plan | N
     if not log_chernoff(log_moment, s, epsilon) <= log_room - 1e-6:
         return None
     plans = [part.quadrature([(s, 0.0, part.log_moment(s) - math.log(part.count) - 24.0)]) for part in parts]
-    return {"method": "chernoff", "s": text(s, 12), "parts": plans, "bits": 80 + math.ceil(math.log2(max(part.count for part in parts)))}
+    return {
+        "method": "chernoff",
+        "s": text(s, 12),
+        "parts": plans,
+        "bits": 80 + math.ceil(math.log2(max(part.count for part in parts))),
+    }
 
 
 def chernoff_epsilon(texts: Sequence[dict[str, Any]], direction: str, delta: float) -> float:
@@ -329,7 +337,10 @@ def chernoff_epsilon(texts: Sequence[dict[str, Any]], direction: str, delta: flo
         return math.inf
     log_delta = math.log(room) - 1e-5
     log_moment = moment_of(parts)
-    cost = lambda s: (log_moment(s) + s * math.log(s) - (1.0 + s) * math.log1p(s) - log_delta) / s  # noqa: E731
+
+    def cost(s: float) -> float:
+        return (log_moment(s) + s * math.log(s) - (1.0 + s) * math.log1p(s) - log_delta) / s
+
     return cost(minimum(cost, 1e-3, 1e6))
 
 
@@ -354,7 +365,13 @@ def contour(parts: list[Part], epsilon: float, log_delta: float, slack: float = 
 
 
 def _at(
-    parts: list[Part], epsilon: float, log_delta: float, slack: float, t: float, log_moment: Callable[[float], float], others: Sequence[float]
+    parts: list[Part],
+    epsilon: float,
+    log_delta: float,
+    slack: float,
+    t: float,
+    log_moment: Callable[[float], float],
+    others: Sequence[float],
 ) -> tuple[Plan, float]:
     log_slack = log_delta + math.log(slack)
     h, s1, s2 = _spacing(log_moment, epsilon, t, log_slack)
@@ -425,7 +442,7 @@ def with_cuts(parts: Sequence[Part], epsilon: float, log_delta: float) -> tuple[
             cut.append(one)
         if all(one.cut is None for one in cut):
             return None
-        order = minimum(lambda v, cut=cut: log_jump_error(cut, epsilon, v), 1e-2, 1e6)
+        order = minimum(partial(log_jump_error, cut, epsilon), 1e-2, 1e6)
         if log_jump_error(cut, epsilon, order) <= log_delta + math.log(SLACK) - 0.7:
             best = (extra, cut, order)
             break
@@ -439,7 +456,11 @@ def log_jump_error(parts: Sequence[Part], epsilon: float, v: float) -> float:
         rest += part.count * small
         if part.cut is not None:
             j = np.arange(part.records + 1.0)
-            log_q = float(log_sum(part.log_weights + log_ndtr(-(part.cut + j * part.slope)))) if part.two_sided else float(log_ndtr(-part.cut))
+            log_q = (
+                float(log_sum(part.log_weights + log_ndtr(-(part.cut + j * part.slope))))
+                if part.two_sided
+                else float(log_ndtr(-part.cut))
+            )
             more += part.count * math.exp(min(log_q - v * float(part.loss(np.array([part.cut]))[0]) - small, 700.0))
     return (1.0 + v) * epsilon + rest + (math.log(math.expm1(more)) if 0.0 < more < 700.0 else (more if more else -math.inf))
 

@@ -128,7 +128,9 @@ def _numbers(line: BillLine, exact: Fraction | None, computed: float) -> tuple[F
     """Return the exact number, or the accountants' own with the assumption that it is right."""
     if exact is None:
         kind = line.entries[0].type
-        return Fraction(computed), (f'"{line.name}" ({kind}): sensitivity over noise is {computed!r}, as the accountants computed it',)
+        return Fraction(computed), (
+            f'"{line.name}" ({kind}): sensitivity over noise is {computed!r}, as the accountants computed it',
+        )
     if not math.isclose(float(exact), computed, rel_tol=1e-12):
         raise InternalError(f"certify reads {float(exact)!r} from the file, where the accountants have {computed!r}")
     return exact, ()
@@ -136,7 +138,7 @@ def _numbers(line: BillLine, exact: Fraction | None, computed: float) -> tuple[F
 
 def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
     sampling = _one_entry(line).sampling
-    exact = None if sampling is None else getattr(sampling, "exact_rate")(dataset_size)
+    exact = None if sampling is None else sampling.exact_rate(dataset_size)
     if exact is None or getattr(sampling, "max_batch_size", None) is not None or float(exact) != rate:
         raise NotRepresentable(f'"{line.name}": certify knows Poisson samples without max_batch_size')
     return Fraction(exact)

@@ -24,7 +24,9 @@ def proved(proof: Proof, path: str | None) -> Document:
     bits = _bits(claim)
     statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {bits} bits)"
     privacy = account.pipeline.privacy
-    headline = f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
+    headline = (
+        f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
+    )
     notes = [] if exact else [f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found"]
     if proof.lower is not None:
         notes.append(f"proved: {account.quantity} > {proof.lower} for some data, since the pairs are attained")
@@ -76,7 +78,7 @@ def checked(path: str, certificate: dict[str, Any], pipeline: Pipeline | None) -
             require_about(certificate, pipeline)
         except NotRepresentable as error:
             raise CannotCertify(f"{path}: {error}") from None
-    data = {"schema": "dpcli/certify-check/v1", "certificate": path, "proved": [], "reason": None, "exit_code": 0}
+    data: dict[str, Any] = {"schema": "dpcli/certify-check/v1", "certificate": path, "proved": [], "reason": None, "exit_code": 0}
     try:
         sentences = checker.check(certificate)
     except (checker.Unproved, *FAILED) as error:
