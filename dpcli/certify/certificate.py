@@ -17,6 +17,7 @@ from dpcli.certify.statement import Statement, statement_of
 from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
+SHARES = (Decimal("0.0001"), Decimal("0.003"))  # by which epsilon is raised where the headline has no proof
 MARGIN = 1e-9  # share by which a proved bound may contradict the accountants' interval before it is an internal error
 
 
@@ -100,7 +101,7 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
 
 
 def _texts(result: Account, value: str) -> Json:
-    fixed = format(Decimal(repr(result.at)), "f") if result.at >= 1e-5 else repr(result.at)
+    fixed = repr(result.at) if result.at else "0"
     return {"epsilon": value, "delta": fixed} if result.quantity == "epsilon" else {"epsilon": fixed, "delta": value}
 
 
@@ -108,7 +109,8 @@ def _candidates(statement: Statement, result: Account) -> Iterator[str]:
     """Yield bounds to prove, the smallest first: the headline as printed, and what Chernoff's bound is good for."""
     yield up(result.upper)
     if result.quantity == "epsilon" and result.at > 0.0:
-        yield up(Decimal(up(result.upper)) * Decimal("1.0001"))
+        for share in SHARES:
+            yield up(Decimal(up(result.upper)) * (1 + share))
         from dpcli.certify.checker import directions
 
         parts = list(statement.parts)

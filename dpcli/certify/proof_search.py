@@ -26,6 +26,8 @@ ELLIPSES = (2.0, 3.0, 4.0, 6.0, 9.0)
 ORDER = 32  # nodes of a panel
 CELLS = 512
 MOST_LATTICE = 400_000  # losses of a composition that are added up one by one
+LATTICE = 120_000  # points of the lattice on which few steps are added up
+COARSEST = 0.02  # largest spacing, in about the standard deviations of the sum of all losses
 FINE = 4001  # points of an integral in floating point
 
 
@@ -189,6 +191,17 @@ class Part:
             ends = np.array([-math.log(2.0) + a * self.log_m(-self.e0)[0], -math.log(2.0) - self.e0 + a * self.log_m(self.e0)[0]])
             value = np.append(value, ends)
         return float(log_sum(value))
+
+    def ends(self, log_left: float) -> tuple[float, float]:
+        """Return losses between which P has all but about e^log_left."""
+        if self.kind == "gaussian":
+            reach = self.slope * math.sqrt(-2.0 * log_left)
+            return 0.5 * self.slope**2 - reach, 0.5 * self.slope**2 + reach
+        if not self.smooth:
+            losses = [loss for _, loss in self.atoms]
+            return min(losses), max(losses)
+        losses = self.loss(np.array(self.span(0.0, -log_left))).tolist()
+        return min(losses), max(losses)
 
     def decay(self, t: float, log_moment: float) -> tuple[Callable[[Array], tuple[Array, Array]], Plan]:
         """Return log of the bound on |phi(y)| with the cap that attains it, and the cells."""
@@ -442,7 +455,7 @@ def with_cuts(parts: Sequence[Part], epsilon: float, log_delta: float) -> tuple[
             cut.append(one)
         if all(one.cut is None for one in cut):
             return None
-        order = minimum(partial(log_jump_error, cut, epsilon), 1e-2, 1e6)
+        order = minimum(partial(log_jump_error, cut, epsilon), 1e-2, 1e6, 25)
         if log_jump_error(cut, epsilon, order) <= log_delta + math.log(SLACK) - 0.7:
             best = (extra, cut, order)
             break
@@ -509,7 +522,27 @@ def _plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delt
     except NoPlan as error:
         reason = error
     cut = with_cuts(parts, epsilon, log_delta)
-    if cut is None:
+    if cut is not None:
+        try:
+            plan = contour(cut[0], epsilon, log_delta, others=(-1.0 - cut[1],))
+            yield plan | {"jump_order": text(cut[1], 8)}
+            return
+        except NoPlan as error:
+            reason = error
+    if not upper or any(part.smooth and (part.records > 1 or part.two_sided) for part in parts):
         raise reason
-    plan = contour(cut[0], epsilon, log_delta, others=(-1.0 - cut[1],))
-    yield plan | {"jump_order": text(cut[1], 8)}
+    yield grid(parts, log_delta)
+
+
+def grid(parts: Sequence[Part], log_delta: float) -> Plan:
+    """Return a proof on a lattice that is as fine as is allowed. Raises NoPlan if the losses spread too far for it."""
+    count = sum(part.count for part in parts)
+    ends = [part.ends(log_delta - math.log(count) + math.log(1e-7)) for part in parts]
+    whole = math.fsum(part.count * (high - low) for part, (low, high) in zip(parts, ends, strict=True))
+    widest = math.sqrt(math.fsum(part.count * (high - low) ** 2 for part, (low, high) in zip(parts, ends, strict=True)))
+    spacing = float(text(whole / LATTICE, 4))
+    if not spacing < COARSEST * widest / 30.0:
+        raise NoPlan("too many steps for a lattice, and the characteristic function falls too slowly")
+    places = [{"first": math.floor(low / spacing) - 1, "last": math.ceil(high / spacing) + 1} for low, high in ends]
+    bits = 140 + math.ceil(-log_delta / math.log(2.0) + 2.0 * math.log2(count))
+    return {"method": "grid", "spacing": text(spacing, 4), "parts": places, "bits": bits}

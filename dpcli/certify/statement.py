@@ -188,14 +188,14 @@ def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, 
 
 
 def _choice(mechanism: BoundedRange, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    return {"kind": "range", "epsilon": str(Fraction(mechanism.epsilon))}, (RANGE,)
+    return {"kind": "range", "epsilon": str(_exact(mechanism.epsilon))}, (RANGE,)
 
 
 def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    """Convert what is known by epsilon and perhaps delta, the doubles that the accountants have."""
-    part: Part = {"kind": "two-point", "epsilon": str(Fraction(mechanism.epsilon))}
+    """Convert what is known by epsilon and perhaps delta, as decimals."""
+    part: Part = {"kind": "two-point", "epsilon": str(_exact(mechanism.epsilon))}
     if isinstance(mechanism, Approx):
-        return {**part, "delta": str(Fraction(mechanism.delta))}, (TWO_POINTS,)
+        return {**part, "delta": str(_exact(mechanism.delta))}, (TWO_POINTS,)
     if isinstance(mechanism, RandomizedResponse):
         return ({**part, "categories": mechanism.categories} if mechanism.categories > 2 else part), (RESPONSE,)
     return part, (TWO_POINTS,)

@@ -1,0 +1,266 @@
+"""Proofs by the checker: against values that others computed, against the accountants, and with plans that lie."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import dpcli
+from dpcli.base.errors import InternalError, NotRepresentable
+from dpcli.base.rounding import up
+from dpcli.certify import certificate, proof_search
+from dpcli.certify.certificate import prove
+from dpcli.certify.commands.certify import CHECKER
+from dpcli.exam.subjects import SEED
+from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.read import parse
+from tests.cases import by_tier
+
+pytest.importorskip("flint", reason="the checker needs python-flint")
+
+from dpcli.certify import checker
+
+HEAD = """
+format = 1
+name = "proof"
+[privacy]
+unit = "{unit}"
+max_contributions = {records}
+adjacency = "{adjacency}"
+delta = {delta!r}
+"""
+NOISES = ("gaussian", "laplace", "pure-dp", "discrete-laplace")
+
+# rate, noise multiplier, steps, delta and epsilon, to the digits that an independent computation gave.
+WEAK = [
+    ("1e-7", "0.7", 10**5, "1e-10", "0.000591782884"),
+    ("1e-7", "0.7", 10**6, "1e-10", "0.001277799929"),
+    ("1e-6", "0.8", 10**4, "1e-9", "0.001094597595"),
+    ("1e-5", "0.6", 1000, "1e-7", "0.0295716"),
+    ("1e-5", "0.8", 100, "1e-8", "0.00294665"),
+    ("1e-4", "1", 20, "1e-6", "0.00306041"),
+    ("1e-3", "1", 10, "1e-6", "0.044097704"),
+]
+
+
+def pipeline(text: str, adjacency: str = "add-remove", delta: float = 1e-6, records: int = 1) -> Pipeline:
+    head = HEAD.format(unit="example" if records == 1 else "user", records=records, adjacency=adjacency, delta=delta)
+    return parse((head + text).encode(), "proof.toml")
+
+
+def gaussian(rate: str, noise: str, steps: int) -> str:
+    sampling = f'sampling = {{ scheme = "poisson", rate = {rate} }}\n' if rate != "1" else ""
+    return f'[[mechanism]]\nname = "train"\ntype = "gaussian"\nsteps = {steps}\nnoise_multiplier = {noise}\n{sampling}'
+
+
+def drawn(random: Random) -> tuple[str, dict[str, Any]]:
+    """One to three mechanisms, and the setting."""
+    texts, adjacency = [], random.choice(["add-remove", "add-remove", "zero-out", "replace-one"])
+    for i in range(random.randint(1, 3)):
+        kind = random.choice(NOISES)
+        keys = {
+            "gaussian": f"noise_multiplier = {10.0 ** random.uniform(-0.3, 1.0):.4g}",
+            "laplace": f"noise_multiplier = {10.0 ** random.uniform(-0.3, 1.0):.4g}",
+            "pure-dp": f"epsilon = {10.0 ** random.uniform(-2.0, 0.3):.4g}",
+            "discrete-laplace": f"scale = {10.0 ** random.uniform(0.0, 1.5):.4g}\nsensitivity = {random.randint(1, 3)}",
+        }[kind]
+        sampled = random.random() < 0.6 and (adjacency == "add-remove" or kind == "gaussian")
+        rate = f'sampling = {{ scheme = "poisson", rate = {10.0 ** random.uniform(-4.0, -0.5):.3g} }}\n' if sampled else ""
+        steps = round(10.0 ** random.uniform(0.0, 3.5 if sampled else 1.5))
+        texts.append(f'[[mechanism]]\nname = "m{i}"\ntype = "{kind}"\nsteps = {steps}\n{keys}\n{rate}')
+    return "".join(texts), {"adjacency": adjacency, "delta": 10.0 ** random.uniform(-12.0, -3.0)}
+
+
+def test_training_is_proved_on_both_sides() -> None:
+    proof = prove(pipeline(gaussian("0.004", "1.1", 15_000)))
+    assert (proof.epsilon, proof.lower, proof.reasons) == ("2.6003", "2.6002", ())
+    assert checker.check(proof.certificate) == [
+        f"proved: epsilon {sign} {value} at delta = 1e-06 (ball arithmetic, 89 bits)"
+        for sign, value in (("<=", "2.6003"), (">", "2.6002"))
+    ]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "epsilon"), WEAK)
+def test_weak_rates(rate: str, noise: str, steps: int, delta: str, epsilon: str) -> None:
+    """Each epsilon, a digit up, is enough; a digit down it is not."""
+    part = {"kind": "mixture", "mu_squared": str(1 / Fraction(noise) ** 2), "rate": rate, "count": steps}
+    digit = Fraction(1, 10 ** len(epsilon.partition(".")[2]))
+    for bound, value in (("upper", Fraction(epsilon) + digit), ("lower", Fraction(epsilon) - digit)):
+        texts = {"epsilon": str(value), "delta": delta}
+        (plan,) = proof_search.plans([part], "remove", float(value), float(delta), bound == "upper")
+        checker.show([part], {"bound": bound, **texts, "proofs": {"remove": plan}}, "remove")
+        wrong = {"bound": "lower" if bound == "upper" else "upper", **texts, "proofs": {"remove": plan}}
+        with pytest.raises(checker.Unproved, match="is not shown"):
+            checker.show([part], wrong, "remove")
+
+
+@pytest.mark.parametrize("cases", by_tier(3, 40, 400))
+def test_a_proof_and_the_accountants_agree(cases: int) -> None:
+    """`prove` itself raises where the checker's bound contradicts a certified interval; most headlines are proved as they are printed."""
+    random, proved, sharp = Random(f"{SEED} proofs {cases}"), 0, 0
+    while proved < cases:
+        text, setting = drawn(random)
+        try:
+            proof = prove(pipeline(text, **setting))
+        except NotRepresentable:
+            continue
+        proved += 1
+        sharp += proof.epsilon == proof.headline
+        assert checker.check(proof.certificate), text
+        assert float(proof.epsilon) >= (proof.account.lower or 0.0), text
+        if proof.lower is not None:
+            assert float(proof.lower) <= proof.account.upper, text
+    assert 2 * sharp >= cases - 2
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of every number in a plan."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(item, (*path, key))
+    elif path[-1] not in ("method", "bits"):
+        yield path
+
+
+@pytest.mark.parametrize("cases", by_tier(15, 200, 3000))
+def test_no_plan_proves_what_is_false(cases: int) -> None:
+    """Epsilon is 1 % too small, and any number of the plan is anything."""
+    random = Random(f"{SEED} lies {cases}")
+    honest = [
+        prove(pipeline(gaussian("0.004", "1.1", 2000))),
+        prove(pipeline(gaussian("0.00001", "0.6", 1000), delta=1e-7)),
+        prove(pipeline(gaussian("0.01", "2.0", 500), adjacency="replace-one")),
+        prove(pipeline(gaussian("0.01", "3.0", 400).replace("gaussian", "laplace"))),
+        prove(pipeline(gaussian("0.3", "2.0", 3) + gaussian("1", "4.0", 1).replace("train", "last"))),
+    ]
+    for _ in range(cases):
+        proof = random.choice(honest)
+        claim = copy.deepcopy(proof.certificate["claims"][0])
+        claim["epsilon"] = up(0.99 * float(proof.epsilon))
+        direction = random.choice([*claim["proofs"]])
+        plan = claim["proofs"][direction]
+        for _ in range(random.randint(1, 3)):
+            *path, last = random.choice([*places(plan)])
+            target = plan
+            for key in path:
+                target = target[key]
+            old = target[last]
+            changed = float(old) * random.choice([0.0, -1.0, 0.5, 0.9, 1.1, 2.0, 10.0]) + random.choice([0.0, 0.0, 1.0, -1.0])
+            target[last] = int(changed) if isinstance(old, int) else f"{changed:.8g}"
+        with pytest.raises((checker.Unproved, ValueError, ZeroDivisionError)):
+            checker.check(proof.certificate | {"claims": [claim]})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("mu_squared", "1"), ("rate", "0.0041"), ("count", 15_100), ("records", 2), ("relation", "replace-one")],
+)
+def test_a_certificate_of_other_mechanisms_is_refused(key: str, value: Any) -> None:
+    proof = prove(pipeline(gaussian("0.004", "1.1", 15_000)))
+    changed = copy.deepcopy(proof.certificate)
+    changed["parts"][0][key] = value
+    with pytest.raises(checker.Unproved):
+        checker.check(changed)
+    with pytest.raises(NotRepresentable, match="the certificate is about"):
+        certificate.require_about(changed, pipeline(gaussian("0.004", "1.1", 15_000)))
+
+
+def test_numbers_are_those_of_the_file() -> None:
+    """As decimals: 1.1 is 11/10, and not the double next to it."""
+    (part,) = prove(pipeline(gaussian("0.004", "1.1", 15_000))).certificate["parts"]
+    assert (part["mu_squared"], part["rate"], part["count"]) == ("100/121", "1/250", 15_000)
+
+
+def test_an_accountant_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certified interval above what is proved ends in an error that has both numbers."""
+    from dataclasses import replace
+
+    true = certificate.account
+
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        return replace(true(*args, **kwargs), lower=2.7)
+
+    monkeypatch.setattr(certificate, "account", wrong)
+    with pytest.raises(InternalError, match=r"certify proves epsilon <= 2\.6003, where the accountants certify at least 2\.7"):
+        prove(pipeline(gaussian("0.004", "1.1", 15_000)))
+
+
+def test_the_checker_runs_alone(tmp_path: Path) -> None:
+    """Its file, copied to an empty folder, with nothing of dpcli on the path."""
+    import json
+
+    (tmp_path / "check.py").write_text(CHECKER.read_text())
+    proof = prove(pipeline(gaussian("0.004", "1.1", 15_000)))
+    (tmp_path / "good.json").write_text(json.dumps(proof.certificate))
+    bad = copy.deepcopy(proof.certificate)
+    bad["claims"][0]["epsilon"] = "2.6"
+    (tmp_path / "bad.json").write_text(json.dumps(bad))
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", "check.py", name]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    good, refused = run("good.json"), run("bad.json")
+    assert (good.returncode, good.stdout.splitlines()[0]) == (
+        0,
+        "proved: epsilon <= 2.6003 at delta = 1e-06 (ball arithmetic, 89 bits)",
+    )
+    assert refused.returncode == 1
+    assert "delta(2.6) <= 1e-06 is not shown" in refused.stderr
+
+
+def imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return names
+
+
+def test_the_checker_shares_nothing_with_what_it_checks() -> None:
+    """It imports flint and the standard library; the search for plans no module of dpcli either."""
+    assert {name for name in imported(CHECKER) if name not in sys.stdlib_module_names} == {"flint"}
+    assert not any(name.startswith("dpcli") for name in imported(CHECKER.with_name("proof_search.py")))
+
+
+def test_pure_losses_and_single_runs() -> None:
+    text = '[[mechanism]]\nname = "a"\ntype = "{}"\nsteps = {}\n{}\n'
+    for body, delta, expected in (
+        (text.format("pure-dp", 3, "epsilon = 0.1"), 0.0, "0.3000"),
+        (text.format("laplace", 1, "noise_multiplier = 2.0"), 1e-6, up(0.5 + 2.0 * math.log1p(-1e-6))),
+        (text.format("randomized-response", 1, "epsilon = 1.0\ncategories = 5"), 0.0, "1.0000"),
+    ):
+        adjacency = "replace-one" if "randomized" in body else "add-remove"
+        proof = prove(pipeline(body, adjacency, delta))
+        assert float(proof.epsilon) == float(expected)
+        assert proof.epsilon == proof.headline
+
+
+def test_what_has_no_pair_is_refused() -> None:
+    text = '[[mechanism]]\nname = "a"\ntype = "zcdp"\nrho = 0.1\n'
+    with pytest.raises(NotRepresentable, match='"a": certify has no pair for this mechanism'):
+        prove(pipeline(text))
+    with pytest.raises(NotRepresentable, match="an adaptive file promises its cap"):
+        prove(pipeline("adaptive = true\n" + gaussian("1", "5.0", 1)))
+
+
+def test_groups_and_units() -> None:
+    """What several records cost has the accountants' pair too."""
+    for adjacency in ("add-remove", "replace-one"):
+        proof = prove(pipeline(gaussian("0.01", "4.0", 200), adjacency=adjacency, records=3))
+        assert proof.epsilon == proof.headline
+        assert proof.lower is not None
+    assert dpcli.__version__ == proof.certificate["dpcli"]
