@@ -136,6 +136,10 @@ class Part:
         mean = (j * p).sum(axis=0)
         return mean, (j * j * p).sum(axis=0) - mean * mean
 
+    def drift(self, x: Array) -> Array:
+        """Return the slope of log m at x."""
+        return self.slope * self.moments(x)[0]
+
     def log_base(self, x: Array) -> Array:
         if self.normal:
             return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
@@ -212,11 +216,12 @@ class Part:
         low, high = self.span(t, 12.0)
         if self.normal:  # further to the side where the loss hardly moves
             low -= 2.0
+        if not self.normal:  # a rounded end must not lie beyond the largest loss
+            low, high = -self.e0 * (1.0 - 1e-5), self.e0 * (1.0 - 1e-5)
         plan: Plan = {"first": text(low), "last": text(high if self.cut is None else self.cut), "cells": CELLS}
         low, high = float(plan["first"]), float(plan["last"])
         x = np.linspace(low, high, CELLS + 1)
-        mean, _ = self.moments(x)
-        speed = self.slope * (mean + self.moments(-x)[0]) if self.two_sided else self.slope * mean
+        speed = self.drift(x) + (self.drift(-x) if self.two_sided else 0.0)
         log_p = self.log_f(x, t) - np.log(speed) - log_moment
         heights = np.exp(np.minimum(log_p[1:], log_p[:-1]) - 1e-6)
         lengths = np.abs(np.diff(self.loss(x)))
@@ -240,7 +245,14 @@ class Part:
         low, high = -self.e0 if not self.normal else math.inf, self.e0 if not self.normal else -math.inf
         for z, _, log_error in orders if self.normal else ():
             first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)
-            low, high = min(low, first - 0.5), max(high, last + 0.5) if self.cut is None else self.cut
+            a, b = self.powers(z)
+            right, left = (max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b))
+            low = min(low, first - 0.5, -left - max(-a, 0.0) * float(self.drift(np.array([first]))[0]))
+            high = (
+                max(high, last + 0.5, right + max(-b, 0.0) * float(self.drift(np.array([-last]))[0]))
+                if self.cut is None
+                else self.cut
+            )
         low, high = float(text(low)), float(text(high)) if self.cut is None else self.cut
         log_share = -math.log(400.0)
         widths = np.geomspace(4.0, 1e-4, 160)
@@ -357,16 +369,22 @@ def chernoff_epsilon(texts: Sequence[dict[str, Any]], direction: str, delta: flo
     return cost(minimum(cost, 1e-3, 1e6))
 
 
-def contour(parts: list[Part], epsilon: float, log_delta: float, slack: float = SLACK, others: Sequence[float] = ()) -> Plan:
-    """Return a proof by the contour that loses at most the share `slack` of delta. Raises NoPlan."""
+def contour(parts: list[Part], epsilon: float, log_delta: float, upper: bool, jump_order: float | None = None) -> Plan:
+    """Return a proof by the contour that loses at most the share SLACK of delta. Raises NoPlan.
+
+    jump_order: the order that bounds what is lost of big runs, if parts are cut.
+    """
     log_moment = moment_of(parts)
-    log_g = lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t)  # noqa: E731
+
+    def log_g(t: float) -> float:
+        return log_moment(t) - t * epsilon - math.log(t) - math.log1p(t)
+
     saddle = minimum(log_g, 1e-2, 1e6)
     best: tuple[float, Plan] | None = None
     reasons = []
-    for factor in (1.0, 1.5, 2.5) if any(part.cut is not None for part in parts) else (1.0,):
+    for factor in (1.0,) if jump_order is None else (1.0, 1.5, 2.5):  # what a cut measure's floor asks for may lie further out
         try:
-            plan, work = _at(parts, epsilon, log_delta, slack, float(text(saddle * factor, 8)), log_moment, others)
+            plan, work = _at(parts, epsilon, log_delta, float(text(saddle * factor, 8)), log_moment, upper, jump_order)
         except NoPlan as error:
             reasons.append(error)
             continue
@@ -381,12 +399,13 @@ def _at(
     parts: list[Part],
     epsilon: float,
     log_delta: float,
-    slack: float,
     t: float,
     log_moment: Callable[[float], float],
-    others: Sequence[float],
+    upper: bool,
+    jump_order: float | None,
 ) -> tuple[Plan, float]:
-    log_slack = log_delta + math.log(slack)
+    """Return the plan with its line through t, and the work of following it: frequencies times nodes."""
+    log_slack = log_delta + math.log(SLACK)
     h, s1, s2 = _spacing(log_moment, epsilon, t, log_slack)
     size = log_moment(t) - t * epsilon
     decays = [part.decay(t, part.log_moment(t)) for part in parts]
@@ -400,14 +419,12 @@ def _at(
         raise NoPlan("the characteristic function falls too slowly")
     count = math.ceil(ys[enough[0]] / h) + 1
     y = (count + 1) * h
+    log_largest = size - math.log(2.0 * math.pi * t)  # about the largest term of the sum times the width of the line
+    orders = [*(() if upper else (s1, s2)), *(() if jump_order is None else (-1.0 - jump_order,))]
     plans, nodes = [], 0
-    log_sum_g = size - math.log(2.0 * math.pi * t)  # about the largest |h G / 2 pi| times the line's width
     for part, (decay, cells) in zip(parts, decays, strict=True):
-        log_error = part.log_moment(t) - math.log(part.count) + min(log_slack - log_sum_g, -1.0) - math.log(20.0 * len(parts))
-        needs = [(t, y, log_error)]
-        for order in (s1, s2, *others):
-            moment = part.log_moment(order)
-            needs.append((order, 0.0, moment - math.log(part.count) - 3.0))
+        log_error = part.log_moment(t) - math.log(part.count) + min(log_slack - log_largest, -1.0) - math.log(20.0 * len(parts))
+        needs = [(t, y, log_error), *((order, 0.0, part.log_moment(order) - math.log(part.count) - 3.0) for order in orders)]
         plan = part.quadrature(needs)
         if part.smooth:
             plan |= cells | {"cap": text(float(decay(np.array([y]))[1][0]))}
@@ -418,12 +435,13 @@ def _at(
     work = float(count) * max(nodes, 1)
     if work > MOST_WORK:
         raise NoPlan(f"it would take {count} frequencies and {nodes} nodes")
-    bits = 40 + (log_sum_g - log_slack) / math.log(2.0) + math.log2(max(part.count for part in parts))
-    plan = {
-        "method": "contour", "t": text(t, 8), "h": text(h, 8), "frequencies": count, "s1": text(s1, 8), "s2": text(s2, 8), "parts": plans,
-        "bits": max(64, math.ceil(bits)),
-    }  # fmt: skip
-    return plan, work
+    bits = 40 + (log_largest - log_slack) / math.log(2.0) + math.log2(max(part.count for part in parts))
+    whole: Plan = {"method": "contour", "t": text(t, 8), "h": text(h, 8), "frequencies": count, "parts": plans}
+    if not upper:
+        whole |= {"s1": text(s1, 8), "s2": text(s2, 8)}
+    if jump_order is not None:
+        whole |= {"jump_order": text(jump_order, 8)}
+    return whole | {"bits": max(64, math.ceil(bits))}, work
 
 
 def _spacing(log_moment: Callable[[float], float], epsilon: float, t: float, log_slack: float) -> tuple[float, float, float]:
@@ -517,15 +535,14 @@ def _plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delt
             return
     reason: NoPlan
     try:
-        yield contour(parts, epsilon, log_delta)
+        yield contour(parts, epsilon, log_delta, upper)
         return
     except NoPlan as error:
         reason = error
     cut = with_cuts(parts, epsilon, log_delta)
     if cut is not None:
         try:
-            plan = contour(cut[0], epsilon, log_delta, others=(-1.0 - cut[1],))
-            yield plan | {"jump_order": text(cut[1], 8)}
+            yield contour(cut[0], epsilon, log_delta, upper, cut[1])
             return
         except NoPlan as error:
             reason = error
