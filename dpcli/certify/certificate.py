@@ -13,7 +13,7 @@ from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.rounding import down, up
 from dpcli.base.values import dataclass
 from dpcli.certify import proof_search
-from dpcli.certify.statement import Statement, statement_of
+from dpcli.certify.certified_parts import CertifiedParts, certified_parts
 from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ MARGIN = 1e-9  # share by which a proved bound may contradict the accountants' i
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was proved of a pipeline.
+    """A proof of the cost of a pipeline.
 
     account: what the accountants say.
     epsilon, delta: texts of the proved upper bound; one of them is what was asked.
@@ -58,7 +58,7 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
     """
     from dpcli.certify import checker
 
-    statement = statement_of(pipeline, group_size)
+    statement = certified_parts(pipeline, group_size)
     result = account(pipeline, delta=delta, epsilon=epsilon, group_size=group_size)
     if math.isinf(result.upper):
         raise NotRepresentable("no accountant certifies a bound, so that there is none to prove")
@@ -105,7 +105,7 @@ def _texts(result: Account, value: str) -> Json:
     return {"epsilon": value, "delta": fixed} if result.quantity == "epsilon" else {"epsilon": fixed, "delta": value}
 
 
-def _candidates(statement: Statement, result: Account) -> Iterator[str]:
+def _candidates(statement: CertifiedParts, result: Account) -> Iterator[str]:
     """Yield bounds to prove, the smallest first: the headline as printed, and what Chernoff's bound is good for."""
     yield up(result.upper)
     if result.quantity == "epsilon" and result.at > 0.0:
@@ -119,7 +119,7 @@ def _candidates(statement: Statement, result: Account) -> Iterator[str]:
             yield up(max(bounds) * (1.0 + 1e-6))
 
 
-def _upper(statement: Statement, texts: Json) -> Json:
+def _upper(statement: CertifiedParts, texts: Json) -> Json:
     """Return a proof for each direction that the checker has followed."""
     from dpcli.certify.checker import Unproved, directions
 
@@ -139,7 +139,7 @@ def _upper(statement: Statement, texts: Json) -> Json:
     return proofs
 
 
-def _lower(statement: Statement, texts: Json) -> Json:
+def _lower(statement: CertifiedParts, texts: Json) -> Json:
     """Return a proof for the first direction in which one is found."""
     from dpcli.certify.checker import Unproved, directions
 
@@ -158,14 +158,14 @@ def _lower(statement: Statement, texts: Json) -> Json:
     raise error
 
 
-def _followed(statement: Statement, direction: str, texts: Json, plan: Json, upper: bool) -> None:
+def _followed(statement: CertifiedParts, direction: str, texts: Json, plan: Json, upper: bool) -> None:
     from dpcli.certify import checker
 
     claim = {"bound": "upper" if upper else "lower", **texts, "proofs": {direction: plan}}
     checker.show(list(statement.parts), claim, direction)
 
 
-def _certificate(pipeline: Pipeline, statement: Statement, claims: list[Json], group_size: int) -> Json:
+def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Json], group_size: int) -> Json:
     privacy = pipeline.privacy
     return {
         "format": 1,
@@ -186,7 +186,7 @@ def _certificate(pipeline: Pipeline, statement: Statement, claims: list[Json], g
 def require_about(certificate: Json, pipeline: Pipeline) -> None:
     """Raise NotRepresentable if a certificate is about other mechanisms than the pipeline's."""
     group_size = (certificate.get("statement") or {}).get("group_size", 1)
-    statement = statement_of(pipeline, group_size)
+    statement = certified_parts(pipeline, group_size)
     expected, actual = list(statement.parts), certificate.get("parts")
     if actual != expected:
         raise NotRepresentable(f"the certificate is about {actual!r}, and the file states {expected!r}")

@@ -77,7 +77,7 @@ def beyond(x: arb) -> arb:
     return (x / arb(2).sqrt()).erfc() / 2
 
 
-class Atoms:
+class AtomicPart:
     """A part with separate losses.
 
     pairs: the masses under P and Q of each outcome. lost: P's mass at an infinite loss, and beyond the pairs.
@@ -117,7 +117,7 @@ class Atoms:
         return arb(1)
 
 
-class Gaussian:
+class GaussianPart:
     """A part whose loss is Gaussian: K(z) = mu^2 z (z+1) / 2."""
 
     lost = arb(0)
@@ -126,7 +126,7 @@ class Gaussian:
         self.half = number(part["mu_squared"]) / 2
         demand(self.half > 0, "mu_squared above 0")
 
-    big = Atoms.big
+    big = AtomicPart.big
 
     def at(self, z: arb, plan: Json) -> arb:
         return (self.half * z * (z + 1)).exp()
@@ -139,7 +139,7 @@ class Gaussian:
         return (-self.half * y * y).exp()
 
 
-class Smooth:
+class SmoothPart:
     """A part with a density, base(x) m_+(x)^a m_-(x)^b of item 5, and perhaps two atoms.
 
     Kind "mixture" is (SUM w_j N(j mu, 1), N(0, 1)) with Binomial(records, rate) weights. Under relation "replace-one", Q is the
@@ -384,11 +384,11 @@ def discrete_gaussian(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
 
 PAIRS = {"two-point": two_points, "discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}
 KINDS: dict[str, type[Any]] = {
-    "gaussian": Gaussian,
-    "mixture": Smooth,
-    "laplace": Smooth,
-    "range": Smooth,
-    **dict.fromkeys(PAIRS, Atoms),
+    "gaussian": GaussianPart,
+    "mixture": SmoothPart,
+    "laplace": SmoothPart,
+    "range": SmoothPart,
+    **dict.fromkeys(PAIRS, AtomicPart),
 }
 
 
@@ -402,7 +402,7 @@ def power(value: acb, scale: arb, count: int) -> acb:
     return (count * ratio.log()).exp()
 
 
-class Composition:
+class CheckedParts:
     """Parts in one direction, each with its count and its plan."""
 
     def __init__(self, parts: list[Json], direction: str, plans: list[Json]) -> None:
@@ -471,7 +471,7 @@ class Composition:
 def two_point_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]:
     """Return bounds on delta of one part with two losses: a binomial sum over the runs with the larger one."""
     demand(len(parts) == 1, "one part")
-    part, n = Atoms(parts[0], direction), int(parts[0]["count"])
+    part, n = AtomicPart(parts[0], direction), int(parts[0]["count"])
     demand(len(part.atoms) == 2 and n <= 10**15, "two losses")
     (p_low, low), (p_high, high) = sorted(part.atoms, key=lambda atom: float(atom[1].mid()))
     demand(low < high, "two losses")
@@ -505,7 +505,7 @@ def lattice_sum(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, a
     The masses between the ends of the spacing, -e, 0 and e of randomised response, say, are the coefficients.
     """
     demand(len(parts) == 1, "one part")
-    part, n = Atoms(parts[0], direction), int(parts[0]["count"])
+    part, n = AtomicPart(parts[0], direction), int(parts[0]["count"])
     demand(not part.sampled or n == 1, "no sampling, or one run")
     if n == 1:
         total = sum((p * (1 - (epsilon - loss).exp()).max(arb(0)) for p, loss in part.atoms), arb(0))
@@ -533,14 +533,14 @@ def one_step(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]
     """Return delta of a single run of Gaussian, Laplace or range noise, perhaps on a sample of one record."""
     demand(len(parts) == 1 and int(parts[0]["count"]) == 1, "one run")
     part = KINDS[parts[0]["kind"]](parts[0], direction)
-    demand(not isinstance(part, Atoms), "a loss with a density")
+    demand(not isinstance(part, AtomicPart), "a loss with a density")
     value = one_delta(part, epsilon)
     return value, value.max(arb(0))
 
 
-def one_delta(part: Gaussian | Smooth, epsilon: arb) -> arb:
+def one_delta(part: GaussianPart | SmoothPart, epsilon: arb) -> arb:
     """Return P(L > epsilon) - e^epsilon Q(L > epsilon) of one run, at any real epsilon: delta, and 1 - e^epsilon below all losses."""
-    if isinstance(part, Gaussian):
+    if isinstance(part, GaussianPart):
         mu = (2 * part.half).sqrt()
         return beyond(epsilon / mu - mu / 2) - epsilon.exp() * beyond(epsilon / mu + mu / 2)
     demand(part.records == 1 and not part.two_sided, "one record on a sample, added or removed")
@@ -590,10 +590,10 @@ def grid(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> arb:
     return total
 
 
-def on_lattice(part: Atoms | Gaussian | Smooth, spacing: arb, first: int, last: int) -> tuple[list[arb], arb]:
+def on_lattice(part: AtomicPart | GaussianPart | SmoothPart, spacing: arb, first: int, last: int) -> tuple[list[arb], arb]:
     """Return P's masses at the losses k spacing, k = first, ..., last, and at an infinite loss, of a pair that dominates the part's."""
     levels = [(k * spacing).exp() for k in range(first, last + 1)]
-    if isinstance(part, Atoms):
+    if isinstance(part, AtomicPart):
         masses, infinite = [arb(0)] * len(levels), part.lost
         for p, loss in part.atoms:
             place = (loss / spacing).lower().floor().unique_fmpz()
@@ -620,9 +620,9 @@ def largest_loss(parts: list[Json], epsilon: Fraction) -> None:
     """Show that no loss exceeds epsilon, so that delta(epsilon) is 0: exactly where nothing is sampled, in balls elsewhere."""
     exact, sampled = Fraction(0), arb(0)
     for part in parts:
-        kind, n = part["kind"], int(part["count"])
+        form, n = part["kind"], int(part["count"])
         demand(
-            kind in ("two-point", "laplace", "range", "discrete-laplace") and not Fraction(part.get("delta", 0)),
+            form in ("two-point", "laplace", "range", "discrete-laplace") and not Fraction(part.get("delta", 0)),
             "losses with an end",
         )
         demand(part.get("relation", "add-remove") == "add-remove", "a record that is added or removed")
@@ -650,12 +650,12 @@ def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tup
         return one_step(parts, direction, epsilon)
     if method in ("sum", "lattice"):
         lower, upper = (two_point_sum if method == "sum" else lattice_sum)(parts, direction, epsilon)
-        lost = Composition(parts, direction, [{}]).lost()
+        lost = CheckedParts(parts, direction, [{}]).lost()
         return lower + lost, upper + lost
     if method == "grid":
         return arb("-inf"), grid(parts, direction, epsilon, plan)
     demand(method in ("chernoff", "contour"), "a method")
-    composition = Composition(parts, direction, plan["parts"])
+    composition = CheckedParts(parts, direction, plan["parts"])
     lost = composition.lost()
     if method == "chernoff":
         return arb("-inf"), composition.chernoff(epsilon, number(plan["s"])) + lost

@@ -53,12 +53,12 @@ class Part:
 
     def __post_init__(self) -> None:
         self.count = int(self.text["count"])
-        self.kind = self.text["kind"]
+        self.form = self.text["kind"]
         self.rate = float(Fraction(self.text["rate"])) if "rate" in self.text else 1.0
         self.two_sided = self.text.get("relation", "add-remove") == "replace-one"
         self.sign = -1.0 if self.direction == "add" and not self.two_sided else 1.0
         self.records = int(self.text.get("records", 1))
-        if self.kind in ("gaussian", "mixture"):
+        if self.form in ("gaussian", "mixture"):
             self.slope = math.sqrt(Fraction(self.text["mu_squared"]))
         else:
             self.slope, self.e0 = 1.0, float(Fraction(self.text.get("epsilon", 0)))
@@ -67,7 +67,7 @@ class Part:
             j = np.arange(k + 1.0)
             log_rest = (k - j) * math.log1p(-q) if q < 1.0 else np.where(j == k, 0.0, -np.inf)
             self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + log_rest
-        if not self.smooth and self.kind != "gaussian":
+        if not self.smooth and self.form != "gaussian":
             self.atoms = self._atoms()
 
     @property
@@ -78,11 +78,11 @@ class Part:
 
     @property
     def smooth(self) -> bool:
-        return str(self.kind) in ("mixture", "laplace", "range")
+        return str(self.form) in ("mixture", "laplace", "range")
 
     @property
     def normal(self) -> bool:
-        return str(self.kind) == "mixture"
+        return str(self.form) == "mixture"
 
     def _atoms(self) -> list[tuple[float, float]]:
         """Return (log P, loss) of each separate loss."""
@@ -99,12 +99,12 @@ class Part:
 
     def _pairs(self) -> tuple[list[tuple[float, float]], float]:
         """Return log P and log Q of each outcome without sampling, and log of P's mass at an infinite loss."""
-        if self.kind == "discrete-laplace":
+        if self.form == "discrete-laplace":
             a, s = 1.0 / float(Fraction(self.text["scale"])), int(self.text["sensitivity"])
             end, middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
             log_q = [end, *(middle - x * a for x in range(1, s)), end - s * a]
             return list(zip(log_q[::-1], log_q, strict=True)), -math.inf
-        if self.kind == "discrete-gaussian":
+        if self.form == "discrete-gaussian":
             s, reach, variance = int(self.text["sensitivity"]), int(self.text["reach"]), float(Fraction(self.text["sigma_squared"]))
             x = np.arange(-reach, reach + s + 1.0)
             log_size = -0.5 * x * x / variance
@@ -143,7 +143,7 @@ class Part:
     def log_base(self, x: Array) -> Array:
         if self.normal:
             return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
-        if self.kind == "laplace":
+        if self.form == "laplace":
             return -0.5 * (x + self.e0) - math.log(4.0)
         return 0.5 * (self.e0 - x) - math.log(2.0 * math.expm1(self.e0))
 
@@ -176,7 +176,7 @@ class Part:
         return float(low), float(high)
 
     def log_moment(self, z: float) -> float:
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return 0.5 * self.slope**2 * z * (z + 1.0)
         if not self.smooth:
             return float(log_sum(np.array([p + z * loss for p, loss in self.atoms])))
@@ -190,7 +190,7 @@ class Part:
         half = 0.5 * np.diff(edges)[:, None]
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
         value = self.log_f(x, z) + np.log((half * weights).ravel())
-        if self.kind == "laplace":
+        if self.form == "laplace":
             a = self.powers(z)[0]
             ends = np.array([-math.log(2.0) + a * self.log_m(-self.e0)[0], -math.log(2.0) - self.e0 + a * self.log_m(self.e0)[0]])
             value = np.append(value, ends)
@@ -198,7 +198,7 @@ class Part:
 
     def ends(self, log_left: float) -> tuple[float, float]:
         """Return losses between which P has all but about e^log_left."""
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             reach = self.slope * math.sqrt(-2.0 * log_left)
             return 0.5 * self.slope**2 - reach, 0.5 * self.slope**2 + reach
         if not self.smooth:
@@ -209,7 +209,7 @@ class Part:
 
     def decay(self, t: float, log_moment: float) -> tuple[Callable[[Array], tuple[Array, Array]], Plan]:
         """Return log of the bound on |phi(y)| with the cap that attains it, and the cells."""
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return (lambda y: (-0.5 * self.slope**2 * y * y, np.zeros_like(y))), {}
         if not self.smooth:
             return (lambda y: (np.zeros_like(y), np.zeros_like(y))), {}
@@ -242,19 +242,7 @@ class Part:
         """Return panels on which, for each (z, y, log_error), the rule errs by at most e^log_error at orders z + i v, |v| <= y."""
         if not self.smooth:
             return {}
-        low, high = -self.e0 if not self.normal else math.inf, self.e0 if not self.normal else -math.inf
-        for z, _, log_error in orders if self.normal else ():
-            first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)
-            a, b = self.powers(z)
-            right, left = (max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b))
-            low = min(low, first - 0.5, -left - max(-a, 0.0) * float(self.drift(np.array([first]))[0]))
-            high = (
-                max(high, last + 0.5, right + max(-b, 0.0) * float(self.drift(np.array([-last]))[0]))
-                if self.cut is None
-                else self.cut
-            )
-        low, high = float(text(low)), float(text(high)) if self.cut is None else self.cut
-        log_share = -math.log(400.0)
+        low, high = self._reach(orders)
         widths = np.geomspace(4.0, 1e-4, 160)
         panels: list[list[str]] = []
         left = low
@@ -262,9 +250,8 @@ class Part:
             right = np.minimum(left + widths, high)
             best = 0.0, 0.0
             for r in ELLIPSES:
-                fits = np.all(
-                    [self.log_rule_error(z, y, left, right, r) <= log_error + log_share for z, y, log_error in orders], axis=0
-                )
+                errors = [self.log_rule_error(z, y, left, right, r) - log_error for z, y, log_error in orders]
+                fits = np.all(np.array(errors) <= -math.log(400.0), axis=0)
                 if fits.any() and widths[fits.argmax()] > best[0]:
                     best = float(widths[fits.argmax()]), r
             if best[0] == 0.0 or len(panels) * ORDER > MOST_FREQUENCIES:
@@ -272,6 +259,19 @@ class Part:
             left = min(float(text(left + best[0], 9)), high)
             panels.append([text(left, 9), text(best[1])])
         return {"low": text(low), "order": ORDER, "panels": panels}
+
+    def _reach(self, orders: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+        """Return ends beyond which the integrands fall, and are small enough."""
+        if not self.normal:
+            return -self.e0, self.e0
+        low, high = math.inf, -math.inf
+        for z, _, log_error in orders:
+            first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)
+            a, b = self.powers(z)
+            rises = [max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b)]  # of log f, at the most
+            falls = [max(-power, 0.0) * float(self.drift(np.array([x]))[0]) for power, x in ((a, first), (b, -last))]
+            low, high = min(low, first - 0.5, -rises[1] - falls[0]), max(high, last + 0.5, rises[0] + falls[1])
+        return float(text(low)), float(text(high)) if self.cut is None else self.cut
 
     def log_rule_error(self, z: float, y: float, left: float, right: Array, r: float) -> Array:
         """Return log of the rule's error on panels from `left` to each of `right`."""
@@ -283,7 +283,8 @@ class Part:
         first, last = middle - wide, middle + wide
         inside = np.where((first < 0) & (last > 0), 0.0, np.where(first > 0, first, last)) if self.normal else first
         size = self.log_base(inside) + (0.5 * height * height if self.normal else 0.0)
-        squeeze, angle = np.log(np.cos(0.5 * turn)), 0.0
+        squeeze: Array = np.log(np.cos(0.5 * turn))
+        angle: Array = 0.0
         a, b = self.powers(z)
         for power, near, far in ((a, first, last), (b, -last, -first))[: 2 if self.two_sided else 1]:
             size = size + (power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + squeeze))
@@ -436,12 +437,12 @@ def _at(
     if work > MOST_WORK:
         raise NoPlan(f"it would take {count} frequencies and {nodes} nodes")
     bits = 40 + (log_largest - log_slack) / math.log(2.0) + math.log2(max(part.count for part in parts))
-    whole: Plan = {"method": "contour", "t": text(t, 8), "h": text(h, 8), "frequencies": count, "parts": plans}
+    total: Plan = {"method": "contour", "t": text(t, 8), "h": text(h, 8), "frequencies": count, "parts": plans}
     if not upper:
-        whole |= {"s1": text(s1, 8), "s2": text(s2, 8)}
+        total |= {"s1": text(s1, 8), "s2": text(s2, 8)}
     if jump_order is not None:
-        whole |= {"jump_order": text(jump_order, 8)}
-    return whole | {"bits": max(64, math.ceil(bits))}, work
+        total |= {"jump_order": text(jump_order, 8)}
+    return total | {"bits": max(64, math.ceil(bits))}, work
 
 
 def _spacing(log_moment: Callable[[float], float], epsilon: float, t: float, log_slack: float) -> tuple[float, float, float]:
@@ -516,7 +517,7 @@ def _plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delt
     log_delta = math.log(room)
     count = math.fsum(part.count for part in parts)
     bits = 100 + math.ceil(-log_delta / math.log(2.0) + math.log2(count))
-    if all(part.kind == "gaussian" for part in parts):
+    if all(part.form == "gaussian" for part in parts):
         yield {"method": "gaussian", "bits": bits}
         return
     alone = parts[0] if len(parts) == 1 else None
@@ -555,9 +556,9 @@ def grid(parts: Sequence[Part], log_delta: float) -> Plan:
     """Return a proof on a lattice that is as fine as is allowed. Raises NoPlan if the losses spread too far for it."""
     count = sum(part.count for part in parts)
     ends = [part.ends(log_delta - math.log(count) + math.log(1e-7)) for part in parts]
-    whole = math.fsum(part.count * (high - low) for part, (low, high) in zip(parts, ends, strict=True))
+    total = math.fsum(part.count * (high - low) for part, (low, high) in zip(parts, ends, strict=True))
     widest = math.sqrt(math.fsum(part.count * (high - low) ** 2 for part, (low, high) in zip(parts, ends, strict=True)))
-    spacing = float(text(whole / LATTICE, 4))
+    spacing = float(text(total / LATTICE, 4))
     if not spacing < COARSEST * widest / 30.0:
         raise NoPlan("too many steps for a lattice, and the characteristic function falls too slowly")
     places = [{"first": math.floor(low / spacing) - 1, "last": math.ceil(high / spacing) + 1} for low, high in ends]

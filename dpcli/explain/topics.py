@@ -79,6 +79,7 @@ def _paragraph(block: str) -> str:
 WRITTEN = (
     "tutorial",
     "accountants",
+    "certify",
     "training",
     "federated",
     "private-prediction",

@@ -47,8 +47,8 @@ Converted = tuple[Part, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """What a certificate is about.
+class CertifiedParts:
+    """The parts of a pipeline as a certificate states them.
 
     parts: the parts in the checker's form, each with its count.
     assumptions: what is assumed of the pairs, in words.
@@ -60,7 +60,7 @@ class Statement:
     attained: bool
 
 
-def statement_of(pipeline: Pipeline, group_size: int = 1) -> Statement:
+def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     """Return the statement for a pipeline. Raises NotRepresentable, with the reason, if the checker knows no pair of a mechanism."""
     privacy = pipeline.privacy
     neighbours = Neighbours(privacy.adjacency, privacy.max_contributions or 1, group_size)
@@ -86,7 +86,7 @@ def statement_of(pipeline: Pipeline, group_size: int = 1) -> Statement:
         raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
     if len(counts) > MOST_PARTS:
         raise NotRepresentable(f"{len(counts)} different mechanisms; certify takes at most {MOST_PARTS}")
-    return Statement(tuple({**dict(key), "count": n} for key, n in counts.items()), tuple(assumptions), attained)
+    return CertifiedParts(tuple({**dict(key), "count": n} for key, n in counts.items()), tuple(assumptions), attained)
 
 
 def _mechanisms(lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
@@ -107,8 +107,8 @@ def _exact(value: float) -> Fraction:
     return Fraction(repr(value))
 
 
-def _ratio(line: BillLine, spec_type: type, noise_key: str, neighbours: Neighbours, whole: bool) -> Fraction | None:
-    """Return sensitivity over noise, exactly: for all changing records if `whole`, else for one record on a sample.
+def _ratio(line: BillLine, spec_type: type, noise_key: str, neighbours: Neighbours, all_records: bool) -> Fraction | None:
+    """Return sensitivity over noise, exactly: for all changing records if `all_records`, else for one record on a sample.
 
     None if the file does not state it as such: the accountants' double stands for it then, and that is assumed.
     """
@@ -117,11 +117,11 @@ def _ratio(line: BillLine, spec_type: type, noise_key: str, neighbours: Neighbou
         return None
     multiplier, noise, sensitivity = (getattr(spec, key) for key in ("noise_multiplier", noise_key, "sensitivity"))
     if multiplier is not None:
-        times = neighbours.records * (2 if neighbours.replaces else 1) if whole else 1
+        times = neighbours.records * (2 if neighbours.replaces else 1) if all_records else 1
         return times / _exact(multiplier)
-    if not whole and neighbours.records > 1:
+    if not all_records and neighbours.records > 1:
         return None
-    return (neighbours.group if whole else 1) * _exact(sensitivity) / _exact(noise)
+    return (neighbours.group if all_records else 1) * _exact(sensitivity) / _exact(noise)
 
 
 def _numbers(line: BillLine, exact: Fraction | None, computed: float) -> tuple[Fraction, tuple[str, ...]]:
