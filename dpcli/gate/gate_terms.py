@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import field
 
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
+from dpcli.base.extras import require
 from dpcli.base.fields import COUNT, DELTA, NON_NEGATIVE, POSITIVE, Constraint
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Caps, Horizon
@@ -52,6 +53,7 @@ class GateTerms:
         ledger, dataset: The ledger, and its dataset, that judges whether the runs of the files still fit.
         room: The verdicts of the ledger.
         together: The cap, from a flag, on the epsilon of each dataset that the files name.
+        require_proof: Whether the epsilon of each file must have a proof.
     """
 
     caps: Caps
@@ -64,6 +66,7 @@ class GateTerms:
     dataset: str | None = None
     room: LedgerRoom = field(default_factory=LedgerRoom)
     together: float | None = None
+    require_proof: bool = False
 
     @property
     def planned(self) -> Horizon | None:
@@ -90,6 +93,7 @@ def checked_terms(
     as_of: str | None = None,
     max_rho: float | None = None,
     max_together: float | None = None,
+    require_proof: bool = False,
 ) -> GateTerms:
     """Return the terms that flags state. Raises InputError if a value is out of range, or a flag needs another one."""
     caps = Caps(
@@ -108,7 +112,11 @@ def checked_terms(
     planned = _horizon(horizon, horizon_epsilon)
     stated = read_policy(policy) if policy is not None else NO_POLICY
     shared = _within("--max-together", max_together, POSITIVE)
-    return GateTerms(caps, planned, stated, _day(as_of), base_ref, baseline, ledger, dataset, together=shared)
+    if require_proof:
+        require("flint")
+    return GateTerms(
+        caps, planned, stated, _day(as_of), base_ref, baseline, ledger, dataset, together=shared, require_proof=require_proof
+    )
 
 
 def _within(flag: str, value: float | None, rule: Constraint) -> float | None:

@@ -237,6 +237,10 @@ def _conditions(opened_file: Opened, result: Account, terms: GateTerms) -> Itera
         yield requirements.horizon_condition(result, horizon)
     if opened_file.path in terms.room.conditions:
         yield terms.room.conditions[opened_file.path]
+    if terms.require_proof:
+        from dpcli.gate.required_proof import proof_condition
+
+        yield proof_condition(result)
 
 
 def _base(bases: Bases | None, path: str) -> Base | None:

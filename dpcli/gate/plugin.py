@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
-    names=("ledger",),
+    names=("certify", "ledger"),
     commands={
         "gate": ("dpcli.gate.commands.gate:command", "Stop a change that overspends: verdict by exit code."),
     },

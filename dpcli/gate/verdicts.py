@@ -43,6 +43,7 @@ CONDITIONS: dict[str, tuple[str, str]] = {
     "together": ("sum over a dataset", "The pipelines of a dataset, all fixed before the first ran, stay within its cap together."),
     "joined": ("file added to a sum", "No file came to a sum after the base: what outputs of others chose goes to a ledger."),
     "ledger": ("room in the ledger", "The runs of all files would still fit into what is left of the dataset's budget."),
+    "proof": ("proof of epsilon", "The epsilon of the file, as it is printed, has a proof in ball arithmetic (dpcli certify)."),
     "policy": ("policy", "The file keeps to what the policy requires and forbids; its rules and waivers match something."),
     "policy-change": ("changed policy", "The policy changed. The base's version applies; a new policy applies as written."),
     "waiver": (

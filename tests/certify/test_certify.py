@@ -94,3 +94,12 @@ def test_a_bound_without_a_proof_is_followed_by_one_that_has_one(tmp_path: Path)
 
 def test_the_checker_is_printed_as_it_is() -> None:
     assert dpcli("certify", "--print-checker").out == CHECKER.read_text()
+
+
+def test_the_gate_can_ask_for_proofs() -> None:
+    """A headline with a proof passes; one without is unknown, which is no pass."""
+    passed = dpcli("gate", SGD, "--require-proof")
+    assert (passed.code, "proved: epsilon <= 2.6003" in passed.out) == (0, True)
+    unknown = dpcli("gate", SGD, "examples/pmixed.toml", "--require-proof", "--max-epsilon", "1000")
+    assert (unknown.code, "has no proof" in unknown.out) == (3, True)
+    assert dpcli("gate", SGD, "examples/pmixed.toml", "--max-epsilon", "1000").code == 0

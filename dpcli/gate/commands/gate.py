@@ -32,6 +32,7 @@ gate_options = composed(
     ),
     click.option("--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit."),
     click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several."),
+    click.option("--require-proof", is_flag=True, help="Fail a file whose epsilon, as printed, has no proof (dpcli certify)."),
     click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC."),
 )
 
