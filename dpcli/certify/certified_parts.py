@@ -19,13 +19,14 @@ from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianVector
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure, StatedPure
+from dpcli.mechanisms.stated.renyi import StatedZcdp, Zcdp
 
 MOST_PARTS = 40  # parts of different parameters; each is integrated by itself
 COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10)"
@@ -191,6 +192,12 @@ def _choice(mechanism: BoundedRange, line: BillLine, neighbours: Neighbours, _: 
     return {"kind": "range", "epsilon": str(_exact(mechanism.epsilon))}, (RANGE,)
 
 
+def _rho(mechanism: Mechanism, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
+    """Convert what is known by its rho, the double that the accountants have."""
+    rho = mechanism.zcdp()
+    return {"kind": "zcdp", "rho": str(Fraction(rho))}, (f'"{line.name}" ({line.entries[0].type}) is {rho!r}-zCDP',)
+
+
 def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
     """Convert what is known by epsilon and perhaps delta, as decimals."""
     part: Part = {"kind": "two-point", "epsilon": str(_exact(mechanism.epsilon))}
@@ -210,6 +217,9 @@ CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     BoundedRange: _choice,
     ExponentialChoice: _choice,
     DiscreteLaplace: _discrete_laplace,
+    Zcdp: _rho,
+    StatedZcdp: _rho,
+    DiscreteGaussianVector: _rho,
     DiscreteGaussian: _discrete_gaussian,
     PoissonSampled: _sampled,
     **dict.fromkeys(_STATED, _stated),

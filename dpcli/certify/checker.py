@@ -139,6 +139,20 @@ class GaussianPart:
         return (-self.half * y * y).exp()
 
 
+class RenyiPart:
+    """A part that is known to be rho-zCDP alone: M(z) <= e^{rho z (z+1)} for z >= 0, which is enough for Chernoff's bound."""
+
+    lost = arb(0)
+
+    def __init__(self, part: Json, direction: str) -> None:
+        self.rho = number(part["rho"])
+        demand(self.rho > 0, "a rho above 0")
+
+    def at(self, z: arb, plan: Json) -> arb:
+        demand(z >= 0, "an order of at least 0")
+        return (self.rho * z * (z + 1)).exp()
+
+
 class SmoothPart:
     """A part with a density, base(x) m_+(x)^a m_-(x)^b of item 5, and perhaps two atoms.
 
@@ -354,7 +368,9 @@ def on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
 def two_points(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
     """Return the (P, Q) of each answer, P's mass at an infinite loss, and a bound on what is left out."""
     e, lost, others = number(part["epsilon"]), number(part.get("delta", 0)), int(part.get("categories", 2)) - 2
-    demand(e > 0 and others >= 0 and lost >= 0 and lost < 1, "an epsilon above 0 and a delta below 1")
+    demand(e >= 0 and others >= 0 and lost >= 0 and lost < 1, "an epsilon of at least 0 and a delta below 1")
+    if Fraction(part["epsilon"]) == 0:
+        return [(1 - lost, 1 - lost)], lost, arb(0)
     high = (1 - lost) / (1 + (1 + others) * (-e).exp())
     low = high * (-e).exp()
     return [(low, high), *([(others * low, others * low)] if others else []), (high, low)], lost, arb(0)
@@ -385,6 +401,7 @@ def discrete_gaussian(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
 PAIRS = {"two-point": two_points, "discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}
 KINDS: dict[str, type[Any]] = {
     "gaussian": GaussianPart,
+    "zcdp": RenyiPart,
     "mixture": SmoothPart,
     "laplace": SmoothPart,
     "range": SmoothPart,
@@ -659,6 +676,7 @@ def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tup
     lost = composition.lost()
     if method == "chernoff":
         return arb("-inf"), composition.chernoff(epsilon, number(plan["s"])) + lost
+    demand(not any(isinstance(part, RenyiPart) for part, _, _ in composition.items), "a method for what is known by its rho")
     lower, upper = composition.contour(epsilon, plan)
     if any("cut" in each for each in plan["parts"]):
         least, most = composition.jumps(epsilon, number(plan["jump_order"]))

@@ -60,6 +60,8 @@ class Part:
         self.records = int(self.text.get("records", 1))
         if self.form in ("gaussian", "mixture"):
             self.slope = math.sqrt(Fraction(self.text["mu_squared"]))
+        elif self.form == "zcdp":
+            self.slope = math.sqrt(2 * Fraction(self.text["rho"]))
         else:
             self.slope, self.e0 = 1.0, float(Fraction(self.text.get("epsilon", 0)))
         if self.smooth:
@@ -67,7 +69,7 @@ class Part:
             j = np.arange(k + 1.0)
             log_rest = (k - j) * math.log1p(-q) if q < 1.0 else np.where(j == k, 0.0, -np.inf)
             self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + log_rest
-        if not self.smooth and self.form != "gaussian":
+        if not self.smooth and self.form not in ("gaussian", "zcdp"):
             self.atoms = self._atoms()
 
     @property
@@ -176,7 +178,7 @@ class Part:
         return float(low), float(high)
 
     def log_moment(self, z: float) -> float:
-        if self.form == "gaussian":
+        if self.form in ("gaussian", "zcdp"):
             return 0.5 * self.slope**2 * z * (z + 1.0)
         if not self.smooth:
             return float(log_sum(np.array([p + z * loss for p, loss in self.atoms])))
@@ -527,11 +529,13 @@ def _plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delt
     if upper and (plan := chernoff(parts, epsilon, log_delta)) is not None:
         yield plan
         return
+    if any(part.form == "zcdp" for part in parts):
+        raise NoPlan("what is known by its rho alone has no sharper proof than Chernoff's")
     if alone is not None and not alone.smooth:
         if len(alone.atoms) == 2:
             yield {"method": "sum", "bits": bits}
             return
-        if alone.count == 1 or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
+        if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
             yield {"method": "lattice", "bits": bits}
             return
     reason: NoPlan

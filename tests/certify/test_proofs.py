@@ -250,7 +250,7 @@ def test_pure_losses_and_single_runs() -> None:
 
 
 def test_what_has_no_pair_is_refused() -> None:
-    text = '[[mechanism]]\nname = "a"\ntype = "zcdp"\nrho = 0.1\n'
+    text = '[[mechanism]]\nname = "a"\ntype = "rdp"\norders = [2.0, 8.0]\nvalues = [0.1, 0.5]\n'
     with pytest.raises(NotRepresentable, match='"a": certify has no pair for this mechanism'):
         prove(pipeline(text))
     with pytest.raises(NotRepresentable, match="an adaptive file promises its cap"):
@@ -264,3 +264,12 @@ def test_groups_and_units() -> None:
         assert proof.epsilon == proof.headline
         assert proof.lower is not None
     assert dpcli.__version__ == proof.certificate["dpcli"]
+
+
+def test_a_stated_rho_has_the_proof_that_a_renyi_curve_has() -> None:
+    proof = prove(pipeline('[[mechanism]]\nname = "a"\ntype = "zcdp"\nrho = 0.1\nsteps = 3\n'))
+    assert (proof.epsilon, proof.lower) == (proof.headline, None)
+    plan = {"method": "contour", "t": "1", "h": "1", "frequencies": 9, "parts": [{}], "bits": 64}
+    claim = {"bound": "upper", "epsilon": "1", "delta": "0.1", "proofs": {"remove": plan}}
+    with pytest.raises(checker.Unproved, match="a method for what is known by its rho"):
+        checker.show(proof.certificate["parts"], claim, "remove")
