@@ -24,7 +24,7 @@ NOISELESS = (
     "public"
 )
 DECLARED = "the training file declares these data public, which nobody has checked; no noise was added"
-SEEDED = "NOT PRIVATE (seeded noise, or laid open to an audit): the run guarantees nothing"
+SEEDED = "NOT PRIVATE (the noise is seeded, or visible to an audit): the run guarantees nothing"
 
 
 def predictions(description: Description, answers: Predictions) -> Document:

@@ -81,7 +81,7 @@ def require_private(description: Description, private: bool) -> None:
     """Raise InputError if the run is not private."""
     if not private:
         raise InputError(
-            f"{description.folder}: the run is NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested"
+            f"{description.folder}: the run is NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested"
         )
 
 

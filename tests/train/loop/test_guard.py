@@ -339,11 +339,11 @@ def test_the_optimizer_steps_for_nobody_else(begin: Begin) -> None:
     private, before = begin(model, optimizer=optimizer), weights(model)
     loss_of(model, records()).mean().backward()
     for _ in range(2):
-        with pytest.raises(InputError, match=r"expected private\.step"):
+        with pytest.raises(InputError, match=r"expected a step by private\.step"):
             optimizer.step()
     assert torch.equal(weights(model), before)
     batch = next(private)
-    with pytest.raises(InputError, match=r"expected private\.step"):
+    with pytest.raises(InputError, match=r"expected a step by private\.step"):
         optimizer.step()
     private.step(batch)  # nothing was lost
     stepped(private, STEPS).finish()
@@ -360,16 +360,16 @@ def test_a_batch_is_stepped_once_and_before_the_next(begin: Begin) -> None:
     with pytest.raises(InputError, match="found an object of another class"):
         private.step(records())  # type: ignore[arg-type]
     private.step(batch)
-    with pytest.raises(InputError, match="expected a batch to draw"):
+    with pytest.raises(InputError, match="draw a batch first"):
         private.step(batch)
     for later in private:
         private.step(later)
     with pytest.raises(StopIteration):
         next(private)
-    with pytest.raises(InputError, match="expected a batch to draw"):
+    with pytest.raises(InputError, match="draw a batch first"):
         private.step(dpcli.PrivateBatch(STEPS + 1))
     private.finish()
-    with pytest.raises(InputError, match="has not ended"):
+    with pytest.raises(InputError, match="the run has ended"):
         private.finish()
 
 
@@ -379,10 +379,10 @@ def test_somebody_else_may_call_the_optimizer_once(begin: Begin) -> None:
     private = begin(model, optimizer=optimizer)
     private.backward(next(private))
     assert private.taken == 1  # its noise is drawn
-    with pytest.raises(InputError, match="one step of the optimizer"):
+    with pytest.raises(InputError, match="must take one step first"):
         private.finish()
     optimizer.step()
-    with pytest.raises(InputError, match="found somebody else"):
+    with pytest.raises(InputError, match="found one by other code"):
         optimizer.step()
     private.backward(next(private))
     loss_of(model, records()).mean().backward()  # adds what no noise covers

@@ -182,15 +182,15 @@ def test_a_seeded_run_is_never_attested_whatever_is_written_over_it(tmp_path: Pa
         assert found.code == 2 and words in found.err, found
         assert not (run / "attestation.json").exists()
 
-    refused("NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested")
+    refused("NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")
     assert "NOT PRIVATE" in dpcli("predict", str(run), "digits").out
     said = (run / "statement.md").read_text()
     (run / "statement.md").write_text("This run took 1 step.\n")
     sealed(run)
-    refused("NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested")  # by its description
+    refused("NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")  # by its description
     (run / "statement.md").write_text(said)
     sealed(run, guarantee={"private": True, "epsilon": epsilon})
-    refused("NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested")  # by its statement
+    refused("NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")  # by its statement
     (run / "statement.md").write_text("This run took 1 step.\n")
     sealed(run)
     refused("its description says otherwise")  # by its model
