@@ -143,7 +143,7 @@ def test_a_run_that_has_ended_is_ended_whatever_state_it_left(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert (folder / "state.pt").exists() and (folder / "model.json").exists()
-    with pytest.raises(InputError, match="found one that has ended: its model is there"):
+    with pytest.raises(InputError, match="found one that has ended and left its model"):
         train(plan_of("tiny.toml"), books, resume=resume)
     assert not (folder / "state.pt").exists() and (folder / "model.safetensors").exists()
     train(plan_of("tiny.toml"), books)

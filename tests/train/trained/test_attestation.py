@@ -71,7 +71,7 @@ def test_a_changed_byte_of_a_file_is_seen(run: Path, name: str, place: float) ->
     (run / name).write_bytes(content)
     found = verified(run)
     if name == "model.json" and found.code == 2:
-        assert "not as this version of dpcli train writes it" in found.err
+        assert "not a description that this version of dpcli train writes" in found.err
         return
     assert found.code == 1
     assert "NOT verified" in found.out and name in found.err
