@@ -85,7 +85,7 @@ def test_a_metric_that_fails_later_takes_no_model_away(tmp_path: Path, folder: P
     found = train(plan, books)
     assert statuses(books) == ["committed"] and (folder / "model.safetensors").exists() and not (folder / "state.pt").exists()
     assert found.metrics == {}
-    assert any("not measured: later_metric:metric: raised ZeroDivisionError" in line for line in outcome_document(found).details)
+    assert any("no metrics: later_metric:metric: raised ZeroDivisionError" in line for line in outcome_document(found).details)
     logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged] == [10, 20, 30] and "ZeroDivisionError" in logged[0]["unmeasured"]
 
