@@ -191,7 +191,7 @@ def test_a_state_is_promised_only_where_there_is_one(
     monkeypatch.setattr(Trainer, "draw", draw)
     found = dpcli("train", "tiny.toml", folder=tmp_path)
     assert found.code == 130
-    assert ("its state is kept" in found.err) == (folder / "state.pt").exists() == (step > 0)
+    assert ("its state is saved" in found.err) == (folder / "state.pt").exists() == (step > 0)
 
 
 def test_a_disk_without_room_for_the_first_state_is_not_charged(

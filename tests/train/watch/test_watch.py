@@ -118,7 +118,7 @@ def test_the_rate_that_opacus_draws_with_is_read_before_the_first_batch(batch: i
     if batch == BATCH:
         watch.follow_loader(loader)
         return
-    with pytest.raises(InputError, match=r"found a sampler of rate 0\.071428571, where the file declares 0\.075 \(Opacus draws"):
+    with pytest.raises(InputError, match=r"found a sampler of rate 0\.071428571, where the file declares 0\.075 \(Opacus samples at"):
         watch.follow_loader(loader)
 
 
@@ -248,7 +248,7 @@ def another_norm(optimizer: Any, step: int) -> None:
 
 TAMPERED: dict[str, tuple[Tamper, str]] = {
     "less": (lambda optimizer, step: put(optimizer, [0.8 * one for one in noises(optimizer)]), r"noise of 0\.[78]\d* times"),
-    "none": (lambda optimizer, step: put(optimizer, [0.0 * one for one in noises(optimizer)]), "one number as the noise"),
+    "none": (lambda optimizer, step: put(optimizer, [0.0 * one for one in noises(optimizer)]), "the same noise in every number"),
     "none for one tensor": (without_the_last, r"noise of \S+ times the declared size"),
     "again": (repeated(1), "the noise of an earlier step again"),
     "again later": (repeated(4), "the noise of an earlier step again"),
