@@ -369,7 +369,7 @@ def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
     np.savez(folder / "raw.npz", inputs=made + 1, labels=np.ones(len(ROWS), int))  # such as ages
     for command in ("predict", "evaluate"):
         assert (
-            "raw.npz: inputs beyond [-1, 1], which train.columns never makes"
+            "raw.npz: inputs beyond [-1, 1], which train.columns cannot produce"
             in dpcli(command, "runs/people", "raw.npz", folder=folder).err
         )
         assert "dpcli: gone.csv: no such file" in dpcli(command, "runs/people", "gone.csv", folder=folder).err

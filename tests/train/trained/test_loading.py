@@ -163,7 +163,7 @@ def test_a_module_of_the_users_own_must_be_the_one_of_the_training(tmp_path: Pat
     package.load_model(run)  # from what was hashed, and not from what stands for it
     sys.modules.pop("own_linear")
     code.write_text("open('was_run', 'w')\n" + MODULE)
-    with pytest.raises(InputError, match="own_linear:make: expected the module as it was when the model was trained"):
+    with pytest.raises(InputError, match="own_linear:make: expected the module with which the model was trained"):
         package.load_model(run)
     assert "own_linear" not in sys.modules and not (tmp_path / "was_run").exists()
     code.unlink()
