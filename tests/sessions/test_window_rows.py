@@ -435,7 +435,7 @@ def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: 
                 where = f":{inside[row] + 2}" if ending == ".csv" else f": row {inside[row] + 1}"
                 assert row_place(str(place), row, window) == f"{place}{where}"
             else:
-                with pytest.raises(InputError, match="found fewer rows than were read before"):
+                with pytest.raises(InputError, match="the file changed while it was read"):
                     row_place(str(place), row, window)
 
 

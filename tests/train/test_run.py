@@ -207,7 +207,7 @@ def test_the_number_of_labels_is_declared(file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", inputs=np.zeros((20, 3)), labels=np.arange(20) % 3)
     text = FILE.replace('data = "digits"', 'data = "d.npz"')
     for more, words in (
-        ("", "train.classes: expected the number"),
+        ("", "train.classes: expected classes"),
         ("classes = 2\n", "train.classes: expected labels from 0 to 1"),
     ):
         file.write_text(text.replace("[train]\n", "[train]\n" + more))

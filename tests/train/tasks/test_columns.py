@@ -234,14 +234,14 @@ def test_columns_that_are_read_by_their_places_are_the_same_in_public_records(fo
     written(folder, [dict(reversed(row.items())) for row in rows], "turned.csv")
     written(folder, [{"income": row["income"], "age": row["age"], "hours": row["hours"]} for row in rows], "moved.csv")
     assert arrays(train(plain, public='"moved.csv"'), "people.toml").inputs.tolist() == [[1, 2], [3, 4]]
-    words = "people.toml: train.public: expected the columns of the private records in their order"
+    words = "people.toml: train.public: expected the columns of the private records in the same order"
     with pytest.raises(InputError, match=words):
         arrays(train(plain, public='"turned.csv"'), "people.toml")
 
 
 MISSING = "declare missing or indicator in train.columns"
 REFUSED: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
-    "a word": ({"age": "Alice"}, {}, ":4: column 'age': expected a number, found something else: write missing values in "),
+    "a word": ({"age": "Alice"}, {}, ":4: column 'age': expected a number, found a text: list texts of missing values in "),
     "missing": (
         {"age": ""},
         {"age": "{ min = 0, max = 9 }"},
@@ -250,10 +250,10 @@ REFUSED: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "other": (
         {"state": "Alice"},
         {"state": '{ domain = ["CA", "NY", "TX"], other = "refuse" }'},
-        ":4: column 'state': expected one of the declared values, found another: add it to domain, or declare other = \"code\"",
+        ":4: column 'state': expected one of the declared values, found another value: add it to domain, or declare other = \"code\"",
     ),
-    "label": ({"income": "Alice"}, {}, ":4: column 'income': expected one of the declared labels, found another, or none"),
-    "no label": ({"income": ""}, {}, ":4: column 'income': expected one of the declared labels, found another, or none"),
+    "label": ({"income": "Alice"}, {}, ":4: column 'income': expected one of the declared labels, found another label, or none"),
+    "no label": ({"income": ""}, {}, ":4: column 'income': expected one of the declared labels, found another label, or none"),
 }
 
 
