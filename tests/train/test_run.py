@@ -128,7 +128,7 @@ def test_a_seed_is_not_private_and_says_so(file: Path, tmp_path: Path) -> None:
         ("clipping = { norm = 1.0 }", "clipping = { norm = 0.0 }", "clipping.norm"),
         ("clipping = { norm = 1.0 }", 'clipping = { norm = 1.0, style = "adaptive" }', "quantile_noise"),
         ("noise_multiplier = 2.0", "sigma = 2.0\nsensitivity = 1.0", "noise_multiplier"),
-        ('"poisson"', '"cyclic"', "all but cyclic"),
+        ('"poisson"', '"cyclic"', "any but cyclic"),
         ("steps = 30", 'steps = 30\npartition = "region"', "partition"),
         ("dataset_size = 1_437", "dataset_size = 1_000", "at least the number of private records"),
         ('model = "logistic"', 'model = "transformer"', "train.model"),

@@ -176,7 +176,11 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("classification", {"momentum": 1.0}, "train.momentum: expected a number in [0, 1), found 1"),
     *(("custom", {key: "mlp"}, f'train.{key}: expected module:function, found "mlp"') for key in ("model", "data", "loss")),
     ("custom", {"metric": "mlp", "public": "own:p"}, 'train.metric: expected module:function, found "mlp"'),
-    ("causal-lm", {"soft_prompt": 4, "lora": {"rank": 4}}, "train.soft_prompt: expected lora or soft_prompt, found both"),
+    (
+        "causal-lm",
+        {"soft_prompt": 4, "lora": {"rank": 4}},
+        "train.soft_prompt: expected only one of lora and soft_prompt, found both",
+    ),
     ("causal-lm", {"model": "mlp"}, 'train.model: expected a path or name of a language model, or module:function, found "mlp"'),
     ("soft-prompt", {"labels": ["a", "a"]}, "train.labels: expected at least two labels, found 1"),
     ("soft-prompt", {"verbalizers": ["x"]}, "train.verbalizers: expected one word for each of 2 labels, found 1"),

@@ -299,7 +299,7 @@ def test_a_declared_column_must_be_there(folder: Path) -> None:
 
 DISAGREEING = {
     "train.columns.age: expected min and max of a number, or the domain of a category, found neither": {"age": "{}"},
-    "train.columns.age: expected min and max of a number, or the domain of a category, found one of the two": {
+    "train.columns.age: expected min and max of a number, or the domain of a category, found only one of min and max": {
         "age": "{ min = 1 }"
     },
     "train.columns.age.max: expected a number above min = 3, found 3": {"age": "{ min = 3, max = 3 }"},
@@ -308,21 +308,23 @@ DISAGREEING = {
         "age": '{ min = 1, max = 3, other = "refuse" }'
     },
     "train.columns.age.max: expected no such key without min and max": {"age": '{ domain = ["a"], max = 3 }'},
-    "train.columns.age.domain: expected values that are all different, found the same twice": {"age": '{ domain = ["a", " a"] }'},
+    "train.columns.age.domain: expected values that are all different, found the same value twice": {
+        "age": '{ domain = ["a", " a"] }'
+    },
     "train.columns.state.domain: expected values that are all different": {"state": '{ domain = ["1", "1.0"] }'},
     "train.columns.age.domain: expected from 1 to 10,000 values, found 0": {"age": "{ domain = [] }"},
     "train.columns.income: expected a column that is neither the label": {
         "age": "{ min = 1, max = 2 }\nincome = { min = 1, max = 2 }"
     },
-    "train.labels: expected at least two labels, all different, found the same twice": {"labels": '["low", "low "]'},
+    "train.labels: expected at least two labels, all different, found the same label twice": {"labels": '["low", "low "]'},
     "train.labels: expected at least two labels, all different, found 1": {"labels": '["low"]', "class_weights": "[1]"},
-    "train.classes: expected 2, as many as labels, or no such key, found 3": {"labels": '["a", "b"]\nclasses = 3'},
-    "train.class_weights: expected one for each of 2 labels, found 3": {"class_weights": "[1, 2, 3]"},
+    "train.classes: expected 2, the number of labels, or no such key, found 3": {"labels": '["a", "b"]\nclasses = 3'},
+    "train.class_weights: expected one weight for each of 2 labels, found 3": {"class_weights": "[1, 2, 3]"},
     "train.class_weights[2]: expected a number > 0, found 0": {"class_weights": "[1, 0]"},
-    "train.label: expected the column of the label, as columns choose among them, found nothing": {"label": ""},
+    "train.label: expected the column of the label, which columns requires, found nothing": {"label": ""},
     "train.shift: expected no such key with columns": {"labels": '["low", "high"]\nshift = 0.5'},
-    "train.public: expected a .csv or .parquet file, as columns are read by their names, found b.npz": {"public": '"b.npz"'},
-    "train.data: expected a .csv or .parquet file, as columns are read by their names, found a:b": {"data": '"a:b"'},
+    "train.public: expected a .csv or .parquet file, because columns are read by name, found b.npz": {"public": '"b.npz"'},
+    "train.data: expected a .csv or .parquet file, because columns are read by name, found a:b": {"data": '"a:b"'},
     "train.columns: expected no such key without data in a file with columns": {"data": '"a.npz"', "public": '"b.npz"'},
 }
 
