@@ -18,7 +18,7 @@ from dpcli.sessions.folder import exclusive
 from dpcli.train.documents.training import outcome
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.processes import stoppable
-from dpcli.train.run.saved_state import Checkpoint, restored, save
+from dpcli.train.run.saved_state import Checkpoint, matching_checkpoint, save
 from dpcli.train.run.training_run import train
 from dpcli.train.step.loop import WeightAverage
 from tests.command import dpcli
@@ -478,5 +478,5 @@ def test_a_run_does_not_go_on_with_other_code(tmp_path: Path, changed: str, name
     state = str(tmp_path / "state.pt")
     save(state, Checkpoint(3, before, "run", [], 1.0, False, True, True, {}, {}, {}))
     with pytest.raises(InputError, match=f"found {', '.join(named)} changed"):
-        restored(state, after)
-    assert restored(state, before).step == 3
+        matching_checkpoint(state, after)
+    assert matching_checkpoint(state, before).step == 3

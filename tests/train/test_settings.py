@@ -18,7 +18,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import plain
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.train.plan.clipping import Clipping
-from dpcli.train.plan.settings import Train, in_full, read_train
+from dpcli.train.plan.settings import Train, every_key, read_train
 from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import require_each
 from tests.command import ROOT
@@ -226,7 +226,7 @@ KNOWN_BY = {
 @pytest.mark.parametrize("task", KNOWN_BY)
 def test_a_run_is_known_by_what_it_was_known_by(task: str) -> None:
     text, known = KNOWN_BY[task]
-    found = in_full(read(f'learning_rate = 1.0\ntask = "{task}"\n{text}'))
+    found = every_key(read(f'learning_rate = 1.0\ntask = "{task}"\n{text}'))
     assert hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest() == known
 
 

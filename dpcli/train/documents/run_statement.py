@@ -58,7 +58,7 @@ def _clipping(outcome: Outcome) -> str:
     clipped = "record"
     if train.records_per_unit is not None:
         clipped = f"unit (the mean loss over at most {train.records_per_unit} of its records)"
-    views = "" if train.seen_as is None else f", of each record {train.seen_as},"
+    views = "" if train.loss_over_views is None else f", of each record {train.loss_over_views},"
     sentence = f"the gradient of each {clipped}{views} to L2 norm {clipping.norm:g} ({clipping.style})"
     if clipping.split is not None:
         sentence += f", each part separately: {clipping.split}"
@@ -116,8 +116,10 @@ def _performed(outcome: Outcome) -> list[str]:
             f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used. They are drawn together and "
             "clipped as one. The text below calls them one record."
         )
-    if plan.train.seen_as is not None:
-        lines.append(f"In each step, the loss of a record was {plan.train.seen_as}. The mean gradient of the views was clipped.")
+    if plan.train.loss_over_views is not None:
+        lines.append(
+            f"In each step, the loss of a record was {plan.train.loss_over_views}. The mean gradient of the views was clipped."
+        )
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been taken twice after a crash, and are counted twice.")
     return lines

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpcli.train.trained.loading import ModelEvaluation
     from dpcli.train.trained.trained_model import Predictions
 
-SHOWN = 20  # largest number of rows in a printed table; csv and json have every row
+LARGEST_TABLE = 20  # largest number of rows in a printed table; csv and json have every row
 FREE = "predictions cost no epsilon: they are computed from the private model alone"
 NOISELESS = (
     "the metric was computed from these data without noise: the epsilon of the run does not cover it; do not publish it unless the data "
@@ -30,8 +30,8 @@ SEEDED = "NOT PRIVATE (the noise is seeded, or visible to an audit): the run gua
 def predictions(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
     columns, count = answers.columns[: answers.brief], len(answers.rows)
-    rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:SHOWN])
-    more = (f"{count - SHOWN:,} more rows: -f csv and -f json have all of them",) if count > SHOWN else ()
+    rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:LARGEST_TABLE])
+    more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
     numeric = frozenset(at for at in range(len(columns)) if answers.rows and not isinstance(answers.rows[0][at], str))
     headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)

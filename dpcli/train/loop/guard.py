@@ -67,16 +67,16 @@ class Guard:
         self.start, self.last = by_name(self._constant_marks()), by_name(self._step_marks())
         self.records_read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
-    def note(self) -> None:
+    def store_state(self) -> None:
         """Store marks of the weights and the optimizer state after a step."""
         self.last = by_name(self._step_marks())
 
-    def require_untouched(self) -> None:
+    def require_unchanged(self) -> None:
         """Check that nothing changed since the last step. Raises an InputError that names the first change."""
-        self.require_unmoved()
+        self.require_last_state()
         require_same(self.start, by_name(self._constant_marks()))
 
-    def require_unmoved(self) -> None:
+    def require_last_state(self) -> None:
         """Check that the weights and the optimizer state are those of the last step. Raises InputError if they are not."""
         require_same_parameters(self.model, self.optimizer)
         require_same(self.last, by_name(self._step_marks()))
@@ -87,7 +87,7 @@ class Guard:
         Raises:
             InputError: The weights are not those of the last step. The run does not break off, so the caller can restore them.
         """
-        for name, value in trained_by(self.model).items():
+        for name, value in trained_parameters(self.model).items():
             if self.last.get(f"the weights {name}") != [numbers(value)]:
                 raise InputError(
                     f"model: {name}: not the weights of the last private step. For a moving average, set train.average in the file: "
@@ -101,7 +101,7 @@ class Guard:
                 raise _changed(f"the records [{number}]")
 
     @contextmanager
-    def in_its_modes(self) -> Iterator[None]:
+    def initial_modes(self) -> Iterator[None]:
         """Set the modules to their modes at the start within the block. The user may have switched the model to evaluation."""
         current = {module: module.training for module in self.modes}
         try:
@@ -112,7 +112,7 @@ class Guard:
 
     def _step_marks(self) -> Iterator[tuple[str, object]]:
         """Yield marks of the weights and the optimizer state, which steps change."""
-        for name, value in trained_by(self.model).items():
+        for name, value in trained_parameters(self.model).items():
             yield f"the weights {name}", numbers(value)
         known = {id(value) for value in self.model.parameters()}
         for number, (key, state) in enumerate(self.optimizer.state.items()):
@@ -130,7 +130,7 @@ class Guard:
             yield from attributes(f"the module {name or 'itself'}", vars(module), NOT_COMPARED, known)
         for cls in {base: None for module in modules.values() for base in type(module).__mro__ if base is not object}:
             yield from class_marks(cls)
-        trained = trained_by(self.model)
+        trained = trained_parameters(self.model)
         for name, value in tensors.items():
             hooks = value._backward_hooks or {}, getattr(value, "_post_accumulate_grad_hooks", None) or {}
             yield from marks_of(f"the hooks of the tensor {name}", hooks)
@@ -159,7 +159,7 @@ def require_same(before: Mapping[str, list[object]], after: Mapping[str, list[ob
 
 def require_readable(model: nn.Module) -> None:
     """Check that the numbers of every trained parameter can be compared. Raises InputError if one has none that can be read."""
-    for name, value in trained_by(model).items():
+    for name, value in trained_parameters(model).items():
         if numbers(value).bits is None:
             raise InputError(
                 f"model: {name}: expected a parameter whose numbers can be compared between steps, found {type(value).__name__} of layout "
@@ -167,7 +167,7 @@ def require_readable(model: nn.Module) -> None:
             )
 
 
-def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the trained parameters, by name."""
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
@@ -181,7 +181,7 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
         InputError: The optimizer lacks a trained parameter, or has a parameter that is not trained.
     """
     stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
-    trained = trained_by(model)
+    trained = trained_parameters(model)
     missing = [name for name, value in trained.items() if id(value) not in stepped]
     if missing:
         raise InputError(

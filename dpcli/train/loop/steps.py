@@ -23,14 +23,14 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
-from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
+from dpcli.train.loop.guard import Guard, require_same_parameters, trained_parameters
 from dpcli.train.noise import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run
 from dpcli.train.run.outcome import Outcome
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.saved_state import Checkpoint
-from dpcli.train.step.prepare import Optimization, Prepared, assembled
+from dpcli.train.step.prepare import Optimization, Prepared, assemble
 from dpcli.train.tasks.learning import Learning
 
 if TYPE_CHECKING:
@@ -141,14 +141,14 @@ def begin(
         return optimizer
 
     def prepare_problem(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-        return assembled(plan, problem, Optimization(users_optimizer, None), streams, ranks, before, folder)
+        return assemble(plan, problem, Optimization(users_optimizer, None), streams, ranks, before, folder)
 
     run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepare_problem)
     trainer = run.prepared.trainer
     try:
         guard = Guard(trainer.model, optimizer, trainer.records)
-        trainer.gradients.checked(run.prepared.made_up_batch(), 0)
-        guard.require_untouched()
+        trainer.gradients.checked(run.prepared.synthetic_batch(), 0)
+        guard.require_unchanged()
     except BaseException as problem:
         run.give_back(problem)
         raise
@@ -231,8 +231,8 @@ class LoopSteps:
         assert sample is not None
         with self._breaking():
             self._require_no_hooks()
-            self.guard.require_untouched()
-            with self.guard.in_its_modes(), torch.enable_grad():
+            self.guard.require_unchanged()
+            with self.guard.initial_modes(), torch.enable_grad():
                 trainer.backward(sample.records, sample.noise, sample.expected_batch)
             self.gradients = {name: value.detach().clone() for name, value in self._gradients() if value is not None}
             self._end(LoopPhase.NOISED)
@@ -263,9 +263,9 @@ class LoopSteps:
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_untouched()
+            self.guard.require_unchanged()
             self.guard.require_same_records()
-            with self.guard.in_its_modes():
+            with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)
             self._end(LoopPhase.ENDED)
         return outcome
@@ -276,7 +276,7 @@ class LoopSteps:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_untouched()
+            self.guard.require_unchanged()
             self.guard.require_same_records()
             self.run.pause()
             self._end(LoopPhase.ENDED)
@@ -318,7 +318,7 @@ class LoopSteps:
             if any(value is not None for value in (*given, *named.values()) if value is not optimizer):
                 raise InputError("optimizer: expected a step without a closure, which computes gradients without noise, found one")
             self._require_no_hooks()
-            self.guard.require_unmoved()
+            self.guard.require_last_state()
             if not all(value is not None and torch.equal(value, self.gradients[name]) for name, value in self._gradients()):
                 raise InputError(
                     "optimizer: expected the gradients as private.backward left them, found them changed: another backward() would add "
@@ -330,7 +330,7 @@ class LoopSteps:
         with self._breaking():
             self._require_no_hooks()
             self.run.prepared.trainer.count()
-            self.guard.note()
+            self.guard.store_state()
             self.sample, self.gradients = None, {}
             self._end(LoopPhase.IDLE)
             self.run.after(self.taken)
@@ -341,7 +341,7 @@ class LoopSteps:
 
     def _gradients(self) -> Iterator[tuple[str, Tensor | None]]:
         """Yield the present gradient of each trained parameter, by its name."""
-        return ((name, value.grad) for name, value in trained_by(self.guard.model).items())
+        return ((name, value.grad) for name, value in trained_parameters(self.guard.model).items())
 
     def _begin(self, *phases: LoopPhase) -> None:
         """Enter the phase BUSY from one of the given phases. A second thread or a nested call is then refused."""

@@ -15,9 +15,9 @@ from dpcli.file.pipeline.parts import together
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
-from dpcli.train.plan.settings import Train, in_full, read_train
+from dpcli.train.plan.settings import Train, every_key, read_train
 from dpcli.train.plan.sources import source_digests
-from dpcli.train.plan.stages import Stage, performed, stages
+from dpcli.train.plan.stages import Stage, is_trainable, stages
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -56,7 +56,7 @@ class TrainingPlan(PricedFile):
         return tuple(firsts.values())[::-1]
 
     @property
-    def laid_open(self) -> bool:
+    def open_to_audit(self) -> bool:
         """Return whether an audit observes the steps. The results of such a run are not private."""
         return self.canaries > 0 and self.canary == "gradient"
 
@@ -84,9 +84,9 @@ class TrainingPlan(PricedFile):
         return fingerprint(
             {
                 "pipeline": tables_of(self.pipeline),
-                "train": in_full(self.train),
+                "train": every_key(self.train),
                 "canaries": self.canaries,
-                **({"canary": self.canary} if self.laid_open else {}),
+                **({"canary": self.canary} if self.open_to_audit else {}),
                 **self.row_data,
             }
         )
@@ -98,7 +98,7 @@ class TrainingPlan(PricedFile):
         """
         return {
             "the file": self.fingerprint(),
-            **{f"train.{key}": digest for key, digest in source_digests(in_full(self.train), self.path).items()},
+            **{f"train.{key}": digest for key, digest in source_digests(every_key(self.train), self.path).items()},
         }
 
     def stage_at(self, step: int) -> Stage:
@@ -197,7 +197,7 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
 
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     """Return the entries that training performs, in order. Raises InputError if they are ambiguous or cannot be performed."""
-    by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
+    by_name = {entry.name: entry for entry in pipeline.mechanisms if is_trainable(entry.spec)}
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated
     ambiguous = stated is None and len(names) != 1

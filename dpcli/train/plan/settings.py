@@ -202,7 +202,7 @@ class Train(ABC):
     covers: Annotated[Covers, Key("choices besides the training that the accounting covers", claim=True)] = Covers()
 
     @property
-    def seen_as(self) -> str | None:
+    def loss_over_views(self) -> str | None:
         """Return in words how a record's loss is computed from views of the record; None without augmentation."""
         return None
 
@@ -217,7 +217,7 @@ class Train(ABC):
         return ()
 
 
-def in_full(train: Train) -> dict[str, Any]:
+def every_key(train: Train) -> dict[str, Any]:
     """Return the values of all keys of all tasks and clipping styles, for a run's fingerprint.
 
     A key that the file does not set has its default or None.

@@ -150,7 +150,7 @@ class Images(Train):
     augment: Annotated[View | None, Key("random changes that make a view of an image", reader=AUGMENTED, varies=True)] = None
 
     @property
-    def seen_as(self) -> str | None:
+    def loss_over_views(self) -> str | None:
         if self.augmentations is None:
             return None
         return f"the mean over {self.augmentations} random views of it ({self.augment})"

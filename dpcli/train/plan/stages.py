@@ -124,7 +124,7 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
         yield Stage(entry, start + begin, min(length, total - begin), participations * dataset_size / length, "epoch")
 
 
-def performed(spec: Spec) -> bool:
+def is_trainable(spec: Spec) -> bool:
     """Check whether training can add the noise of a mechanism."""
     return isinstance(spec, PERFORMED)
 

@@ -31,12 +31,12 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.noise import noise_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
-from dpcli.train.run.outcome import KEPT
+from dpcli.train.run.outcome import CANARIES
 from dpcli.train.run.processes import several_processes
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import batch_count
 from dpcli.train.step.loop import first_step_std
-from dpcli.train.tasks.learning import Learning, evaluating, moved
+from dpcli.train.tasks.learning import Learning, evaluation_mode, to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Canaries:
     def leave_scores(self, folder: str, problem: Learning) -> None:
         """Write the file that `dpcli audit` reads. It gives the membership of each canary, and minus its loss under the final model."""
         device = next(problem.model.parameters()).device
-        with torch.no_grad(), evaluating(problem.model):
-            parts = [problem.loss(problem.model, moved(part, device)).cpu() for part in _chunks(self.records, 256)]
+        with torch.no_grad(), evaluation_mode(problem.model):
+            parts = [problem.loss(problem.model, to_device(part, device)).cpu() for part in _chunks(self.records, 256)]
         losses = torch.cat(parts)
         rows = [{"member": bool(m), "score": -float(loss)} for m, loss in zip(self.member, losses, strict=True)]
         content = json.dumps({"schema": SCHEMA, "neighbours": "add-remove", "canaries": rows})
@@ -85,7 +85,7 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
     Raises:
         InputError: The task cannot draw synthetic records, or the saved canaries cannot be read.
     """
-    path = os.path.join(folder, KEPT)
+    path = os.path.join(folder, CANARIES)
     if resumed:
         return _saved_canaries(path)
     if problem.draw is None:

@@ -22,8 +22,8 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.processes import first_process
-from dpcli.train.run.results import finish_run, log, measured, remove_state
-from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, restored, save
+from dpcli.train.run.results import finish_run, log, measure_or_explain, remove_state
+from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, matching_checkpoint, save
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -83,7 +83,7 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
     """
     from dpcli.analysis.account import headline
 
-    before = restored(state, plan.parts())
+    before = matching_checkpoint(state, plan.parts())
     if not 0 <= before.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
     require_same_books("--resume", before.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
@@ -237,12 +237,12 @@ def charged_run(
     Raises:
         InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
     """
-    if plan.laid_open and (ledger is not None or resume):
+    if plan.open_to_audit and (ledger is not None or resume):
         raise InputError(
             f'audit.canary: expected a run that is neither charged nor resumed with "{plan.canary}", found '
             f"{'a ledger' if ledger is not None else '--resume'}: the audit sees its noisy sums, so its model is not private"
         )
-    private = seed is None and not plan.laid_open
+    private = seed is None and not plan.open_to_audit
     before = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
@@ -327,7 +327,7 @@ class ChargedRun:
             self.save(clean=last)
         if last:
             return None
-        metrics, unmeasured = measured(self.prepared)
+        metrics, unmeasured = measure_or_explain(self.prepared)
         log(self.folder, {"step": step, **metrics, **({"unmeasured": unmeasured} if unmeasured else {})}, self.ranks)
         return metrics
 

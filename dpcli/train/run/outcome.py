@@ -12,13 +12,13 @@ from dpcli.train.plan.plan import Portion, TrainingPlan
 
 # Reasons why a run is not private.
 SEEDED = "the noise was drawn from a seed that somebody knows"
-LAID_OPEN = "an audit inserted gradients into the sums, and its scores reveal the noise"
+OPEN_TO_AUDIT = "an audit inserted gradients into the sums, and its scores reveal the noise"
 # Names of the files of a run.
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
 DESCRIPTION = "model.json"
 PIPELINE = "pipeline.toml"  # an exact copy of the training file
 ATTESTATION = "attestation.json"  # written by dpcli attest
-KEPT = "canaries.pt"  # canaries of an unfinished run, which a resumed run must reuse; removed at the end
+CANARIES = "canaries.pt"  # canaries of an unfinished run, which a resumed run must reuse; removed at the end
 ADAPTER = "adapter"  # folder in the format of PEFT, written if only a part of a language model was trained
 LEFT_BEHIND = (DESCRIPTION, MODEL, STATEMENT, PIPELINE, METRICS, STATE, ATTESTATION)  # files that no other output may overwrite
 
@@ -77,7 +77,7 @@ class Outcome:
     @property
     def unprotected(self) -> str:
         """Return the reason why the run is not private. The result has no meaning for a private run."""
-        return LAID_OPEN if self.plan.laid_open else SEEDED
+        return OPEN_TO_AUDIT if self.plan.open_to_audit else SEEDED
 
     @property
     def repeated_steps(self) -> int:

@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import spelled
 from dpcli.sessions.folder import replace_file
 from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_run_file
-from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
+from dpcli.train.run.outcome import ADAPTER, ATTESTATION, CANARIES, DESCRIPTION, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
 from dpcli.train.run.processes import stoppable
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledg
 
 def remove_state(folder: str) -> None:
     """Remove the files that a run stores for --resume."""
-    for name in (STATE, KEPT):
+    for name in (STATE, CANARIES):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
 
@@ -122,7 +122,7 @@ def _charged(state: LedgerState, key: str) -> str:
 def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
     """Return the outcome of a run that has ended. This measures the final metrics."""
     plan, streams = prepared.plan, prepared.streams
-    metrics, unmeasured = measured(prepared)
+    metrics, unmeasured = measure_or_explain(prepared)
     return Outcome(
         plan=plan,
         folder=folder,
@@ -140,7 +140,7 @@ def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tup
     )
 
 
-def measured(prepared: Prepared) -> tuple[Metrics, str]:
+def measure_or_explain(prepared: Prepared) -> tuple[Metrics, str]:
     """Return the metrics on public data and "". If the metric fails, return no metrics and the error message.
 
     The failure raises no error, because the model would be lost although it has been charged.

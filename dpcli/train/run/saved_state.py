@@ -72,7 +72,7 @@ def load_checkpoint(path: str) -> Checkpoint:
         raise InputError(f"--resume: {path}: not a checkpoint of dpcli train ({type(error).__name__})") from None
 
 
-def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
+def matching_checkpoint(path: str, parts: Mapping[str, str]) -> Checkpoint:
     """Return the checkpoint at `path`. Raises InputError if there is none, or it belongs to another plan."""
     checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]

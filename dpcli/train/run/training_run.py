@@ -136,7 +136,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
 
     prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
-    records = prepared.made_up_batch()
+    records = prepared.synthetic_batch()
     prepared.rehearse()
     gradient_seconds = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-def kept_records(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
+def selected_records(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
     """Return the increasing indices of the records that the run uses. They are at most `most` random records of each unit.
 
     The selection of a unit's records depends on no other unit. The number of omitted records is private, and is not reported.
@@ -54,8 +54,8 @@ class UnitRows(NamedTuple):
 
 
 def unit_rows(units: NDArray[np.generic], most: int, stream: Stream) -> UnitRows:
-    """Return at most `most` records of each unit, selected as in `kept_records`."""
-    chosen = kept_records(units, most, stream)
+    """Return at most `most` records of each unit, selected as in `selected_records`."""
+    chosen = selected_records(units, most, stream)
     ordered = chosen[np.argsort(units[chosen], kind="stable")]
     rank = _rank_in_unit(units[ordered])
     starts = np.flatnonzero(rank == 0)
@@ -74,7 +74,7 @@ def _rank_in_unit(ordered: NDArray[np.generic]) -> Indices:
 
 def with_bounded_units(problem: Learning, units: NDArray[np.generic], most: int, stream: Stream, ranks: Ranks) -> Learning:
     """Return the problem with at most `most` records of each unit. The records are sampled and clipped separately."""
-    chosen = torch.from_numpy(ranks.broadcast(kept_records(units, most, stream)))
+    chosen = torch.from_numpy(ranks.broadcast(selected_records(units, most, stream)))
     return replace(problem, records=take(problem.records, chosen), units=None)
 
 

@@ -34,8 +34,8 @@ from dpcli.train.sampling.batch_samplers import correlated_sampler, sampler
 from dpcli.train.sampling.units import by_unit, with_bounded_units
 from dpcli.train.step.loop import AdaptiveNorm, Indices, Trainer, WeightAverage, gradient_spec
 from dpcli.train.step.optimizers import optimizer_of, rate_schedule, set_noise_variance
-from dpcli.train.tasks.learning import Learning, Metrics, learning, moved
-from dpcli.train.trained.weights import trained
+from dpcli.train.tasks.learning import Learning, Metrics, learning, to_device
+from dpcli.train.trained.weights import released_weights
 
 if TYPE_CHECKING:
     from dpcli.train.run.saved_state import Checkpoint
@@ -79,17 +79,17 @@ class Prepared:
         """
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, stop_asked)
 
-    def made_up_batch(self) -> Batch:
+    def synthetic_batch(self) -> Batch:
         """Return synthetic records. Their number is that of a micro-batch."""
         expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
-        return self.made_up(min(self.plan.train.physical_batch_size, expected))
+        return self.synthetic_records(min(self.plan.train.physical_batch_size, expected))
 
-    def made_up(self, count: int) -> Batch:
+    def synthetic_records(self, count: int) -> Batch:
         """Return `count` synthetic records. They are drawn by the task, or have the shapes and types of the private records."""
         if self.problem.draw is None:
             return like(self.trainer.records)(count)
         device = next(self.problem.model.parameters()).device
-        return moved(self.problem.draw(count, self.streams.initialisation), device)
+        return to_device(self.problem.draw(count, self.streams.initialisation), device)
 
     def rehearse(self) -> float:
         """Run a step on synthetic records, so that errors occur before anything is charged.
@@ -103,10 +103,10 @@ class Prepared:
         for stage in self.plan.first_stages:
             next(self.batches(stage))
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
-        self.trainer.gradients.rehearse(self.made_up)
+        self.trainer.gradients.rehearse(self.synthetic_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
-            self.constants[:] = constants(self.problem.model, self.problem.loss, self.made_up(2))
-        batch = self.made_up_batch()
+            self.constants[:] = constants(self.problem.model, self.problem.loss, self.synthetic_records(2))
+        batch = self.synthetic_batch()
         self.trainer.gradients.checked(batch, 0)  # raises the errors that a step would raise
         self.trainer.gradients.settle()
         if self.plan.train.device == "cpu":
@@ -166,7 +166,7 @@ class Prepared:
     def weights(self) -> dict[str, Tensor]:
         """Return the trained parameters if others are frozen, or the whole model otherwise. A tensor with several names occurs once."""
         self.require_buffers()
-        return {name: value.detach().cpu().contiguous() for name, value in trained(self.problem.model).items()}
+        return {name: value.detach().cpu().contiguous() for name, value in released_weights(self.problem.model).items()}
 
     def noise_source(self) -> str:
         """Return the source of the noise, in words."""
@@ -194,7 +194,7 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
     optimization = Optimization(partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps))
-    return assembled(plan, problem, optimization, streams, ranks, before, folder)
+    return assemble(plan, problem, optimization, streams, ranks, before, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Optimization:
     rate: Callable[[int], float] | None
 
 
-def assembled(
+def assemble(
     plan: TrainingPlan,
     problem: Learning,
     optimization: Optimization,
@@ -228,12 +228,12 @@ def assembled(
     train = plan.train
     problem = _require_declared_size(plan, _with_units(plan, problem, streams, ranks))
     canaries: Canaries | GradientCanaries | None = None
-    if plan.canaries and not plan.laid_open:
+    if plan.canaries and not plan.open_to_audit:
         inserted = _inserted_canaries(plan, problem, streams, ranks, folder, before is not None)
         problem, canaries = problem.extended(inserted.inserted), inserted
     problem = problem.on(_device(train.device))
     model, clip = problem.model, train.clipping.clip()
-    if plan.laid_open:
+    if plan.open_to_audit:
         width = sum(p.numel() for p in model.parameters() if p.requires_grad)
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)

@@ -24,7 +24,7 @@ from dpcli.train.tasks.learning import Learning
 IMAGE = 4  # number of dimensions of images, (B, channels, height, width); other tensors are repeated unchanged for each view
 
 
-def augmented(problem: Learning, train: Images, path: str) -> Learning:
+def with_augmentation(problem: Learning, train: Images, path: str) -> Learning:
     """Return the problem with the mean loss over views if [train] declares augmentations, and unchanged otherwise.
 
     Raises:

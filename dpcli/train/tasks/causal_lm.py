@@ -20,7 +20,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
 from dpcli.train.tasks.files import held_out, owners_of
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
 from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, records, tokens_of
 
@@ -95,7 +95,7 @@ def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
         part: Number of records in memory at a time.
     """
     total, count = 0.0, 0
-    with evaluating(model) as device:
+    with evaluation_mode(model) as device:
         for rows in torch.split(public, part):
             losses, counts = token_losses(model, rows.to(device))
             total, count = total + float(losses.double().sum()), count + int(counts.sum())

@@ -18,10 +18,10 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import Arrays, arrays
-from dpcli.train.tasks.augmentation import augmented
+from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.encoding import input_names
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating
-from dpcli.train.tasks.user_code import built, code_of
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
+from dpcli.train.tasks.user_code import build_model, code_of
 
 
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
@@ -37,7 +37,7 @@ def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: 
         InputError: The model is unknown, or the user's function does not build one.
     """
     if ":" in train.model:
-        return built(train.model, train.data, path)
+        return build_model(train.model, train.data, path)
     if train.model not in MODELS:
         raise InputError(f"train.model: expected one of {', '.join(MODELS)}, or module:function, found {train.model!r}")
     return MODELS[train.model](train, shape, classes)
@@ -91,7 +91,7 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
     problem = Learning(
         model, loss_of(train), records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
     )
-    return augmented(problem, train, path)
+    return with_augmentation(problem, train, path)
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
     """
     expected = f"{path}: train.model: expected scores (B, {classes}) from float32 inputs (B, {', '.join(map(str, shape))})"
     try:
-        with evaluating(model) as device:
+        with evaluation_mode(model) as device:
             scores = model(torch.zeros(2, *shape, device=device))
     except FAILURES as problem:
         raise InputError(f"{expected}: {error_text(problem)}") from None
@@ -167,5 +167,5 @@ def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
 
 def scores_of(model: nn.Module, inputs: Tensor) -> Tensor:
     """Return the scores of records, of shape (n, classes). They are computed in parts to save memory."""
-    with evaluating(model) as device:
+    with evaluation_mode(model) as device:
         return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])

@@ -19,10 +19,10 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings_custom import Custom, Loop
 from dpcli.train.plan.sources import one_source
-from dpcli.train.tasks.augmentation import augmented
+from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.files import owners_of
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
-from dpcli.train.tasks.user_code import built, called_on_records, code_of, private_result, result, user
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode, tensors, to_device
+from dpcli.train.tasks.user_code import build_model, called_on_records, code_of, private_result, result, user
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,12 +37,12 @@ def build(train: Custom, path: str) -> Learning:
     Raises:
         InputError: A function cannot be imported, raises an error, or returns an object of another kind.
     """
-    model = built(train.model, train.data, path)
+    model = build_model(train.model, train.data, path)
     records, units = _data(train, path, model)
     loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path, model)
     measure = measure_of(train, path, model, records)
     problem = Learning(model, loss, records, measure, units, draw, code_of(train.model, path))
-    return augmented(problem, train, path)
+    return with_augmentation(problem, train, path)
 
 
 def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np.generic] | None]:
@@ -121,8 +121,8 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
         raise one_source(path, train.public, train.data)
 
     def measure() -> Metrics:
-        with evaluating(model) as device:
-            return metrics(called(source, function, model, moved(public, device)), source)
+        with evaluation_mode(model) as device:
+            return metrics(called(source, function, model, to_device(public, device)), source)
 
     return measure
 
@@ -148,7 +148,7 @@ def refuse(train: Loop, path: str) -> NoReturn:
     )
 
 
-def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
+def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
     """Return the learning problem of the arguments of `dpcli.private`. Raises InputError if one has the wrong type.
 
     Args:

@@ -62,11 +62,11 @@ class Learning:
 
     def on(self, device: str) -> Learning:
         """Return the problem with its model and records on a device."""
-        return replace(self, model=self.model.to(device), records=moved(self.records, device))
+        return replace(self, model=self.model.to(device), records=to_device(self.records, device))
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[torch.device]:
+def evaluation_mode(model: nn.Module) -> Iterator[torch.device]:
     """Switch the model to evaluation mode without gradients within the block, and yield its device.
 
     The mode of each module is restored afterwards.
@@ -81,7 +81,7 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
             module.training = mode
 
 
-def moved(batch: Batch, device: str | torch.device) -> Batch:
+def to_device(batch: Batch, device: str | torch.device) -> Batch:
     """Return the batch on a device."""
     return tree_map(lambda leaf: leaf.to(device), batch)  # type: ignore[no-any-return]
 

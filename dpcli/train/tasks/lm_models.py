@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import Language, Lora
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
-from dpcli.train.tasks.user_code import built, code_of
+from dpcli.train.tasks.user_code import build_model, code_of
 
 
 class Prompted(nn.Module):
@@ -76,7 +76,7 @@ def _base(train: Language, path: str) -> nn.Module:
     """Return the model that [train] names, before parameters are frozen or added."""
     if ":" not in train.model:
         return _pretrained(train, path)
-    return built(train.model, train.data, path).eval()
+    return build_model(train.model, train.data, path).eval()
 
 
 def _pretrained(train: Language, path: str) -> nn.Module:

@@ -21,7 +21,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.files import held_out, owners_of
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
 from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, padded, required_tokens, texts_of, tokens_of
 
@@ -142,7 +142,7 @@ def accuracy(model: nn.Module, label_tokens: Tensor, public: tuple[Tensor, Tenso
         public: Public texts with their labels.
         part: Number of texts in memory at a time.
     """
-    with evaluating(model) as device:
+    with evaluation_mode(model) as device:
         correct = [
             (scores(model, label_tokens, ids.to(device)).argmax(1).cpu() == labels).sum()
             for ids, labels in zip(*(torch.split(leaf, part) for leaf in public), strict=True)

@@ -44,7 +44,7 @@ def result(target: str, path: str) -> Any:
     return called(target, user(target, path))
 
 
-def built(target: str, data: str, path: str) -> nn.Module:
+def build_model(target: str, data: str, path: str) -> nn.Module:
     """Return the model that the user's function `target` builds.
 
     Raises:

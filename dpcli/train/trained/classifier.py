@@ -20,7 +20,7 @@ from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.files import column_table
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.user_code import private_result
-from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
+from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, label_predictions, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,7 +143,7 @@ class Classifier(TrainedModel):
     def answers(self, question: ModelInput) -> Predictions:
         source = question.one_source()
         labels = None if self.train.labels is None else list(self.train.labels)
-        return classified(
+        return label_predictions(
             self.probabilities(inputs_in(source, self.train, self.shape, self.description.rows), source).tolist(), labels
         )
 

@@ -122,7 +122,7 @@ def _deeper(statement: str) -> str:
 ATTESTATION = "dpcli-attestation.json"
 
 
-def published(run: str, folder: str) -> HubFolder:
+def write_hub_folder(run: str, folder: str) -> HubFolder:
     """Write a run atomically to a new folder, and return a description of the folder.
 
     Raises:

@@ -14,12 +14,12 @@ from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import CausalLm, Language, SoftPrompt
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.causal_lm import perplexity, public_records
-from dpcli.train.tasks.learning import Metrics, evaluating
+from dpcli.train.tasks.learning import Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import language_model, logits
 from dpcli.train.tasks.lm_texts import Tokens, encoded, required_tokens, texts_of, tokens_of
 from dpcli.train.tasks.soft_prompt import accuracy, prompts, scores, verbalizers
 from dpcli.train.tasks.soft_prompt import public_records as labelled_records
-from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
+from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, label_predictions, place_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +85,7 @@ class TrainedLanguageModel(TrainedModel):
         else:
             generator.manual_seed(seed)
         continuation: list[int] = []
-        with evaluating(self.module) as device:
+        with evaluation_mode(self.module) as device:
             while len(continuation) < tokens:
                 context = torch.tensor([[*ids, *continuation][-self.train.context :]], device=device)
                 token = _draw_token(logits(self.module, context)[0, -1].cpu().double(), temperature, generator)
@@ -130,13 +130,13 @@ class TextClassifier(TrainedModel):
         train: [train] table of the run.
         tokens: Tokenizer of the model.
         vocabulary: Number of tokens in the model's vocabulary.
-        spoken: Token of each label's word, of shape (labels,).
+        label_tokens: Token of each label's word, of shape (labels,).
     """
 
     train: SoftPrompt
     tokens: Tokens
     vocabulary: int
-    spoken: Tensor
+    label_tokens: Tensor
 
     def probabilities(self, texts: Sequence[str], place: str = "texts") -> NDArray[np.float64]:
         """Return the probabilities of the labels, of shape (n, labels), in the order of the key `labels` of [train].
@@ -146,19 +146,21 @@ class TextClassifier(TrainedModel):
             place: Name of the texts for messages.
         """
         ids, part = prompts(texts, self.train, self.tokens, self.vocabulary, place), self.train.physical_batch_size
-        with evaluating(self.module) as device:
-            label_scores = torch.cat([scores(self.module, self.spoken, rows.to(device)).cpu() for rows in torch.split(ids, part)])
+        with evaluation_mode(self.module) as device:
+            label_scores = torch.cat(
+                [scores(self.module, self.label_tokens, rows.to(device)).cpu() for rows in torch.split(ids, part)]
+            )
         probabilities: NDArray[np.float64] = torch.softmax(label_scores.double(), 1).numpy()
         return probabilities
 
     def answers(self, question: ModelInput) -> Predictions:
         texts = prompts_of(question, self.train)
-        return classified(self.probabilities(texts, question.source or "--prompt").tolist(), list(self.train.labels))
+        return label_predictions(self.probabilities(texts, question.source or "--prompt").tolist(), list(self.train.labels))
 
     def measured(self, source: str, path: str) -> Metrics:
         train = self.train if path else replace(self.train, public=_absolute(source))
         public = labelled_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
-        return accuracy(self.module, self.spoken, public, self.train.physical_batch_size)
+        return accuracy(self.module, self.label_tokens, public, self.train.physical_batch_size)
 
 
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:

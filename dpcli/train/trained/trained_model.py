@@ -63,7 +63,7 @@ class Predictions:
     brief: int
 
 
-def classified(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
+def label_predictions(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
     """Return the most probable label of each record, and the probability of every label.
 
     Args:

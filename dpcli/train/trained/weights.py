@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dpcli.base.errors import InputError
 
 
-def trained(model: nn.Module) -> dict[str, Tensor]:
+def released_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the trained parameters if others are frozen, or the whole model otherwise. A tensor with several names occurs once."""
     parameters: dict[str, Tensor] = dict(model.named_parameters())
     if all(value.requires_grad for value in parameters.values()):
@@ -22,7 +22,7 @@ def trained(model: nn.Module) -> dict[str, Tensor]:
 
 def frozen_digest(model: nn.Module) -> str | None:
     """Return the SHA-256 of the frozen part of the model, over names, types, shapes and bytes. Return None if nothing is frozen."""
-    saved = {id(value) for value in trained(model).values()}
+    saved = {id(value) for value in released_weights(model).values()}
     frozen = {name: value for name, value in model.state_dict(keep_vars=True).items() if id(value) not in saved}
     digest = hashlib.sha256()
     for name in sorted(frozen):
@@ -44,7 +44,7 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | N
     Raises:
         InputError: The model differs in names, shapes, types or frozen weights.
     """
-    targets = trained(model)
+    targets = released_weights(model)
     if targets.keys() != weights.keys():
         unmatched = sorted(targets.keys() ^ weights.keys())[0]
         raise InputError(f"{place}: not the weights of the model that [train] names (they differ in {unmatched})")
