@@ -25,10 +25,7 @@ from dpcli.ledger.stores.sqlite_file import NETWORK, mounted
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
 LEAST_FREE = 100 * 2**20  # free bytes below which there is a warning, because a ledger may soon be unable to write
-EARLIEST, LATEST = (
-    1_704_067_200,
-    4_102_444_800,
-)  # 2024-01-01 and 2100-01-01; a clock that shows a time outside of this range is wrong
+EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01 and 2100-01-01, between which a correct clock lies
 DURABLE_WAL = (3, 51, 3)  # first version of SQLite whose write-ahead log with synchronous = FULL loses nothing
 SHARED_FILE_SYSTEMS = NETWORK | {"9p", "virtiofs"}  # 9p and virtiofs usually belong to one machine, but machines may share them
 MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})

@@ -29,7 +29,7 @@ class Clipping(ABC):
     """A bound on one example's gradient in the sum of a step."""
 
     selection: ClassVar[Selection] = Selection("style", STYLES, "flat")
-    # Example tables that together have every key of a style.
+    # Example tables that together contain every key of a style.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     # Keys that are newer than some saved runs, as in `Train`.
     later: ClassVar[frozenset[str]] = frozenset()

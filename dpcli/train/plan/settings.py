@@ -107,7 +107,7 @@ class Train(ABC):
     adapts: ClassVar[bool] = False
     # Keys that are newer than some saved runs. The fingerprint omits them if the file does not set them.
     later: ClassVar[frozenset[str]] = frozenset({"moment_floor"})
-    # Example tables that together have every key. The tables here have the keys of all tasks, and those of a subclass have its own keys.
+    # Example tables that together contain every key. Those of this class contain the keys of all tasks, those of a subclass its own keys.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "learning_rate": 0.5,

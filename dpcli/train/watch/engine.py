@@ -13,14 +13,10 @@ from torch import Tensor
 
 from dpcli.train.watch.loader import ALARM
 
-INNER = (
-    "optimizer",
-    "original_optimizer",
-    "_optimizer",
-)  # attributes in which wrappers (accelerate, Opacus, Lightning) hold an optimizer
-EQUAL = (
-    1e-3  # two numbers of noise are equal below this difference, in standard deviations; each is computed by a rounded subtraction
-)
+# Attributes in which the wrappers of accelerate, Opacus and Lightning store an optimizer.
+INNER = ("optimizer", "original_optimizer", "_optimizer")
+# Two numbers of noise count as equal below this difference, in standard deviations. Each is computed by a rounded subtraction.
+EQUAL = 1e-3
 HEAD = 16  # count of numbers of a step's noise that are compared with later steps
 FEWEST = 6  # smallest count of equal numbers that is reported; fewer could be equal by chance
 
