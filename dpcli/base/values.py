@@ -37,9 +37,8 @@ def _dataclass_of(cls: Any, options: dict[str, bool]) -> type:
     home: list[type] = []
     own = vars(cls)
     for name, compiler in COMPILERS.items() if options.get("eq", True) else COMPILERS_WITHOUT_EQ.items():
-        if name not in own or (
-            name == "__hash__" and own[name] is None
-        ):  # Python sets __hash__ to None in a class that defines __eq__
+        # Python sets __hash__ to None in a class that defines __eq__.
+        if name not in own or (name == "__hash__" and own[name] is None):
             setattr(cls, name, _compiling_stub(name, compiler, home))
     result = (STANDARD if _inherits_dataclass(cls) else _frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
     home.append(result)  # with slots, this is another class than `cls`

@@ -27,7 +27,7 @@ INTEGER_TYPES = {1: torch.uint8, 2: torch.int16}  # integer types by the size of
 SIMPLE_TYPES = frozenset((type(None), bool, int, float, str))  # a value of these types is its own mark
 DEEPEST_NESTING = 32  # containers within more containers are marked without their parts
 SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # special methods that a forward pass may call
-KEPT_NUMBERS = 2**16  # a tensor of fewer integers is copied; sums represent a larger one
+COPIED_NUMBERS = 2**16  # a tensor of fewer integers is copied; sums represent a larger one
 COLUMNS = 1021  # odd and not a usual layer width, so that doubling or negating all numbers changes the sum of every row
 REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module with its parameters, buffers and submodules
 
@@ -88,7 +88,7 @@ def _bits(tensor: Tensor) -> Tensor:
     kind = INTEGER_TYPES.get(tensor.element_size(), torch.int32)
     bits = (tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor).detach()
     bits = bits.contiguous().reshape(-1).view(kind)
-    if len(bits) < KEPT_NUMBERS:
+    if len(bits) < COPIED_NUMBERS:
         return bits.clone()
     table = bits[: len(bits) // COLUMNS * COLUMNS].view(-1, COLUMNS)
     sums = [table.sum(dim, dtype=torch.int32) for dim in (0, 1)]

@@ -20,7 +20,7 @@ PIPELINE = "pipeline.toml"  # an exact copy of the training file
 ATTESTATION = "attestation.json"  # written by dpcli attest
 CANARIES = "canaries.pt"  # canaries of an unfinished run, which a resumed run must reuse; removed at the end
 ADAPTER = "adapter"  # folder in the format of PEFT, written if only a part of a language model was trained
-LEFT_BEHIND = (DESCRIPTION, MODEL, STATEMENT, PIPELINE, METRICS, STATE, ATTESTATION)  # files that no other output may overwrite
+RESULT_FILES = (DESCRIPTION, MODEL, STATEMENT, PIPELINE, METRICS, STATE, ATTESTATION)  # files that no other output may overwrite
 
 
 def epsilon_at_delta(epsilon: float, delta: float) -> str:
@@ -93,7 +93,7 @@ def left_by_run(folder: str, path: str) -> bool:
     if not os.path.exists(path) or not os.path.lexists(os.path.join(folder, DESCRIPTION)):
         return False
     adapter = os.path.join(folder, ADAPTER)
-    files = [os.path.join(folder, name) for name in (*LEFT_BEHIND, LOCK)]
+    files = [os.path.join(folder, name) for name in (*RESULT_FILES, LOCK)]
     if os.path.isdir(adapter):
         files += [os.path.join(adapter, name) for name in os.listdir(adapter)]
     return any(os.path.exists(file) and os.path.samefile(path, file) for file in files)

@@ -22,7 +22,7 @@ from dpcli.train.plan.settings_language import CausalLm
 from dpcli.train.tasks.files import held_out, owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, records, tokens_of
+from dpcli.train.tasks.lm_texts import PADDING, Tokens, records, synthetic_tokens, tokens_of
 
 
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
@@ -38,7 +38,7 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
         public = public_records(train, tokens, words, path)
     if tokens_of_records.shape[1] < 2:
         raise InputError(f"{path}: train.data: no record has two tokens or more")
-    draw = partial(drawn, tokens_of_records.shape[1], words)
+    draw = partial(synthetic_tokens, tokens_of_records.shape[1], words)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else owners_of(units, path)
     return Learning(model, LOSSES[train.token_loss], tokens_of_records, measure, owners, draw, facts(train, words, path))

@@ -87,7 +87,7 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
     model = model_of(train, shape, data.classes, path)
     require_scores(model, shape, data.classes, path)
     records = pair(data.inputs, data.labels)
-    draw = partial(drawn, shape, data.classes)
+    draw = partial(synthetic_examples, shape, data.classes)
     problem = Learning(
         model, loss_of(train), records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
     )
@@ -123,7 +123,7 @@ def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(np.ascontiguousarray(labels))
 
 
-def drawn(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
+def synthetic_examples(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
     """Return `count` synthetic records. Their inputs are uniform on [0, 1], and their labels are uniform."""
     inputs = stream.words(count * int(np.prod(shape))).astype(np.float64) / 2.0**64
     labels = stream.words(count) % np.uint64(classes)

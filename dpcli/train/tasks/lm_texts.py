@@ -290,7 +290,7 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
     return torch.from_numpy(ids)
 
 
-def drawn(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
+def synthetic_tokens(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
     """Return synthetic records of random tokens, of shape (count, length).
 
     The tokens are uniform up to a negligible bias of the modulo operation.

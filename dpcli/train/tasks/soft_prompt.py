@@ -23,7 +23,7 @@ from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.files import held_out, owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, padded, required_tokens, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, encoded, padded, required_tokens, synthetic_tokens, texts_of, tokens_of
 
 if TYPE_CHECKING:
     from dpcli.random.streams import Stream
@@ -44,7 +44,7 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
         public = public_records(train, tokens, words, path)
     measure = dict if public is None else partial(accuracy, model, label_tokens, public, train.physical_batch_size)
     units = None if private.units is None else owners_of(private.units, path)
-    draw = partial(drawn_labelled, records[0].shape[1], words, len(label_tokens))
+    draw = partial(synthetic_labelled, records[0].shape[1], words, len(label_tokens))
     model_facts = {**facts(train, words, path), "labels": list(train.labels)}
     return Learning(model, partial(loss, label_tokens), records, measure, units, draw, model_facts)
 
@@ -150,6 +150,8 @@ def accuracy(model: nn.Module, label_tokens: Tensor, public: tuple[Tensor, Tenso
     return {"accuracy": float(torch.stack(correct).sum()) / len(public[1])}
 
 
-def drawn_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
+def synthetic_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
     """Return `count` synthetic records, which are random tokens with random labels."""
-    return drawn(length, words, count, stream), torch.from_numpy((stream.words(count) % np.uint64(labels)).astype(np.int64))
+    return synthetic_tokens(length, words, count, stream), torch.from_numpy(
+        (stream.words(count) % np.uint64(labels)).astype(np.int64)
+    )

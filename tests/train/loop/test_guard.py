@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import dpcli
 from dpcli.base.errors import InputError
 from dpcli.train.loop.guard import require_readable
-from dpcli.train.loop.marks import KEPT_NUMBERS, numbers
+from dpcli.train.loop.marks import COPIED_NUMBERS, numbers
 from dpcli.train.tasks.custom import records_of
 from tests.cases import require_each
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights
@@ -253,7 +253,7 @@ def test_every_number_of_a_tensor_counts() -> None:
 
     require_each(
         itertools.product(
-            [1, 1000, KEPT_NUMBERS, KEPT_NUMBERS + 7, 1021 * 1024],
+            [1, 1000, COPIED_NUMBERS, COPIED_NUMBERS + 7, 1021 * 1024],
             [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64],
         ),
         check,
