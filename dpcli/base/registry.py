@@ -13,7 +13,7 @@ from dpcli.base.plugin import Plugin
 
 GROUP = "dpcli.plugins"  # group of entry points under which other packages register plugins
 
-# Folders with a plugin.py, in the order in which their features are listed. If a folder is missing, only the features that need it are too.
+# Folders with a plugin.py, in the order in which their features are listed. A feature is missing only if a folder that it needs is missing.
 FOLDERS = (
     "mechanisms",
     "accountants",
