@@ -48,7 +48,8 @@ def _randomness(outcome: Outcome) -> str:
     if not outcome.private:
         return f"NOT PRIVATE: {outcome.unprotected}"
     return (
-        f"the noise is drawn from {outcome.noise}; batches are drawn by the operating system; no seed exists and nothing is saved"
+        f"the noise is drawn from {outcome.noise}; batches are drawn from the operating system's random numbers; no seed exists and "
+        "nothing is saved"
     )
 
 
@@ -136,10 +137,10 @@ def _not_checked(outcome: Outcome) -> list[str]:
     if own_code:
         lines.append(
             f"{own_code} the user's own code. The code must not combine records. This was checked on synthetic records and on one record "
-            "of each step, which is no proof. The following assumptions were not checked. The initial weights and buffers come from public "
+            "of each step, which is no proof. Three assumptions were not checked: (1) the initial weights and buffers come from public "
             "data alone, and so does everything else that the program reads besides a record, such as class weights, attributes, or means "
-            "by which records are scaled. Each record was prepared independently of the others. The functions that return the data and "
-            "the metric reveal nothing about the records."
+            "by which records are scaled; (2) each record was prepared independently of the others; (3) the functions that return the data "
+            "and the metric reveal nothing about the records."
         )
     if outcome.constants:
         lines.append(
