@@ -178,7 +178,7 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     if len(fitting) != 1:
         choice = f"{named or 'none'} of {first_names(known)}" if known else "none of that type"
         kinds = " or ".join(sorted(types))
-        raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} that is run, found {choice}")
+        raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} to run, found {choice}")
     place = f'{path}: mechanism["{fitting[0].name}"]'
     if fitting[0].partition is not None:
         raise InputError(f"{place}: expected no partition, found one: it runs on all of the data")

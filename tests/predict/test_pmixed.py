@@ -333,7 +333,7 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
     [
         (
             {"mechanism": '"other"'},
-            "pmixed.mechanism: expected the name of the entry of type pmixed that is run, found other of tokens",
+            "pmixed.mechanism: expected the name of the entry of type pmixed to run, found other of tokens",
         ),
         ({"mechanism_partition": '"region"'}, "expected no partition"),
         ({"public": None}, "expected a text file or module:function, declared public, with model = .ngram., found none"),

@@ -36,8 +36,8 @@ UNCHECKED = (
     "stopped the run. A hook on the optimizer's steps would also have stopped it.",
     "Five assumptions were not checked: (1) variables that the loss and the user's own functions read, functions of libraries, and the "
     "content of objects of other kinds did not change; (2) sparse tensors were not changed past torch's count of versions; (3) records "
-    "were not changed and changed back past that count (.data, numpy); (4) learning rates, other options of the optimizer and its own code use "
-    "nothing but the noisy gradients and public data; (5) the program shows nothing else about the records, such as a training loss.",
+    "were not changed and changed back past that count (.data, numpy); (4) learning rates, other options of the optimizer and its own code "
+    "use nothing but the noisy gradients and public data; (5) the program shows nothing else about the records, such as a training loss.",
 )
 
 # Number of times that a loop may ask for a batch after the last one. A loop over many epochs may, and an endless loop is refused.

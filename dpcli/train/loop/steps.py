@@ -223,7 +223,7 @@ class LoopSteps:
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
             raise InputError(
-                f"step: expected batch {self.taken + 1}, the one drawn last, found {number or 'an object of another class'}"
+                f"step: expected batch {self.taken + 1}, which was drawn last, found {number or 'an object of another class'}"
             )
         require_plain_modes(self.guard.model)
         self._begin(LoopPhase.DRAWN)

@@ -307,7 +307,7 @@ def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimi
         optimizer.load_state_dict(before.optimizer)
     except (RuntimeError, ValueError, KeyError) as problem:
         message = str(problem).strip().splitlines()[0]
-        raise InputError(f"--resume: expected the model that the run was started with: {message}") from None
+        raise InputError(f"--resume: the model differs from the one at the start of the run: {message}") from None
 
 
 def _broadcast_weights(model: nn.Module, ranks: Ranks) -> None:

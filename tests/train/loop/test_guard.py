@@ -355,7 +355,7 @@ def test_a_batch_is_stepped_once_and_before_the_next(begin: Begin) -> None:
     batch = next(private)
     with pytest.raises(InputError, match="once"):
         next(private)
-    with pytest.raises(InputError, match="expected batch 1, the one drawn last, found 2"):
+    with pytest.raises(InputError, match="expected batch 1, which was drawn last, found 2"):
         private.step(dpcli.PrivateBatch(2))
     with pytest.raises(InputError, match="found an object of another class"):
         private.step(records())  # type: ignore[arg-type]
