@@ -69,7 +69,8 @@ class Key:
     Attributes:
         doc: Meaning of the key in one sentence, with its unit.
         rule: Constraint on the value; None if the type alone restricts it.
-        safer: Direction of changes that make the file stricter, if the key is a condition. Any other change may weaken the file.
+        safer: Change that makes the file stricter, if the key is a condition: a smaller value ("smaller"), or the key itself ("stated").
+            Any other change may weaken the file.
         claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
         reader: Setting without which the key has no effect; None if the key is always read.
         varies: Whether the runs of a sweep may differ in the key.

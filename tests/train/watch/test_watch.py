@@ -118,7 +118,9 @@ def test_the_rate_that_opacus_draws_with_is_read_before_the_first_batch(batch: i
     if batch == BATCH:
         watch.follow_loader(loader)
         return
-    with pytest.raises(InputError, match=r"found a sampler of rate 0\.071428571, where the file declares 0\.075 \(Opacus samples at"):
+    with pytest.raises(
+        InputError, match=r"found a sampler of rate 0\.071428571, where the file declares 0\.075 \(Opacus samples at"
+    ):
         watch.follow_loader(loader)
 
 
