@@ -1,19 +1,22 @@
-"""The `repr` of a result, and its page in a notebook."""
+"""The display of a result: its `repr`, and its page in a notebook."""
 
 from __future__ import annotations
 
 from dpcli.base.lazy import load
 
-LONGEST_LINE = 160  # characters of a result's `repr`
+LONGEST_LINE = 160  # largest number of characters of the line in a result's `repr`
 
 
 class Displayed:
-    """A result with a short `repr`, made of its `_line`, and a page in a notebook. Passwords of ledgers are in neither."""
+    """A result with a short `repr` and a page in a notebook. The `repr` contains its `_line`. Neither shows passwords of ledgers."""
 
     __slots__ = ()
 
     def _line(self) -> str:
-        """Return the words that tell the result from others of its class; names from files are quoted, so that no terminal acts on them."""
+        """Return a line that distinguishes the result from others of its class.
+
+        Names from files are quoted, so that control characters in them do not reach a terminal.
+        """
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -21,7 +24,7 @@ class Displayed:
         return f"{type(self).__name__}({line if len(line) <= LONGEST_LINE else f'{line[:LONGEST_LINE]}...'})"
 
     def _repr_html_(self) -> str:
-        """Return the HTML of the document that the command prints, or of the line where no command has one."""
+        """Return the HTML of the document that a command prints for the result. Without such a document, return the HTML of the line."""
         from dpcli.base.registry import DISPLAYED
 
         html: str = load(DISPLAYED["fragment"])(load(DISPLAYED.get(type(self).__name__, DISPLAYED[""]))(self))

@@ -1,10 +1,10 @@
-"""The errors that a user can meet, each with the exit code of the process it ends."""
+"""The errors that dpcli raises on purpose. Each class has the exit code of the command that it ends."""
 
 from __future__ import annotations
 
 
 class DpcliError(Exception):
-    """Base of every error that dpcli raises on purpose; the message is shown as it stands."""
+    """The base class of all errors that dpcli raises on purpose. Commands print the message unchanged."""
 
     exit_code = 2
 
@@ -16,13 +16,14 @@ class InputError(DpcliError):
 
 
 class Unavailable(InputError):
-    """Something that the file asks for is not installed or downloaded on this machine; the file itself may be right."""
+    """A package, a model or a service is not available on this machine. The file itself may be correct."""
 
 
 class NotRepresentable(DpcliError):
-    """A mechanism has no sound description in the terms an accountant needs; the message says why.
+    """A mechanism has no sound description in the form that an accountant needs. The message gives the reason.
 
-    lacking: the mechanisms that it is about, where an accountant has several before it.
+    Attributes:
+        lacking: Mechanisms without such a description, if the accountant was given several mechanisms.
     """
 
     exit_code = 3
@@ -33,24 +34,24 @@ class NotRepresentable(DpcliError):
 
 
 class CannotCertify(DpcliError):
-    """No sound accountant applies, or a target cannot be met: unknown is never a pass."""
+    """No sound accountant applies, or a target cannot be met. An unknown cost never passes."""
 
     exit_code = 3
 
 
 class Denied(DpcliError):
-    """A budget said no: nothing was spent; the message says by how much, and what would fit."""
+    """A budget does not allow a cost. Nothing was spent. The message says by how much the cost is too large, and what would fit."""
 
     exit_code = 1
 
 
 class LedgerError(DpcliError):
-    """A ledger is missing, locked, damaged, of another kind, or holds something else under the same key; nothing was written."""
+    """A ledger is missing, locked, damaged or of another kind, or has a different entry under the same key. Nothing was written."""
 
     exit_code = 4
 
 
 class InternalError(DpcliError):
-    """A result that cannot be right (NaN, negative divergence): a bug of ours, never a number."""
+    """A result cannot be correct, such as NaN or a negative divergence. This is a bug in dpcli. The result is not printed."""
 
     exit_code = 70

@@ -1,4 +1,4 @@
-"""Optional requirements: packages that an extra of dpcli installs, and locks on files."""
+"""Checks of optional requirements: packages that an extra of dpcli installs, and locks on files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 
 from dpcli.base.errors import Unavailable
 
+# Extra of dpcli that installs a package, by the name of its module.
 EXTRAS = {
     "flint": "proof",
     "torch": "train",
@@ -24,25 +25,26 @@ EXTRAS = {
 
 
 def require(*packages: str) -> None:
-    """Raise Unavailable if a package is not installed; call it before anything is charged or written."""
+    """Raise Unavailable if a package is not installed. Call this before anything is charged or written."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise Unavailable(_missing(package))
 
 
 def unavailable(error: BaseException) -> Unavailable | None:
-    """Return the error to show for a failed import that an extra of dpcli would mend, else None."""
+    """Return an error that says what to install, if an extra of dpcli has the package that could not be imported; None otherwise."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return Unavailable(_missing(package)) if package in EXTRAS else None
 
 
 def _missing(package: str) -> str:
+    """Return the message about a package that is not installed."""
     return f"{package} is not installed: pip install 'dpcli[{EXTRAS[package]}]'"
 
 
 def require_posix(command: str) -> None:
-    """Raise Unavailable if files cannot be locked, as ledgers and runs need; call it before anything is charged or written."""
+    """Raise Unavailable if files cannot be locked. Ledgers and runs need locks. Call this before anything is charged or written."""
     try:
         import fcntl  # noqa: F401
     except ImportError:
-        raise Unavailable(f"{command} needs a POSIX system, such as Linux: nothing locks files here (fcntl)") from None
+        raise Unavailable(f"{command} needs a POSIX system, such as Linux: this system cannot lock files (fcntl)") from None

@@ -1,7 +1,7 @@
-"""Annotations of dataclass fields that are keys of a file: meaning, allowed values, and how a change is judged.
+"""Annotations of dataclass fields that are keys of a file. They give the meaning, the allowed values, and the judgement of changes.
 
-A field is written once, as `Annotated[float, Key("what it is", POSITIVE)]` on a frozen dataclass. The reader validates by it, and
-the JSON Schema, the manual page and `explain` are printed from it.
+A key is a field of a frozen dataclass, such as `Annotated[float, Key("learning rate", POSITIVE)]`. The reader of files validates the key by
+its annotation. The JSON Schema, the manual page and `explain` are generated from it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from typing import Any, Literal, NewType
 
 from dpcli.base.values import dataclass
 
-Prose = NewType("Prose", str)  # text of some length, over several lines if need be
-Note = NewType("Note", str)  # free text that may be blank, over several lines if need be
-Person = NewType("Person", str)  # who answers for something, on one line
-Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which whoever asks for it judges
+Prose = NewType("Prose", str)  # text that may have several lines
+Note = NewType("Note", str)  # text that may be blank and may have several lines
+Person = NewType("Person", str)  # name of a responsible person, in one line
+Open = NewType("Open", dict[str, Any])  # table whose keys are checked by the code that reads it
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint on a number or a text: `text` completes "expected ...", `schema` is its JSON Schema form.
+    """A constraint on a number or a text.
 
-    hint: what to do about a value that it refuses, "" where there is nothing to say.
+    Attributes:
+        text: Allowed values in words, which complete a message "expected ...".
+        holds: Function that returns whether a value is allowed.
+        schema: Constraint as keys and values of JSON Schema.
+        hint: Function that returns advice on a refused value; "" if there is none.
     """
 
     text: str
@@ -32,7 +36,12 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The setting of a table without which a key is idle: in words, and as a test of the table."""
+    """The setting of a table without which a key has no effect.
+
+    Attributes:
+        text: Setting in words.
+        reads: Function that returns whether a table has the setting.
+    """
 
     text: str
     reads: Callable[[Any], bool]
@@ -40,9 +49,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A choice of the class of a table by one of its keys; the base of the classes states it as `selection`.
+    """The choice of the class of a table by one of its keys. The base class of these classes has it as its attribute `selection`.
 
-    registry: the class for each word. default: the word where the key is absent, None where it must be there.
+    Attributes:
+        selector: Name of the key.
+        registry: Target of the class for each word that the key may have.
+        default: Word that applies if the key is absent; None if the key is required.
     """
 
     selector: str
@@ -52,13 +64,17 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of the file: its meaning (one sentence, with its unit) and its rule, if it has one.
+    """The annotation of a key of a file.
 
-    safer: the values that bind a file more, where the key is a condition; any other change may weaken the file.
-    claim: whether it is a fact about the data or the program that dpcli does not enforce.
-    reader: the setting without which the key is idle; None where it is always read.
-    reads: whether it names the data that a command reads: other data may be about other people.
-    varies: whether the runs of a sweep may differ in it.
+    Attributes:
+        doc: Meaning of the key in one sentence, with its unit.
+        rule: Constraint on the value; None if the type alone restricts it.
+        safer: Change that makes the file stricter, if the key is a condition: a smaller value ("smaller"), or the key itself ("stated").
+            Any other change may weaken the file.
+        claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
+        reader: Setting without which the key has no effect; None if the key is always read.
+        varies: Whether the runs of a sweep may differ in the key.
+        reads: Whether the key names the data that a command reads. Other data may be about other people.
     """
 
     doc: str
@@ -71,6 +87,7 @@ class Key:
 
 
 def _percent_hint(x: float) -> str:
+    """Return advice if a share was probably meant in percent."""
     return f"{x:g} % is {x / 100.0:g}" if 1 < x <= 100 else ""
 
 

@@ -1,32 +1,44 @@
-"""Plugins: what a folder of dpcli, or another package, adds, by name, each with an object that is loaded when it is needed."""
+"""Plugins, by which a folder of dpcli or another package registers its features.
+
+A feature has a name and a target "package.module:object". The target is loaded only when it is needed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-Targets = Mapping[str, str]  # name: "package.module:object"
+Targets = Mapping[str, str]  # targets "package.module:object" by name
 NONE: Targets = {}
 
 
 class Plugin(NamedTuple):
-    """The names of one folder. Only a plugin.py names modules by text.
+    """The features of one folder or package. Only a plugin.py names modules by text.
 
-    names: the features that it imports, and cannot do without; sessions is implied.
-    commands: with the short help of each.
-    sections: tables of the pipeline file that one command reads, and every command checks.
-    released: tables that become mechanisms, by the function `entries`: (the file's values, findings to add to) -> entries.
-    judged_in_file: checks of a section against the rest of the file: (its value, the file's tables, findings to add to).
-    judged_solved: checks of a section after a parameter was solved for: (its value, the pipeline with the answer) -> problems.
-    files: other file formats: their keys, and the function that reads their bytes.
-    words: for a key that selects the keys of its table, the class for each word.
-    lists: names that dpcli explain lists, with a summary of each list.
-    premised: other classes that state premises, by their title in the table of premises.
-    references: for the exam, by mechanism type: a tuple of Reference, releases that the type's keys allow, each small enough to enumerate.
-    displayed: how a notebook shows a result, by the name of its class.
-    taken_for_data: (path, pattern, folder) -> whether a path is among the data that a pattern names.
-    left_by_run: (folder, path) -> whether a run left that file.
-    replayed: (path of a file) -> the program that a replay audit runs.
+    Attributes:
+        names: Folders of dpcli that the folder imports and cannot do without. The folder sessions is implied.
+        commands: Target and short help of each command.
+        mechanisms: Classes of mechanisms, by type.
+        sampling: Classes of sampling schemes, by scheme.
+        accountants: Accountants, by name.
+        sections: Classes of the tables of the pipeline file that one command reads. Every command checks them.
+        released: Classes of tables that become mechanisms.
+        entries: Function (values of the file, findings to add to) -> entries, which converts the tables in `released`.
+        judged_in_file: Checks of a section against the rest of the file: (value of the section, tables of the file, findings to add to).
+        judged_solved: Checks of a section after a parameter was solved for: (value of the section, solved pipeline) -> problems.
+        files: Other file formats: their keys, and the function that reads their bytes.
+        words: Classes of tables by word, for each key whose word selects the other keys of its table.
+        lists: Lists of names that dpcli explain prints, each with a summary.
+        premised: Further classes that state premises, by their title in the table of premises.
+        references: Releases for the exam, by mechanism type. Each target is a tuple of Reference. Its releases are valid for the type, and
+            small enough to enumerate.
+        formats: Output formats of documents.
+        chart_formats: Output formats of charts.
+        plots: Plots, by kind.
+        displayed: Functions that return the document of a result for a notebook, by the name of the result's class.
+        taken_for_data: Function (path, pattern, folder) -> whether the path is among the data that the pattern names.
+        left_by_run: Function (folder, path) -> whether a run wrote the file at the path into the folder.
+        replayed: Function (path of a file) -> the program that a replay audit runs.
     """
 
     names: tuple[str, ...] = ()

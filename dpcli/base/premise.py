@@ -1,4 +1,7 @@
-"""Premises of a guarantee besides its theorem: stated by each class, printed by `dpcli explain threats`."""
+"""The premises on which a guarantee rests besides its theorem.
+
+Each class states its premises next to its theorem. `dpcli explain threats` prints them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ AUTHOR = "the author of the file"
 class Premise(NamedTuple):
     """A premise of a guarantee.
 
-    holds: a sentence that must be true. owner: the commands that enforce it, or the person whose word is taken. test: FILE::FUNCTION of the
-    test that breaks it on purpose, and sees the bound exceeded or the breach refused.
+    Attributes:
+        holds: Sentence that must be true.
+        owner: Commands that enforce the premise, or the person who vouches for it.
+        test: FILE::FUNCTION of a test that violates the premise on purpose. Either the bound is then exceeded, or dpcli refuses.
     """
 
     holds: str
@@ -19,19 +24,31 @@ class Premise(NamedTuple):
     test: str
 
     def __str__(self) -> str:
-        return f"{self.holds} Seen to by {self.owner}. Shown by {self.test}."
+        return f"{self.holds} Ensured by {self.owner}. Tested by {self.test}."
 
 
 Premises = tuple[Premise, ...]
 
 
 def of_mechanism(holds: str, test: str, commands: str = "") -> Premise:
-    """Return a premise of a mechanism, which these commands enforce, and elsewhere the author of the file."""
+    """Return a premise of a mechanism. The given commands enforce it, and the author of the file vouches for it elsewhere.
+
+    Args:
+        holds: As in `Premise`.
+        test: Name of a function in tests/premises/test_mechanisms.py.
+        commands: Commands that enforce the premise; "" if none does.
+    """
     return Premise(holds, _owner(commands), f"tests/premises/test_mechanisms.py::{test}")
 
 
 def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
-    """Return a premise of a sampling scheme, which these commands enforce, and elsewhere the author of the file."""
+    """Return a premise of a sampling scheme. The given commands enforce it, and the author of the file vouches for it elsewhere.
+
+    Args:
+        holds: As in `Premise`.
+        test: Name of a function in tests/premises/test_sampling.py.
+        commands: Commands that enforce the premise; "" if none does.
+    """
     return Premise(holds, _owner(commands), f"tests/premises/test_sampling.py::{test}")
 
 
@@ -41,36 +58,40 @@ def moves(holds: str, commands: str = "") -> Premise:
 
 
 def _owner(commands: str) -> str:
+    """Return the owner of a premise that the given commands enforce."""
     return f"{commands}; elsewhere {AUTHOR}" if commands else AUTHOR
 
 
 SECRET = of_mechanism(
-    "Every release draws random numbers of its own, which nobody sees.",
+    "Every release draws its own random numbers, and nobody sees them.",
     "test_who_knows_the_random_numbers_learns_more",
     "the command that draws: train, sweep and federated (Gaussian and correlated noise), release (whole numbers, choices, tests), pate and "
     "prompt (votes), pmixed and generate (tokens)",
 )
 NOISE = of_mechanism(
-    "The noise has the law that is named; added in floating-point numbers, its last digits may tell what it was added to.",
+    "The noise has the named distribution. If it is added in floating-point numbers, its last digits may reveal the value without noise.",
     "test_noise_of_floating_point_numbers_shows_what_it_was_added_to",
-    "train and federated, but for the last digits of Gaussian noise",
+    "train and federated, except for the last digits of Gaussian noise",
 )
 OWN_NOISE = of_mechanism("No two queries share noise.", "test_noise_that_two_queries_share_cancels", "release")
 SCORES = (
     SECRET,
     moves(
-        "No change moves a score by more than the sensitivity that was divided out, among candidates fixed beforehand.", "release"
+        "The candidates are fixed beforehand, and no change of a record changes a score by more than the sensitivity that epsilon assumes.",
+        "release",
     ),
-    of_mechanism("The choice leaves without its score.", "test_a_choice_that_leaves_with_its_score_tells_the_data", "release"),
+    of_mechanism("The choice is released without its score.", "test_a_choice_that_leaves_with_its_score_tells_the_data", "release"),
 )
 DRAWN = of_mechanism(
-    "A token is drawn, and nothing else reads the models: no greedy choice, no top-k or top-p.",
+    "A token is drawn at random, without greedy choice, top-k or top-p, and nothing else reads the models.",
     "test_the_likeliest_token_tells_the_models",
     "pmixed and generate",
 )
 STATED = of_mechanism(
-    "The statement is true of this release, under the adjacency of the file, for one unit or for the record that stated_for names; under "
-    "zero-out it covers whatever a blanked record reports.",
+    "The statement is true for this release under the adjacency of the file, for one unit or for the record that stated_for names. Under "
+    "zero-out, it covers every report of a blanked record.",
     "test_a_statement_that_is_not_true_is_exceeded",
 )
-ONCE = of_sampling("The data are read as often as is stated.", "test_one_pass_more_than_is_stated_costs_more", "train and release")
+ONCE = of_sampling(
+    "The data are read as often as the file states.", "test_one_pass_more_than_is_stated_costs_more", "train and release"
+)

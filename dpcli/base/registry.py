@@ -1,4 +1,4 @@
-"""The merged plugins of dpcli's folders and of installed packages, as one table for each kind of name."""
+"""The features of all plugins, as one table for each kind. The plugins are those of dpcli's folders and of installed packages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.plugin import Plugin
 
-GROUP = "dpcli.plugins"  # the entry points of other packages
+GROUP = "dpcli.plugins"  # group of entry points under which other packages register plugins
 
-# Folders with a plugin.py, in the order in which their names are listed. A feature whose folder is missing takes nothing else with it.
+# Folders with a plugin.py, in the order in which their features are listed. A feature is missing only if a folder that it needs is missing.
 FOLDERS = (
     "mechanisms",
     "accountants",
@@ -40,7 +40,7 @@ FOLDERS = (
 
 
 def _own_plugins() -> Iterable[Plugin]:
-    """Return the plugins of the folders that exist, without those that name a missing one."""
+    """Return the plugins of the existing folders. A plugin is omitted if it needs a folder that is missing."""
     plugins = {folder: plugin for folder in FOLDERS if (plugin := _own_plugin(folder)) is not None}
     while without := [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]:
         for folder in without:
@@ -49,6 +49,7 @@ def _own_plugins() -> Iterable[Plugin]:
 
 
 def _own_plugin(folder: str) -> Plugin | None:
+    """Return the plugin of a folder of dpcli; None if the folder is missing."""
     name = f"dpcli.{folder}.plugin"
     try:
         plugin: Plugin = load(f"{name}:PLUGIN")
@@ -60,9 +61,9 @@ def _own_plugin(folder: str) -> Plugin | None:
 
 
 def _other_plugins() -> Iterator[Plugin]:
-    """Yield the plugins of installed packages. Raises InputError for a package whose plugin cannot be imported or is no Plugin.
+    """Yield the plugins of installed packages. Raises InputError if a plugin cannot be imported or is no Plugin.
 
-    importlib.metadata takes sixty milliseconds, so the installers' files are searched for the group first.
+    importlib.metadata takes sixty milliseconds. The metadata files are therefore searched for the group first.
     """
     if not any(map(_has_group, _installed())):
         return
@@ -72,10 +73,10 @@ def _other_plugins() -> Iterator[Plugin]:
         package = point.dist.name if point.dist is not None else point.module
         try:
             plugin = point.load()
-        except Exception as error:  # whatever a package raises: without its mechanisms a file could mean something else
+        except Exception as error:  # any error: without the package's mechanisms, a file could have another meaning
             why = f"{type(error).__name__}: {error}"
             raise InputError(
-                f"{package}: its plugin {point.value} cannot be imported ({why}): mend or uninstall the package"
+                f"{package}: its plugin {point.value} cannot be imported ({why}): repair or uninstall the package"
             ) from error
         if not isinstance(plugin, Plugin):
             raise InputError(f"{package}: expected a Plugin at the entry point {point.name!r} of {GROUP}, found {plugin!r}")
@@ -87,12 +88,13 @@ def _installed() -> Iterator[str]:
     for place in sys.path:
         try:
             names = os.listdir(place or ".")
-        except OSError:  # a zip file, or nothing
+        except OSError:  # a zip file, or a folder that does not exist
             continue
         yield from (os.path.join(place, name) for name in names if name.endswith((".dist-info", ".egg-info")))
 
 
 def _has_group(folder: str) -> bool:
+    """Check whether the metadata in a folder have the group of entry points."""
     try:
         with open(os.path.join(folder, "entry_points.txt"), "rb") as file:
             return b"[" + GROUP.encode() + b"]" in file.read()
@@ -101,7 +103,7 @@ def _has_group(folder: str) -> bool:
 
 
 def _merged(plugins: Iterable[Plugin]) -> Plugin:
-    """Return a plugin with the names of all. Raises InputError for a name that two of them have."""
+    """Return a plugin with the features of all plugins. Raises InputError if two plugins have a feature of the same name."""
     merged: dict[str, Any] = {}
     for field, default in Plugin._field_defaults.items():
         values = [getattr(plugin, field) for plugin in plugins]
@@ -110,6 +112,7 @@ def _merged(plugins: Iterable[Plugin]) -> Plugin:
 
 
 def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the union of tables. Raises InputError if two tables have the same name."""
     union: dict[str, Any] = {}
     for name, value in (item for table in tables for item in table.items()):
         if name in union:

@@ -1,7 +1,7 @@
-"""Exact arithmetic on stated decimals: 0.1 is a tenth, and three times 0.1 is 0.3.
+"""Exact arithmetic on decimals that a user states, so that 0.1 is a tenth and three times 0.1 is 0.3.
 
-A file, a flag or a policy states decimals, and a float holds the nearest binary number. Costs are therefore added as the numbers that the
-floats stand for, without rounding, and rounded once, upwards.
+Files, flags and policies state decimals, and a float stores the nearest binary number. The functions therefore compute with the stated
+numbers, without rounding, and round the result once, upwards.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-DIGITS = 15  # that a decimal may have to survive the way through a float
-LARGEST_DENOMINATOR = 1_000_000  # of a stated quotient, such as sensitivity / scale
+DIGITS = 15  # largest number of digits of a decimal that is recovered from its nearest float
+LARGEST_DENOMINATOR = 1_000_000  # largest denominator of a stated quotient, such as sensitivity / scale
 
 
 @lru_cache(4096)
 def stated(x: float) -> Fraction:
-    """Return the number that a finite float stands for.
+    """Return the number that a finite float represents.
 
-    A decimal of at most 15 digits; else a fraction with a denominator of at most a million to which `x` is the nearest float; else the
-    exact binary number.
+    It is a decimal of at most 15 digits, if `x` prints as one. Otherwise it is a fraction with a denominator of at most a million whose
+    nearest float is `x`, if there is one. Otherwise it is the exact binary number.
     """
-    written = repr(float(x))  # of a NumPy number too
-    if sum(character.isdigit() for character in written.partition("e")[0].replace(".", "").strip("-0")) <= DIGITS:
-        return Fraction(written)
+    decimal = repr(float(x))  # float() also converts a NumPy number
+    if sum(character.isdigit() for character in decimal.partition("e")[0].replace(".", "").strip("-0")) <= DIGITS:
+        return Fraction(decimal)
     exact = Fraction(x)
     simple = exact.limit_denominator(LARGEST_DENOMINATOR)
     return simple if simple and float(simple) == x else exact
 
 
 def upward(exact: Fraction) -> float:
-    """Return the smallest float that stands for no less than `exact`, and inf where there is none."""
+    """Return the smallest float that represents a number of at least `exact`; inf if there is none."""
     try:
         near = float(exact)
     except OverflowError:
@@ -45,28 +45,31 @@ def quotient(numerator: float, denominator: float) -> float:
 
 
 def total(terms: Iterable[tuple[int, float]]) -> float:
-    """Return the sum of count * number over (count, number), each number as stated, rounded once, upwards; inf where one is infinite."""
-    listed = [(count, x) for count, x in terms if count]
-    if any(math.isinf(x) for _, x in listed):
+    """Return the sum of count * number over pairs (count, number), rounded upwards once.
+
+    Each number counts as stated. The sum is inf if a number with a positive count is infinite.
+    """
+    nonzero = [(count, x) for count, x in terms if count]
+    if any(math.isinf(x) for _, x in nonzero):
         return math.inf
-    return upward(sum((count * stated(x) for count, x in listed), Fraction(0)))
+    return upward(sum((count * stated(x) for count, x in nonzero), Fraction(0)))
 
 
 def difference(x: float, y: float) -> float:
-    """Return x - y, each as stated, rounded upwards; NaN where both are infinite."""
+    """Return the difference of two stated numbers, rounded upwards. With an infinite number, return the difference of the floats."""
     return upward(stated(x) - stated(y)) if math.isfinite(x) and math.isfinite(y) else x - y
 
 
 def product(x: float, y: float) -> float:
-    """Return x * y, each as stated, rounded upwards; what floats make of it where one is infinite."""
+    """Return the product of two stated numbers, rounded upwards. With an infinite number, return the product of the floats."""
     return upward(stated(x) * stated(y)) if math.isfinite(x) and math.isfinite(y) else x * y
 
 
 def squared(x: float, divisor: int = 1) -> float:
-    """Return x^2 / divisor, x as stated, rounded upwards."""
+    """Return x^2 / divisor for a stated number x, rounded upwards."""
     return upward(stated(x) ** 2 / divisor) if math.isfinite(x) else math.inf
 
 
 def multiple(count: int, x: float) -> float:
-    """Return count * number, as stated, rounded upwards."""
+    """Return count * x for a stated number x, rounded upwards."""
     return total([(count, x)])

@@ -1,8 +1,8 @@
-"""Frozen dataclasses whose methods are compiled when they are first called, for a faster start of each command.
+"""Frozen dataclasses whose methods are compiled when they are first called. This makes each command start faster.
 
-The standard library compiles six functions for each class while its module is imported: half a millisecond for each of some hundred
-classes, many of which a command never uses. Here `__init__`, `__repr__`, `__eq__` and `__hash__` are compiled when they are first called,
-and the methods that refuse a change once for all classes. Any other kind of dataclass is the standard library's.
+The standard library compiles six functions for each class when its module is imported. This takes half a millisecond for each of some
+hundred classes, and a command never uses many of them. Here `__init__`, `__repr__`, `__eq__` and `__hash__` are compiled at their first
+call. The methods that refuse changes are not compiled for each class. Dataclasses that are not frozen are those of the standard library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
-        """`dataclasses.dataclass`."""
-        return _made(cls, options) if cls is not None else lambda match: _made(match, options)
+        """Return the class as a dataclass, like `dataclasses.dataclass`."""
+        return _dataclass_of(cls, options) if cls is not None else lambda decorated: _dataclass_of(decorated, options)
 
 
 MISSING = dataclasses.MISSING
@@ -30,41 +30,49 @@ def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(cls)
 
 
-def _made(cls: Any, options: dict[str, bool]) -> type:
+def _dataclass_of(cls: Any, options: dict[str, bool]) -> type:
+    """Return the dataclass of a class. Options other than frozen, slots, kw_only and eq are left to the standard library."""
     if not options.get("frozen") or set(options) - {"frozen", "slots", "kw_only", "eq"}:
         return STANDARD(cls, **options)
     home: list[type] = []
     own = vars(cls)
-    for name, write in WRITTEN.items() if options.get("eq", True) else UNCOMPARED.items():
-        if name not in own or (name == "__hash__" and own[name] is None):  # None is what a class gets that has an __eq__ of its own
-            setattr(cls, name, _waiting(name, write, home))
-    made = (STANDARD if _below(cls) else _frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
-    home.append(made)  # with slots, another class
-    return made
+    for name, compiler in COMPILERS.items() if options.get("eq", True) else COMPILERS_WITHOUT_EQ.items():
+        # Python sets __hash__ to None in a class that defines __eq__.
+        if name not in own or (name == "__hash__" and own[name] is None):
+            setattr(cls, name, _compiling_stub(name, compiler, home))
+    result = (STANDARD if _inherits_dataclass(cls) else _frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
+    home.append(result)  # with slots, this is another class than `cls`
+    return result
 
 
-def _below(cls: type) -> bool:
-    """Return whether the class inherits from a dataclass: the standard library requires that such a class is frozen too."""
+def _inherits_dataclass(cls: type) -> bool:
+    """Return whether the class inherits from a dataclass. The standard library then checks that both are frozen."""
     return any(map(dataclasses.is_dataclass, cls.__bases__))
 
 
 def _frozen(cls: Any, **options: bool) -> type:
-    """Make the class that the standard library would make, without compiling."""
+    """Return the frozen dataclass that the standard library would return, without compiling its methods."""
     home: list[type] = []
-    cls.__setattr__ = _refusing("__setattr__", "assign to", home)
-    cls.__delattr__ = _refusing("__delattr__", "delete", home)
-    if options.get("slots"):  # copying and unpickling assign too
+    cls.__setattr__ = _refusing_method("__setattr__", "assign to", home)
+    cls.__delattr__ = _refusing_method("__delattr__", "delete", home)
+    if options.get("slots"):  # copying and unpickling would otherwise assign to fields
         for name, method in (("__getstate__", _state), ("__setstate__", _restore)):
             if name not in vars(cls):
                 setattr(cls, name, method)
-    made = STANDARD(cls, **{**options, "frozen": False})
-    vars(made)["__dataclass_params__"].frozen = True
-    home.append(made)
-    return made
+    result = STANDARD(cls, **{**options, "frozen": False})
+    vars(result)["__dataclass_params__"].frozen = True
+    home.append(result)
+    return result
 
 
-def _refusing(name: str, what: str, home: list[type]) -> Method:
-    """Return a method that refuses fields; other attributes may belong to a subclass that is no dataclass."""
+def _refusing_method(name: str, what: str, home: list[type]) -> Method:
+    """Return a method that refuses to change fields. Other attributes may belong to a subclass that is no dataclass.
+
+    Args:
+        name: Name of the method, __setattr__ or __delattr__.
+        what: Name of the change, for the message.
+        home: List to which the finished class is appended.
+    """
 
     def method(self: object, attribute: str, *value: Any) -> None:
         if type(self) is home[0] or any(field.name == attribute for field in _fields(home[0])):
@@ -75,32 +83,42 @@ def _refusing(name: str, what: str, home: list[type]) -> Method:
 
 
 def _state(self: object) -> list[Any]:
+    """Return the values of the fields, as a __getstate__ method."""
     return [getattr(self, field.name) for field in _fields(self)]
 
 
 def _restore(self: object, state: list[Any]) -> None:
+    """Set the values of the fields, as a __setstate__ method."""
     for field, value in zip(_fields(self), state, strict=True):
         object.__setattr__(self, field.name, value)
 
 
-def _waiting(name: str, write: Callable[[type], Method], home: list[type]) -> Method:
+def _compiling_stub(name: str, compiler: Callable[[type], Method], home: list[type]) -> Method:
+    """Return a method that, at its first call, replaces itself by a compiled method and calls that one.
+
+    Args:
+        name: Name of the method.
+        compiler: Function of the class that returns the compiled method.
+        home: List to which the finished class is appended.
+    """
+
     def method(self: object, *args: Any, **given: Any) -> Any:
-        written = write(home[0])
-        written.__name__, written.__qualname__ = name, f"{home[0].__qualname__}.{name}"
-        setattr(home[0], name, written)
-        return written(self, *args, **given)
+        compiled = compiler(home[0])
+        compiled.__name__, compiled.__qualname__ = name, f"{home[0].__qualname__}.{name}"
+        setattr(home[0], name, compiled)
+        return compiled(self, *args, **given)
 
     return method
 
 
 def _init(cls: type) -> Method:
-    """Compile __init__, which sets every field in order; keyword-only fields come last in its signature."""
+    """Return a compiled __init__, which sets every field in order. Keyword-only fields come last in its signature."""
     fields = _fields(cls)
-    known: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
+    namespace: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
     lines = []
     for field in fields:
-        known[f"_default_{field.name}"] = field.default
-        known[f"_make_{field.name}"] = field.default_factory
+        namespace[f"_default_{field.name}"] = field.default
+        namespace[f"_make_{field.name}"] = field.default_factory
         if value := _value(field):
             lines.append(f"    _set(self, {field.name!r}, {value})")
     if hasattr(cls, "__post_init__"):
@@ -108,18 +126,21 @@ def _init(cls: type) -> Method:
     usual = [_parameter(field) for field in fields if field.init and not field.kw_only]
     keywords = [_parameter(field) for field in fields if field.init and field.kw_only]
     head = ", ".join(["self", *usual, *(["*", *keywords] if keywords else [])])
-    exec("\n".join([f"def __init__({head}):", *lines, "    pass"]), known)  # as the standard library does: names of fields alone
-    result: Method = known["__init__"]
+    # As in the standard library, the code contains no text but the names of fields.
+    exec("\n".join([f"def __init__({head}):", *lines, "    pass"]), namespace)
+    result: Method = namespace["__init__"]
     return result
 
 
 def _parameter(field: dataclasses.Field[Any]) -> str:
+    """Return the parameter of a field in the signature of __init__."""
     if field.default_factory is not MISSING:
         return f"{field.name}=_MISSING"
     return field.name if field.default is MISSING else f"{field.name}=_default_{field.name}"
 
 
 def _value(field: dataclasses.Field[Any]) -> str:
+    """Return the expression in __init__ for the value of a field; "" if __init__ does not set the field."""
     name = field.name
     if field.default_factory is not MISSING:
         return f"_make_{name}() if {name} is _MISSING else {name}" if field.init else f"_make_{name}()"
@@ -127,16 +148,18 @@ def _value(field: dataclasses.Field[Any]) -> str:
 
 
 def _repr(cls: type) -> Method:
+    """Return a __repr__ with the names and values of the fields."""
     shown = [field.name for field in _fields(cls) if field.repr]
 
     @reprlib.recursive_repr()
-    def written(self: object) -> str:
+    def represent(self: object) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
-    return written
+    return represent
 
 
 def _eq(cls: type) -> Method:
+    """Return an __eq__ that compares the fields of two objects of the same class."""
     values = _tuple_of(_compared(cls))
 
     def equal(self: object, other: object) -> Any:
@@ -146,26 +169,29 @@ def _eq(cls: type) -> Method:
 
 
 def _hash(cls: type) -> Method:
+    """Return a __hash__ of the fields."""
     values = _tuple_of(_compared(cls, hashed=True))
 
-    def hashed(self: object) -> int:
+    def hash_fields(self: object) -> int:
         return hash(values(self))
 
-    return hashed
+    return hash_fields
 
 
 def _compared(cls: type, hashed: bool = False) -> Iterator[str]:
+    """Yield the names of the fields that __eq__ compares or, if `hashed`, that __hash__ uses."""
     for field in _fields(cls):
         if field.compare if not hashed or field.hash is None else field.hash:
             yield field.name
 
 
 def _tuple_of(names: Iterator[str]) -> Callable[[object], tuple[Any, ...]]:
-    """Return a function that reads attributes as fast as possible."""
+    """Return a function that returns the named attributes of an object as a tuple. It is compiled, which makes it fast."""
     inside = "".join(f"value.{name}, " for name in names)
     result: Callable[[object], tuple[Any, ...]] = eval(f"lambda value: ({inside})")
     return result
 
 
-UNCOMPARED: dict[str, Callable[[type], Method]] = {"__init__": _init, "__repr__": _repr}
-WRITTEN = {**UNCOMPARED, "__eq__": _eq, "__hash__": _hash}
+# Functions that return the compiled methods, by name: for classes with eq=False, and for all others.
+COMPILERS_WITHOUT_EQ: dict[str, Callable[[type], Method]] = {"__init__": _init, "__repr__": _repr}
+COMPILERS = {**COMPILERS_WITHOUT_EQ, "__eq__": _eq, "__hash__": _hash}

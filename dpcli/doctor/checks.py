@@ -1,4 +1,7 @@
-"""The checks of `dpcli doctor`: versions, SQLite, file system, random numbers, clock and git, each with a verdict and advice."""
+"""The checks of `dpcli doctor`. Each gives facts about this machine, with a verdict and advice.
+
+They cover versions, SQLite, the file system, random numbers, the clock and git.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,16 @@ from dpcli.ledger.stores.sqlite_file import NETWORK, mounted
 
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
-LEAST_FREE = 100 * 2**20  # bytes; with less, a ledger may soon be unable to write
-EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
-DURABLE_WAL = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing
-SHARED_FILE_SYSTEMS = NETWORK | {"9p", "virtiofs"}  # the last two are usually of one machine, but may be shared
+LEAST_FREE = 100 * 2**20  # free bytes below which there is a warning, because a ledger may soon be unable to write
+EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01 and 2100-01-01, between which a correct clock lies
+DURABLE_WAL = (3, 51, 3)  # first version of SQLite whose write-ahead log with synchronous = FULL loses nothing
+SHARED_FILE_SYSTEMS = NETWORK | {"9p", "virtiofs"}  # 9p and virtiofs usually belong to one machine, but machines may share them
 MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
+# Meaning of the values of sqlite3.threadsafety.
 THREADS = {0: "single-threaded", 1: "multi-threaded", 2: "multi-threaded", 3: "serialized"}
 
 
-DEVELOPER_EXTRAS = frozenset({"bench", "test", "test-core"})  # no command needs them
+DEVELOPER_EXTRAS = frozenset({"bench", "test", "test-core"})  # extras that no command needs
 COMPARISONS = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -38,6 +42,7 @@ COMPARISONS = {
     ">": operator.gt,
     "<": operator.lt,
 }
+# A requirement in the metadata: name, conditions and extra. A condition is a comparison and a version.
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;()]*)\)?\s*(?:;\s*extra\s*==\s*['\"]([\w.-]+)['\"]\s*)?")
 _CONDITION = re.compile(r"\s*([<>=!]=|[<>])\s*(\d[\w.+-]*)\s*")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
@@ -45,7 +50,14 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact about this machine. verdict: "absent" for something missing that is not needed. advice: what to do, if anything."""
+    """A fact about this machine.
+
+    Attributes:
+        name: Name of the examined property.
+        value: Value of the property.
+        verdict: Verdict on the value. It is "absent" for something that is missing and not needed.
+        advice: Advice to the user; "" if there is none.
+    """
 
     name: str
     value: str
@@ -55,7 +67,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A package and its supported versions. conditions: such as ">=1.6,<1.7". extra: "" where dpcli itself needs it."""
+    """A package and its supported versions.
+
+    Attributes:
+        name: Name of the package.
+        conditions: Conditions on the version, such as ">=1.6,<1.7".
+        extra: Extra of dpcli that needs the package; "" if dpcli itself needs it.
+    """
 
     name: str
     conditions: str
@@ -65,16 +83,19 @@ class Requirement:
         return self.name + self.conditions
 
     def met(self, version: str) -> bool:
-        """Return whether a version meets every condition; an unreadable condition is not met, a pre-release counts as its release."""
+        """Return whether a version meets every condition.
+
+        An unreadable condition counts as not met. A pre-release counts as its release.
+        """
         conditions = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
         return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in conditions)
 
 
 def declared() -> Iterator[Requirement]:
-    """Yield the requirements in the order of the metadata, a package of several extras once for each.
+    """Yield the requirements of dpcli in the order of its metadata. A package of several extras occurs once for each extra.
 
     Raises:
-        importlib.metadata.PackageNotFoundError: dpcli is run without an installation.
+        importlib.metadata.PackageNotFoundError: dpcli is not installed.
     """
     for text in importlib.metadata.requires("dpcli") or ():
         match = _REQUIREMENT.fullmatch(text)
@@ -83,12 +104,12 @@ def declared() -> Iterator[Requirement]:
 
 
 def python_needed() -> Requirement:
-    """Return the supported versions of Python; raises as `declared` does."""
+    """Return the supported versions of Python. Raises PackageNotFoundError if dpcli is not installed."""
     return Requirement("python", importlib.metadata.metadata("dpcli")["Requires-Python"])
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers without zeros at their end: (1, 26) for "1.26.0rc1"."""
+    """Return the leading numbers of a version without trailing zeros, such as (1, 26) for "1.26.0rc1"."""
     leading = _NUMBERS.match(version)
     numbers = [int(part) for part in leading[0].split(".")] if leading else []
     while numbers and not numbers[-1]:
@@ -97,22 +118,26 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def examine(ledger: str | None = None) -> tuple[Fact, ...]:
-    """Return every fact. ledger: a ledger, existing or planned, whose folder is examined instead of the current directory."""
+    """Return the facts of all checks.
+
+    Args:
+        ledger: Existing or planned ledger whose folder is examined; None to examine the current directory.
+    """
     return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 
 
 def _versions() -> Iterator[Fact]:
-    """Examine dpcli, Python, and the packages that dpcli requires."""
+    """Yield facts about dpcli, Python, and the packages that dpcli requires."""
     try:
         installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(declared())
     except importlib.metadata.PackageNotFoundError:
-        advice = "pip install it: the versions that it needs stand in its metadata, and were not compared"
+        advice = "pip install it: without its metadata, the versions of its requirements were not compared"
         yield Fact("dpcli", f"{__version__}, run without an installation", "warn", advice)
         return
     if installed == __version__:
         yield Fact("dpcli", __version__, "ok")
     else:
-        advice = f"pip install it again: what it is compared with are the versions that {installed} needs"
+        advice = f"pip install it again: versions are compared with the requirements of {installed}"
         yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
     value = f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})"
     yield _fact("python", value, not python.met(platform.python_version()), f"install Python {python.conditions}")
@@ -120,26 +145,26 @@ def _versions() -> Iterator[Fact]:
 
 
 def _package(requirement: Requirement) -> Fact:
-    """Compare the installed version with the requirement, by metadata, as importing some packages takes seconds."""
+    """Return a fact about a required package. Its metadata are read, because the import of some packages takes seconds."""
     extra = requirement.extra
     name = f"{requirement.name} (extra {extra})" if extra else requirement.name
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
         if extra:
-            return Fact(name, "not installed", "absent", f"pip install 'dpcli[{extra}]' where it is wanted")
+            return Fact(name, "not installed", "absent", f"pip install 'dpcli[{extra}]' if you need this extra")
         return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
-    also = ": with other versions its commands may fail" if extra else ""
-    return _fact(name, version, not requirement.met(version), f"pip install '{requirement}'{also}", "warn" if extra else "fail")
+    reason = ": with other versions, commands of the extra may fail" if extra else ""
+    return _fact(name, version, not requirement.met(version), f"pip install '{requirement}'{reason}", "warn" if extra else "fail")
 
 
 def _fact(name: str, value: str, is_wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
-    """Return the fact with this verdict and advice where it is wrong, else with "ok"."""
+    """Return a fact with the given verdict and advice if something is wrong, and with the verdict "ok" otherwise."""
     return Fact(name, value, verdict, advice) if is_wrong else Fact(name, value, "ok")
 
 
 def _randomness() -> Iterator[Fact]:
-    """Examine the operating system's random numbers, from which all noise is drawn."""
+    """Yield a fact about the operating system's random numbers, from which all noise is drawn."""
     try:
         first, second = os.urandom(32), os.urandom(32)
     except (NotImplementedError, OSError) as error:
@@ -152,29 +177,30 @@ def _randomness() -> Iterator[Fact]:
 
 
 def _clock() -> Iterator[Fact]:
-    """Examine the clock, by which waivers and reservations expire."""
+    """Yield facts about the clock, which determines when waivers and reservations expire."""
     import datetime
 
     now = datetime.datetime.now(datetime.UTC)
     wrong = not EARLIEST <= now.timestamp() < LATEST
-    yield _fact("clock", now.isoformat(timespec="seconds"), wrong, "set the clock: waivers expire by it")
+    yield _fact("clock", now.isoformat(timespec="seconds"), wrong, "set the clock: it determines when waivers expire")
     yield Fact("time zone", f"{now.astimezone().tzname()} (dates are compared in UTC)", "ok")
 
 
 def _git() -> Fact:
+    """Return a fact about git."""
     path = shutil.which("git")
     if path is None:
-        return Fact("git", "not found", "absent", "needed only for gate --base-ref")
+        return Fact("git", "not found", "absent", "only gate --base-ref needs it")
     return Fact("git", path, "ok")
 
 
 def healthy(facts: tuple[Fact, ...]) -> bool:
-    """Return whether everything that dpcli needs works."""
+    """Return whether nothing that dpcli needs is broken."""
     return not any(fact.verdict == "fail" for fact in facts)
 
 
 def database() -> Iterator[Fact]:
-    """Examine SQLite: its library, whether threads may share it, and whether it takes the ledger's settings."""
+    """Yield facts about SQLite: its version, its use from several threads, and whether it accepts the settings of ledgers."""
     try:
         import sqlite3
     except ImportError:
@@ -187,10 +213,10 @@ def database() -> Iterator[Fact]:
 
 
 def _durability(version: tuple[int, ...]) -> Fact:
-    """Try the ledgers' settings on a file of its own."""
+    """Return a fact from a test of the settings of ledgers on a temporary file."""
     import sqlite3
 
-    name, later = "ledger durability", "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
+    name, wal_note = "ledger durability", "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
     try:
         with tempfile.TemporaryDirectory() as folder:
             connection = sqlite3.connect(Path(folder, "probe.sqlite"))
@@ -201,16 +227,16 @@ def _durability(version: tuple[int, ...]) -> Fact:
             finally:
                 connection.close()
     except (OSError, sqlite3.Error) as error:
-        return Fact(name, f"could not be tried: {error}", "fail", "make the folder for temporary files writable")
+        return Fact(name, f"could not be tested: {error}", "fail", "make the folder for temporary files writable")
     if (mode, level) != ("delete", 3):
         return Fact(
             name, f"journal_mode {mode}, synchronous {level}", "fail", "install another SQLite: this one refuses the settings"
         )
-    return Fact(name, f"journal_mode DELETE, synchronous EXTRA{later}", "ok")
+    return Fact(name, f"journal_mode DELETE, synchronous EXTRA{wal_note}", "ok")
 
 
 def storage(ledger: str | None) -> Iterator[Fact]:
-    """Examine the file system of a ledger, or of the current directory. Raises InputError where its folder is not there."""
+    """Yield facts about the place of a ledger, or about the current directory. Raises InputError if the ledger's folder does not exist."""
     if ledger is not None and ledger.startswith(POSTGRES):
         yield _server(ledger)
         return
@@ -227,28 +253,32 @@ def storage(ledger: str | None) -> Iterator[Fact]:
 
 
 def _server(url: str) -> Fact:
-    """Check that a ledger in a database can be opened from here."""
+    """Return a fact about whether a ledger in a database can be opened from this machine."""
     try:
         store = open_store(url)
     except LedgerError as error:
-        return Fact("ledger's database", str(error), "warn", "dpcli budget --help says what a ledger in PostgreSQL needs")
+        return Fact(
+            "ledger's database", str(error), "warn", "see dpcli budget --help for the requirements of a ledger in PostgreSQL"
+        )
     store.close()
-    return Fact("ledger's database", f"{store.place} holds a ledger", "ok")
+    return Fact("ledger's database", f"{store.place} has a ledger", "ok")
 
 
 def _folder(ledger: str | None) -> Path:
+    """Return the folder of a ledger, or the current directory without a ledger. Raises InputError if the folder does not exist."""
     folder = Path.cwd() if ledger is None else Path(path_of(ledger)).resolve().parent
     if not folder.is_dir():
-        raise InputError(f"--ledger: expected a file in a folder that exists, found no folder {folder}")
+        raise InputError(f"--ledger: expected a file in a folder that exists, found none at {folder}")
     return folder
 
 
 def _file_system(folder: Path, where: str) -> Fact:
+    """Return a fact about whether ledgers are safe on the file system of a folder."""
     name, kind = f"file system, {where}", mounted(str(folder))
     if kind is None:
         return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")
     if kind in SHARED_FILE_SYSTEMS:
         return Fact(name, kind, "warn", "SQLite's locks are unreliable on network file systems: use a local disk")
     if kind in MEMORY_FILE_SYSTEMS:
-        return Fact(name, kind, "warn", "it is gone after a restart: keep ledgers on a disk")
+        return Fact(name, kind, "warn", "its files are lost at a restart: keep ledgers on a disk")
     return Fact(name, kind, "ok")

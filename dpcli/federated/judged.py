@@ -28,7 +28,7 @@ from dpcli.file.toml.shown import first_names, quoted
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, Cyclic, OncePerEpoch, Scheme, Unsampled
-from dpcli.train.plan.stages import performed
+from dpcli.train.plan.stages import is_trainable
 
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
@@ -137,7 +137,7 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
     yield from _privacy_problems(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
-        known = first_names((entry.name for entry in entries if performed(entry.spec)), "the file has none")
+        known = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
         stated = "several" if fitting else "none"
         if table.mechanism is not None:
             stated = quoted(table.mechanism)
@@ -157,7 +157,7 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
 
 def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that a round may perform. A valid file has exactly one."""
-    return [entry for entry in entries if performed(entry.spec) and table.mechanism in (None, entry.name)]
+    return [entry for entry in entries if is_trainable(entry.spec) and table.mechanism in (None, entry.name)]
 
 
 def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None:

@@ -1,1 +1,1 @@
-"""Sessions, which are charged as a whole: the price of its file, a folder of its own, and its run in a ledger."""
+"""Sessions, which are runs of a command that are charged as a whole. Each has a price, its own folder, and a run in a ledger."""

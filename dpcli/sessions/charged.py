@@ -1,4 +1,7 @@
-"""The charge of a session, and the file in its folder that names the charged run. The file is written before the first noise is drawn."""
+"""The charge of a session, and the file in its folder that names the charged run.
+
+The file is written before the first noise is drawn.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 RUN = "run.json"  # name of the file of a session
-UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors of a ledger that has written nothing
+UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors after which the ledger is unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,13 @@ class Session:
     Attributes:
         folder: Folder of the session.
         run: Key of its run in the ledger.
-        fingerprint: Fingerprint of every table of the file on which its privacy depends.
-        charged: Whether a ledger was charged.
-        counted: Whether the run was charged and the counts exist by which no answer is given twice. From then on the counts must exist, and
-            the ledger must have the run.
-        inputs: Digests of the inputs besides the file, by name.
-        window: The blocks on which the session was charged.
-        rows: The rows of these blocks as RowWindow.content describes them; None if all rows are read.
+        fingerprint: Fingerprint of the tables of the file on which its privacy depends.
+        charged: Whether the session has a ledger.
+        counted: Whether the run was charged, and the counts exist that prevent an answer from being given twice. Once it is set, the counts
+            must exist and the ledger must have the run.
+        inputs: Digests of the inputs other than the file, by name.
+        window: Blocks on which the session was charged.
+        rows: Rows of these blocks in the form of RowWindow.content; None if all rows are read.
     """
 
     folder: str
@@ -49,26 +52,26 @@ class Session:
     rows: dict[str, Any] | None = None
 
     def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
-        """Check that inputs have the same content as when the session began. Raises InputError if not.
+        """Check that the inputs have the same content as at the start of the session. Raises InputError if one has changed.
 
         Args:
             inputs: Digests of the inputs, by name.
-            same: A function that returns whether two digests are of equal content.
+            same: Function that returns whether two digests are of equal content.
         """
-        others = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
-        if others:
+        changed = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
+        if changed:
             raise InputError(
-                f"{self.folder}: expected the {' and the '.join(others)} that its session began with, found changed content: go on with "
-                "what it was, or begin anew in another folder, which is another charge"
+                f"{self.folder}: expected the {' and the '.join(changed)} with which its session began, found changed content: restore "
+                "the old content, or begin a new session in another folder, which is charged again"
             )
 
     @property
     def identity(self) -> str:
-        """The name under which the session's answers are counted. It is unique among the sessions of a file."""
+        """Return the name under which the session's answers are counted. It is unique among the sessions of a file."""
         return hashlib.sha256(f"{self.run} {self.fingerprint}".encode()).hexdigest()
 
     def write(self) -> None:
-        """Write the session durably to its folder. Raises LedgerError if this fails; the caller must then draw no noise."""
+        """Write the session durably to its folder. Raises LedgerError if this fails. The caller must then draw no noise."""
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
         path = os.path.join(self.folder, RUN)
         try:
@@ -78,7 +81,7 @@ class Session:
 
 
 def session_there(folder: str) -> Session | None:
-    """Return the session of a folder; None if there is none. Raises InputError if its file is not in the form that dpcli writes."""
+    """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
@@ -91,18 +94,18 @@ def session_in(
     inputs: Mapping[str, str] | None = None,
     same: Callable[[str, str], bool] = str.__eq__,
 ) -> Session:
-    """Return a new session or, to resume, the existing one. The caller must hold the lock of the folder.
+    """Return a new session or, with --resume, the existing one. The caller must hold the lock of the folder.
 
     Args:
         folder: Folder of the session.
-        fingerprint: Fingerprint of the file as it is now.
+        fingerprint: Present fingerprint of the file.
         resume: Whether --resume was given.
-        ledger: Ledger that the session is charged to, if any.
+        ledger: Ledger that the session is charged to; None without a ledger.
         inputs, same: As in `Session.require_same`.
 
     Raises:
-        InputError: The folder of a new session has a session already, the folder of a resumed one has none, or the file or an input has
-            changed since the session began.
+        InputError: Without --resume, the folder already has a session. With --resume, it has none, or the file or an input has changed
+            since the session began.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)
@@ -112,12 +115,13 @@ def session_in(
         return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, inputs=dict(inputs))
     if not resume:
         raise InputError(
-            f"{folder}: expected a new folder, found a session: --resume goes on with it; a second one is another charge, in another folder"
+            f"{folder}: expected a new folder, found a session: continue it with --resume, or begin another session in another folder, "
+            "which is charged again"
         )
     session = _read(path, folder)
     if session.fingerprint != fingerprint:
         raise InputError(
-            f"--resume: {path}: expected the file as it was when the session began, and its window, found it changed: begin anew"
+            f"--resume: {path}: expected the file and the window with which the session began, found a change: begin a new session"
         )
     session.require_same(inputs, same)
     require_same_books("--resume", session.charged, ledger, "session")
@@ -125,47 +129,49 @@ def session_in(
 
 
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
-    """Check that a ledger is given if and only if one was charged for the session. Raises InputError if not.
+    """Check that a ledger is given if and only if the session has one. Raises InputError otherwise.
 
     Args:
         place: Start of the message.
-        charged: Whether a ledger was charged.
-        ledger: The given ledger.
+        charged: Whether the session has a ledger.
+        ledger: Given ledger; None if none is given.
         what: Kind of session, for the message.
     """
     if charged != (ledger is not None):
-        stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
-        raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}")
+        words = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
+        raise InputError(f"{place}: expected {words[0]}, found {words[1]}")
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
-    """Check that a run may draw more noise. Raises InputError if it has ended in the ledger, or belongs to another person.
+    """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or belongs to another person.
 
     Args:
         place: Start of messages.
+        run: Key of the run.
+        ledger: Ledger of the run.
         what: Kind of session, for messages.
     """
     reserved = ledger.state().run(run)
     if reserved.status in ("committed", "void"):
-        ended = "has ended, so that this is a copy of it" if reserved.status == "committed" else "was voided"
+        ended = "has ended (this folder is a copy)" if reserved.status == "committed" else "was voided"
         raise InputError(
-            f"{place}: expected a {what} that is charged and goes on, found one that {ended}: begin a new one in another folder"
+            f"{place}: expected a {what} that is charged and unfinished, found one that {ended}: begin a new one in another folder"
         )
     owner = reserved.content.get("who")
     if owner != ledger.who:
         raise InputError(
-            f"{place}: expected the login that reserved this {what}, {owner}, found {ledger.who}, who could not commit it at its end: "
+            f"{place}: expected the login that reserved this {what}, {owner}, found {ledger.who}, who may not commit it: "
             f"log in as {owner}, or begin a new one in another folder"
         )
 
 
 def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> Session:
-    """Reserve and start the run of a session in the ledger, unless this was done before, and return the session.
+    """Reserve and start the run of a session in the ledger, unless this was done before. Return the session.
 
-    The session is written to its folder before the ledger is charged. If nothing was charged, a new session is removed from the folder.
+    The session is written to its folder before the ledger is charged. If the ledger refuses the charge, a new session is removed again.
 
     Raises:
-        LedgerError: The ledger does not have the run of a session whose answers are counted already, or as `charge_run`.
+        LedgerError: The answers of the session are already counted, and the ledger does not have its run. Also as in `charge_run`.
         Denied: The run does not fit in the ledger's budget.
     """
     path = os.path.join(session.folder, RUN)
@@ -173,79 +179,79 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
     session.write()
     if ledger is None:
         return session
-    known = ledger.state().runs.get(session.run)
-    if known is None and session.counted:
+    entered = ledger.state().runs.get(session.run)
+    if entered is None and session.counted:
         raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, under which this session was charged')
     try:
         charge_run(ledger, session.run, pipeline, why)
     except UNCHARGED:
-        if new and session.run not in ledger.state().runs:  # nothing was charged, so the folder can be used for a new session
+        if new and session.run not in ledger.state().runs:  # nothing was charged, so another session may use the folder
             os.remove(path)
         raise
     return session
 
 
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
-    """Reserve and start a run, unless the ledger has it already. Call it before the first noise, and again after a crash.
+    """Reserve and start a run, unless the ledger already has it. Call this before the first noise, and again after a crash.
 
     Raises:
         Denied: The run does not fit in the ledger's budget.
-        LedgerError: The run was voided, so that no noise may be drawn for it.
+        LedgerError: The run was voided, so no noise may be drawn for it.
     """
-    known = ledger.state().runs.get(run)
-    if known is None:
-        known = ledger.reserve(pipeline, run, why=why).run
-    if known is not None and known.status == "reserved":
+    entered = ledger.state().runs.get(run)
+    if entered is None:
+        entered = ledger.reserve(pipeline, run, why=why).run
+    if entered is not None and entered.status == "reserved":
         ledger.start(run)
     require_charged(ledger, run)
 
 
 def commit(session: Session, ledger: Ledger | None) -> None:
-    """Record that the session has ended. The run stays charged in full."""
+    """Record in the ledger that the session has ended. The run stays charged in full."""
     if ledger is not None and ledger.state().run(session.run).status == "started":
         ledger.commit(session.run)
 
 
 def mark_counted(session: Session) -> Session:
-    """Write and return the session, marked as counted (`Session.counted`)."""
+    """Set `Session.counted`, write the session to its folder, and return it."""
     counted = replace(session, counted=True)
     counted.write()
     return counted
 
 
 def _read(path: str, folder: str) -> Session:
-    """Return the session in a file. Raises InputError if the file is not in the form that dpcli writes."""
+    """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
     try:
         with open(path, "rb") as file:
             content = json.load(file)
         session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
         rows_from_content(session.rows, session.window)
-        known = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)
-        types = [type(value) for value in known] + [type(value) for value in session.inputs.values()]
+        values = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)
+        types = [type(value) for value in values] + [type(value) for value in session.inputs.values()]
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         types = []
     if types[:5] != [str, str, bool, bool, dict] or {*types[5:]} - {str}:
-        raise InputError(f"{path}: is not as dpcli wrote it: nothing more is answered in this folder")
+        raise InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
     return session
 
 
 def require_charged(ledger: Ledger, run: str) -> None:
-    """Check that the ledger has charged the run and that it was started. Raises LedgerError if not.
+    """Check that the ledger has charged and started the run. Raises LedgerError if it has not.
 
-    A copy of the session's folder has the same run, so that the ledger counts the answers of all copies together.
+    A copy of the session's folder has the same run. The ledger therefore counts the answers of all copies together.
     """
     status = ledger.state().run(run).status
     if status not in ("started", "committed"):
         raise LedgerError(
-            f'dataset "{ledger.dataset}": expected the run {run[:12]} that this system was fitted under, charged and started, '
-            f"found it {status}: nothing is answered"
+            f'dataset "{ledger.dataset}": expected the run {run[:12]} of this session to be charged and started, '
+            f"found it {status}: no answer is given"
         )
 
 
 def reason(command: str, path: str, pipeline: Pipeline) -> str:
-    """Return the reason of a charge for the log, such as "dpcli train week.toml (clicks-week)".
+    """Return the reason of a charge for the ledger's log, such as "dpcli train week.toml (clicks-week)".
 
-    The reason contains the name of the pipeline, as the pipeline in an entry has no name.
+    The reason contains the name of the pipeline, because the pipeline in a ledger's entry has no name.
     """
     name = f" ({pipeline.name})" if pipeline.name else ""
     return f"dpcli {command} {os.path.basename(path)}{name}"

@@ -1,4 +1,4 @@
-"""Durable, all-or-nothing file writes, and folders that one process at a time may use."""
+"""Atomic and durable writes of files, and folders that only one process at a time may use."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require_posix
 
-_FORKS = 0
+_FORKS = 0  # number of forks between the first process and this one
 
 
 def this_process() -> tuple[int, int]:
     """Return a key that differs between this process, its ancestors and its forks.
 
-    The process id alone does not suffice: in a PID namespace of its own a fork can have its parent's id, and the system may give the id
-    of an ancestor that ended to a later process. The number of forks since the first process tells these apart. The process id covers
-    forks that were made outside of Python.
+    The process id alone does not suffice. In its own PID namespace, a fork can have the id of its parent, and the system may reuse the id
+    of an ancestor that has ended. The number of forks since the first process distinguishes these cases. The process id covers forks that
+    were made outside of Python.
     """
     return os.getpid(), _FORKS
 
 
 def _count_fork() -> None:
+    """Count a fork. Python calls this function in the new process."""
     global _FORKS
     _FORKS += 1
 
@@ -31,27 +32,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-LOCK = ".lock"
+LOCK = ".lock"  # name of the lock file in a folder
 LOCK_ATTEMPTS = 100  # number of attempts to lock a folder that other processes repeatedly create and remove
 
 
 def replace_file(
     path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None
 ) -> None:
-    """Replace a file durably and in one step: readers see the old content or the new, never a part.
+    """Replace a file durably and atomically. A reader sees the old content or the new content, and never a part.
 
-    The content is written to a draft, `path`.new, which then takes the name of the file. If anything fails, the draft is removed and the
-    file is unchanged.
+    The content is written to a draft, `path`.new, which is then renamed to the file. After an error, the draft is removed and the file is
+    unchanged.
 
     Args:
         path: Path of the file, which need not exist.
         content: New content of the file.
-        mode: Permissions of the file. They are exact if `fresh`, and otherwise reduced by the umask.
-        fresh: Refuse to overwrite a draft that another process left or is writing.
-        last: Final check of the old file, called just before it is replaced. An exception from it leaves the old file.
+        mode: Permissions of the file. They are exact if `fresh` is set, and otherwise reduced by the umask.
+        fresh: Whether to refuse to overwrite a draft that another process left or is writing.
+        last: Final check of the old file, which is called just before the replacement. If it raises an error, the old file remains.
 
     Raises:
-        OSError: The file cannot be written. With `fresh`, FileExistsError: there is a draft already.
+        OSError: The file cannot be written. With `fresh`, FileExistsError is raised if there is already a draft.
         Unavailable: The operating system cannot replace a file durably.
     """
     require_posix(f"{path}: a file that must be durable")
@@ -79,31 +80,31 @@ def replace_file(
 
 @contextlib.contextmanager
 def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
-    """Lock a folder for this process while the context lasts. The folder is made if it is missing.
+    """Lock a folder for this process within the block. A missing folder is created.
 
-    A folder that was made here and is empty at the end is removed.
+    A folder that was created here and is empty at the end is removed.
 
     Args:
         folder: Path of the folder.
-        mode: Permissions of a folder that is made.
+        mode: Permissions of a folder that is created.
 
     Raises:
         InputError: Another process has locked the folder, or it cannot be written.
     """
-    made, process = _missing_folders(folder), this_process()
+    created, process = _missing_folders(folder), this_process()
     lock = _lock(folder, mode)
     try:
         yield
     finally:
         try:
-            if made and process == this_process():  # a fork inherits the lock, but must not release it
-                _remove_if_empty(folder, made)
+            if created and process == this_process():  # a fork inherits the lock, but must not remove the folder
+                _remove_if_empty(folder, created)
         finally:
-            os.close(lock)  # releases the lock, as the end of the process would
+            os.close(lock)  # this releases the lock, as the end of the process would
 
 
 def _missing_folders(folder: str) -> list[str]:
-    """Return the missing folders of a path, the innermost first."""
+    """Return the missing folders of a path, from the innermost to the outermost."""
     folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):
         folders.append(place)
@@ -114,7 +115,7 @@ def _missing_folders(folder: str) -> list[str]:
 def _lock(folder: str, mode: int) -> int:
     """Lock the folder and return the descriptor of its lock file.
 
-    Another process may remove the folder, with its lock file, between the opening and the locking. Both are then made again.
+    Another process may remove the folder with its lock file after this process has opened the lock file. Both are then created again.
     """
     require_posix(f"{folder}: the folder of a run")
     import fcntl
@@ -133,28 +134,28 @@ def _lock(folder: str, mode: int) -> int:
             is_current = _is_same_file(lock, path)
         except BlockingIOError:
             os.close(lock)
-            raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
+            raise InputError(f"{folder}: expected a folder that no other process uses, found one in use") from None
         except BaseException:
             os.close(lock)
             raise
         if is_current:
             return lock
         os.close(lock)
-    raise InputError(f"{folder}: expected a folder that stays, found one that others remove as often as it is made")
+    raise InputError(f"{folder}: cannot be locked, because other processes repeatedly remove it")
 
 
 def _is_same_file(lock: int, path: str) -> bool:
-    """Check whether the open file still has this path. A lock on a removed file excludes no other process."""
+    """Check whether the open lock file still has this path. A lock on a removed file excludes no other process."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def _remove_if_empty(folder: str, made: Iterable[str]) -> None:
-    """Remove the folders that were made, if the innermost contains only the lock file, which this process still holds."""
+def _remove_if_empty(folder: str, created: Iterable[str]) -> None:
+    """Remove the folders that were created, if the innermost one contains only the lock file. This process still holds the lock."""
     with contextlib.suppress(OSError):
         if os.listdir(folder) == [LOCK]:
             os.unlink(os.path.join(folder, LOCK))
-            for place in made:
+            for place in created:
                 os.rmdir(place)

@@ -1,4 +1,4 @@
-"""The plan of a session: a pipeline file, its privacy cost, and the entry of the file that the session performs."""
+"""The plan of a session. It consists of a pipeline file, its privacy cost, and the entry of the file that the session performs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class FilePlan:
     """A pipeline file that a command performs.
 
     Attributes:
-        accounts: Names of the fields that hold an account of the pipeline.
+        accounts: Names of the fields of the class whose value is an account of the pipeline.
         path: Path of the file.
-        pipeline: The pipeline, in which a number replaces each "calibrate" of the file.
-        rows: The rows of the private data that may be read; None for all rows.
+        pipeline: Pipeline of the file. A number replaces each "calibrate" of the file.
+        rows: Window of rows of the private data that may be read; None for all rows.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -40,12 +40,15 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """The path of the private data, as the pipeline file states it, if they are a table; None for other sources."""
+        """Return the path of the private data, as in the pipeline file, if they are a table; None for other sources."""
         return None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """The key of the file that names the column of the owners of records, and the column; None if no contributions are bounded."""
+        """Return the key of the file that names the column with the owners of records, and the column.
+
+        Return None if contributions are not bounded.
+        """
         return None
 
     def on_rows(self, rows: RowWindow | None) -> Self:
@@ -63,9 +66,9 @@ class FilePlan:
         return replace(self, pipeline=_over_window(self.pipeline, window), **accounts)
 
     def stated_folder(self, output: str | None) -> str:
-        """Return the folder `output` or, if none is stated, a folder in "runs" with the name of the pipeline or file.
+        """Return the folder `output`. If it is None, return a folder in "runs" that has the name of the pipeline or the file.
 
-        A relative folder is relative to the current one.
+        A relative path refers to the current folder.
         """
         return output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
 
@@ -77,41 +80,43 @@ class FilePlan:
         """Return the SHA-256 of everything that must be unchanged when a session is resumed.
 
         Args:
-            name, table: The name and the content of the file's table for the command, a dataclass.
-            free: Keys of the table that may change, as no answer depends on them.
+            name: Name of the command's table in the file.
+            table: Content of this table, a dataclass.
+            free: Keys of the table that may change, because no answer depends on them.
         """
         fixed = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
         return fingerprint({"pipeline": tables_of(self.pipeline), name: fixed, **self.row_data})
 
     @property
     def row_data(self) -> dict[str, Any]:
-        """The rows that are read, as JSON values; an empty table if all rows are read."""
+        """Return the window of rows that are read as JSON values, or an empty table if all rows are read."""
         return {} if self.rows is None else {"rows": self.rows.content()}
 
 
 def _over_window(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
+    """Return the pipeline with a window."""
     return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object. It does not depend on the order of keys."""
+    """Return the SHA-256 of a JSON object. The result does not depend on the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class PricedFile(FilePlan):
-    """A pipeline file with its account, which certifies a finite epsilon."""
+    """A pipeline file with an account that certifies a finite epsilon."""
 
     accounts: ClassVar[tuple[str, ...]] = ("account",)
     account: Account
 
     @property
     def over_budget(self) -> bool:
-        """True if the plan exceeds the file's own budget, or its cost cannot be certified."""
+        """Return whether the plan exceeds the budget in the file, or its cost cannot be certified."""
         return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:
-        """Check that the plan is within the file's own budget. Raises Denied if not."""
+        """Check that the plan is within the budget in the file. Raises Denied if it is not."""
         require_budget(self.account.budget, self.path)
 
 
@@ -136,7 +141,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 
 
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
-    """Return a file with its account and its entry of one of these types. Each "calibrate" is replaced by a number first.
+    """Return a file with its account and the entry that the session performs. Each "calibrate" is replaced by a number first.
 
     Args:
         path: Path of the file.
@@ -144,8 +149,8 @@ def priced(path: str, data: bytes, types: Collection[str], table: str, named: st
         types, table, named: As in `one_entry`.
 
     Raises:
-        InputError: The file cannot be read, or as `one_entry`.
-        CannotCertify: As `priced_file`.
+        InputError: The file cannot be read, or the entry is refused as in `one_entry`.
+        CannotCertify: As in `priced_file`.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -155,34 +160,36 @@ def priced(path: str, data: bytes, types: Collection[str], table: str, named: st
 
 
 def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str, named: str | None) -> Entry:
-    """Return the entry of one of these types that is performed, on all of the data.
+    """Return the entry of the file that the session performs. The session performs it once, on all of the data.
 
     Args:
-        types: Types of mechanisms.
-        table: The table whose key `mechanism` is `named`, for messages.
-        named: Name of the entry; None if the file has only one of these types.
+        path: Path of the file.
+        pipeline: Pipeline of the file.
+        types: Types of mechanisms that the session can perform.
+        table: Table whose key `mechanism` names the entry, for messages.
+        named: Value of this key; None if the file must have a single entry of these types.
 
     Raises:
-        InputError: There is not exactly one such entry. Or the entry is a part of a partition, of a sample that others read, or of another
-            entry, so that its cost may be smaller than that of a run on all of the data.
+        InputError: There is no such entry, or there are several. Or the entry belongs to a partition, to a sample that other entries read,
+            or to another entry. Its cost may then be smaller than the cost of a run on all of the data.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
     if len(fitting) != 1:
         choice = f"{named or 'none'} of {first_names(known)}" if known else "none of that type"
         kinds = " or ".join(sorted(types))
-        raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} that is run, found {choice}")
+        raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} to run, found {choice}")
     place = f'{path}: mechanism["{fitting[0].name}"]'
     if fitting[0].partition is not None:
         raise InputError(f"{place}: expected no partition, found one: it runs on all of the data")
     if shares_its_price(fitting[0], pipeline):
         raise InputError(
-            f"{place}: expected an entry that no other one names or shares a sample with, found one that does: it runs once, alone"
+            f"{place}: expected an entry that runs once and alone, found one that another entry names or shares a sample with"
         )
     return fitting[0]
 
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:
-    """Check that a file is within its own budget. Raises Denied if it is not, or if its cost cannot be certified."""
+    """Check that a file is within the budget that it states. Raises Denied if it is not, or if its cost cannot be certified."""
     if budget is not None and budget.over:
         raise Denied(f"{place}: budget: {budget.wanted()}")

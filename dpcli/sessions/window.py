@@ -1,20 +1,20 @@
-"""The window of a session: the blocks of its dataset that it reads. The window is determined before any record is read or charged.
+"""The window of a session, which is the list of blocks of its dataset that it reads. It is known before any record is read or charged.
 
-A ledger may cut a dataset into blocks (days, weeks, values of a column), each with a budget of its own. A window is the list of blocks
-that a run reads and is charged to. It comes from privacy.window of the file or, if the file has none, from --window. It is then written
-into the pipeline. So it is a part of the fingerprint, of the charge, of a resumed session and of the statement.
+A ledger may divide a dataset into blocks, such as days, weeks or values of a column. Each block has its own budget. A run reads the blocks
+of its window, and each of them is charged. The window comes from privacy.window of the file or, if the file has none, from --window. It is
+then written into the pipeline, and is thus part of the fingerprint, of the charge, of a resumed session and of the statement.
 
-The module also checks the unit of privacy (`require_bounded`). A run bounds the contributions of an owner, that is, of one value of the
-column that source.unit, train.units or a similar key names. It bounds them over the whole window or, if each record is read in a single
-block of a ledger with max_blocks = 1, in each block. This owner must be the unit that privacy.unit claims to protect:
+The module also checks the unit of privacy (`require_bounded`). A run bounds the contributions of an owner. An owner is one value of the
+column that source.unit, train.units or a similar key names. The bound holds over the whole window, or in each block if every record is read
+in a single block of a ledger with max_blocks = 1. The owner must be the unit that privacy.unit claims to protect:
 
-* If the column is finer than the claimed unit (patient_week for "patient"), the run bounds each part of a unit by itself. The loss of a
+* If the column is finer than the claimed unit (patient_week for "patient"), the run bounds each part of a unit separately. The loss of a
   unit with k parts is then up to k times the claimed epsilon.
-* If the column is coarser (patient for "patient_week"), the run bounds many units together, by choosing some of their rows. The removal of
-  one unit changes which rows of the others are chosen, so that the loss is up to twice the claimed one.
+* If the column is coarser than the claimed unit (patient for "patient_week"), the run bounds many units together by a choice of some of
+  their rows. The removal of one unit changes the choice among the rows of the others. The loss is then up to twice the claimed epsilon.
 
-Only names can be compared, and names are arbitrary (a "visitor" may have the column `cookie`). So the check refuses a column only if its
-name contradicts the unit.
+Only names can be compared, and names are arbitrary: a "visitor" may have the column `cookie`. The check therefore refuses a column only if
+its name contradicts the unit.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def require_bounded(
     """Check that the names of the unit and of the column whose values are bounded do not contradict each other.
 
     Args:
-        unit: The unit that the file claims to protect, privacy.unit; None if it states none.
-        column: The column whose values are bounded, as `key` names it; None if there is none.
-        family: The blocks of the ledger. None if there is no ledger, if it has no blocks, or if records cannot be assigned to blocks.
+        unit: Unit that the file claims to protect (privacy.unit); None if the file claims none.
+        column: Column whose values are bounded, which `key` names; None if there is none.
+        family: Blocks of the ledger. None if there is no ledger, if it has no blocks, or if records cannot be assigned to blocks.
         place: Path of the file, for the message.
         key: Key of the file that names the column.
         what: Subject of the message: the run that bounds contributions.
 
     Raises:
-        InputError: By its name, the column is finer or coarser than the unit.
+        InputError: The name of the column says that it is finer or coarser than the unit.
     """
     if unit is None or column is None:
         return
@@ -94,16 +94,16 @@ def require_bounded(
     )
     if not (unit_is_finer or unit_is_coarser):
         return
-    bounded = f'what one "{column}" does in one block' if per_block else f'all that one "{column}" does'
+    bounded = f'the records of one "{column}" in one block' if per_block else f'all records of one "{column}"'
     raise InputError(
         f'{place}: {key}: expected the column that says which "{unit}" of privacy.unit a row belongs to, found "{column}": '
-        f'{what} bounds {bounded}, which is no "{unit}" by its name. Name another column, state what is bounded as privacy.unit, '
-        "or charge a ledger whose blocks cut it so, with max_blocks = 1, on a table that has its column"
+        f'{what} bounds {bounded}, and by its name that is no "{unit}". Name another column, set privacy.unit to the bounded unit, '
+        "or charge a ledger with max_blocks = 1 whose blocks divide the data into such units, on a table that has the column of the blocks"
     )
 
 
 def _block_words(family: BlockFamily) -> frozenset[str]:
-    """Return the words that may name a block in the name of a unit: week in patient-week, region in patient-region."""
+    """Return the words by which the name of a unit may refer to a block: week in patient-week, region in patient-region."""
     of_column = set() if family.kind.column_type == "date" else set(_words(family.column)) - PARTS
     return frozenset({*_words(family.by), *of_column})
 
@@ -116,7 +116,10 @@ def _words(name: str) -> list[str]:
 
 
 def _split_compound(word: str, stems: list[str]) -> list[str]:
-    """Return the two words of a compound that begins with a stem: userday is user and day, if user is a stem."""
+    """Return the two words of a compound that begins with a stem. If user is a stem, userday gives user and day.
+
+    Any other word is returned unchanged.
+    """
     for stem in stems:
         if word.startswith(stem) and word[len(stem) :] in PARTS:
             return [stem, word[len(stem) :]]
@@ -124,14 +127,14 @@ def _split_compound(word: str, stems: list[str]) -> list[str]:
 
 
 def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:
-    """Return the rows of the window if the table has the column that assigns rows to blocks; None if it has not.
+    """Return the rows of the window if the table has the column that assigns rows to blocks; None otherwise.
 
-    The header of a .csv file or the schema of a .parquet file decides. A .jsonl file has neither, and private records must not decide
-    whether all of them are read: so its rows are always restricted, and a record without the column is in no block.
+    The header of a .csv file or the schema of a .parquet file decides this. A .jsonl file has neither, and private records must not decide
+    whether all of them are read. Its rows are therefore always restricted, and a record without the column is in no block.
 
     Args:
-        source: Path of the table, relative to the pipeline file; None if the data are not a table. A table that cannot be read gives None
-            here: the code that reads its rows reports the error.
+        source: Path of the table, relative to the pipeline file; None if the data are not a table. For a table that cannot be read, the
+            result is None. The code that reads its rows reports the error.
         path: Path of the pipeline file.
         rows: Rows of the window; None if the whole dataset may be read.
 
@@ -148,15 +151,16 @@ def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow
     if columns is None or rows.column in columns:
         return rows
     near = next((name for name in columns if same_word(name, rows.column)), None)
-    if near is not None:  # without this error all rows would be read, although only these blocks are charged
+    if near is not None:  # without this error, all rows would be read although only the blocks of the window are charged
         raise InputError(
-            f'{source}: expected the column "{rows.column}", by which the ledger\'s blocks are cut, found {quoted(near)}: give it that '
-            "name, or another one where it is not what the blocks are cut by"
+            f'{source}: expected the column "{rows.column}", which determines the ledger\'s blocks, found {quoted(near)}: use the exact '
+            "name, or a clearly different one if this column does not determine the blocks"
         )
     return None
 
 
 def _csv_columns(place: str) -> list[str]:
+    """Return the names of the columns in the header of a .csv file; [] if the file cannot be read as .csv."""
     try:
         with open(place, newline="", encoding="utf-8-sig") as file:
             return next((line for line in csv.reader(file, strict=True) if line), [])
@@ -165,18 +169,20 @@ def _csv_columns(place: str) -> list[str]:
 
 
 def _parquet_columns(place: str) -> list[str]:
+    """Return the names of the columns in the schema of a .parquet file; [] if the file cannot be read as .parquet."""
     try:
         import pyarrow.parquet
 
         return list(pyarrow.parquet.read_schema(place).names)
-    except Exception:  # pyarrow is missing, or the file is not Parquet
+    except Exception:  # pyarrow is not installed, or the file is not Parquet
         return []
 
 
 def _jsonl_columns(place: str) -> None:
-    return None
+    return None  # a .jsonl file does not declare its columns
 
 
+# Functions that return the names of a table's columns, by the ending of the file.
 COLUMN_READERS = {".csv": _csv_columns, ".parquet": _parquet_columns, ".jsonl": _jsonl_columns}
 
 
@@ -214,23 +220,23 @@ Begun = TypeVar("Begun", bound=Resumable)
 
 
 def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) -> Plan:
-    """Return the plan restricted to its window: stated in its pipeline, and reading the rows of these blocks.
+    """Return the plan restricted to its window. The window is written into its pipeline, and only the rows of the window are read.
 
-    The plan is returned unchanged if the dataset is not cut into blocks. All rows are read if the data are not a table with the column
+    The plan is returned unchanged if the dataset is not divided into blocks. All rows are read if the data are not a table with the column
     that assigns rows to blocks.
 
     Args:
         plan: Plan of the run.
-        ledger: Ledger that the run is charged to, if any.
+        ledger: Ledger that the run is charged to; None without a ledger.
         given: Blocks that --window names.
 
     Raises:
-        InputError: The window is missing or contradicts the file's, --window was given without a ledger that has blocks, or the owners
-            whose contributions are bounded are, by their name, not the file's unit.
+        InputError: The window is missing, or contradicts the window in the file. --window was given without a ledger that has blocks. Or
+            the name of the column with the owners contradicts the unit in the file.
     """
     if ledger is None:
         if given:
-            raise InputError(f"--window: expected --ledger with it, whose blocks {given[0][:60]!a} names")
+            raise InputError(f"--window: expected --ledger with it, because {given[0][:60]!a} names blocks of a ledger")
         _require_bounded(plan, None)
         return plan
     blocks, family = ledger.stated_window(plan.pipeline, ledger.resolve_trailing(given)), ledger.state().open_terms().family
@@ -244,12 +250,12 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
 
 
 def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
-    """Check that the owners whose contributions the plan bounds are, by their name, the unit that the file protects.
+    """Check that the name of the column with the owners does not contradict the unit that the file protects.
 
     Args:
         plan: Plan of the run.
-        family: The blocks of the ledger. None if records cannot be assigned to one of several blocks: an owner's contributions are then
-            bounded over all blocks together.
+        family: Blocks of the ledger. None if records cannot be assigned to one of several blocks. An owner's contributions are then bounded
+            over all blocks together.
 
     Raises:
         InputError: The names contradict each other.
@@ -260,12 +266,12 @@ def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
 
 
 def as_begun(plan: Begun, window: Sequence[str], rows: object) -> Begun:
-    """Return the plan as it was when its session began, for commands that read the session's results.
+    """Return the plan as it was when its session began. Commands that read the results of a session use it.
 
     Args:
         plan: Plan of the file.
-        window: Blocks of the session. They apply if the file leaves the window to --window, a flag that later commands do not take.
-        rows: Rows of the session as RowWindow.content writes them; None if all rows were read.
+        window: Blocks of the session. They apply if the file has no window, because later commands have no option --window.
+        rows: Rows of the session in the form of RowWindow.content; None if all rows were read.
 
     Raises:
         ValueError: `rows` does not describe a RowWindow.

@@ -1,1 +1,1 @@
-"""Private training on torch: it does what the pipeline file declares, and refuses what it cannot honour."""
+"""Private training on torch. It performs the training that a pipeline file declares, and refuses a file that it cannot perform."""

@@ -1,10 +1,10 @@
-"""The noise of the steps of training, as an entry of the file declares it: independent from step to step, or correlated.
+"""The noise of the training steps, which an entry of the file declares. It is independent from step to step, or correlated.
 
-All noise is float32. Decoders turn independent Gaussians z into correlated noise w, with memory for a few vectors. For Toeplitz and banded
-encoders C, a decoder solves C w = z by substitution. For a tree, it estimates each prefix sum from a few noisy nodes.
+Steps receive their noise as float32. A decoder turns independent Gaussians z into correlated noise w, and stores only a few vectors. For
+Toeplitz and banded encoders C, the decoder solves C w = z by substitution. For a tree, it estimates each prefix sum from a few noisy nodes.
 
-The encoder of a banded matrix mechanism is optimised for prefix sums: among the encoders of equal cost, it has the least error.
-Source: Choquette-Choo et al. 2023, arXiv:2306.08153, Section 4. Here the encoder is parametrised by its columns and found by L-BFGS.
+The encoder of a banded matrix mechanism is optimised for prefix sums. The search looks for the least error among encoders of equal cost.
+Source: Choquette-Choo et al. 2023, arXiv:2306.08153, Section 4. Here the encoder is parametrised by its columns, and L-BFGS optimises it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     Shapes = Mapping[str, torch.Size]
 
-SEARCH_ROUNDS = 60  # iterations of L-BFGS: further ones reduce the error by less than 0.1 %
+SEARCH_ROUNDS = 60  # iterations of L-BFGS; further iterations reduce the error by less than 0.1 %
 
 
 class Noise(Protocol):
-    """Noise for the sums of clipped gradients, with one draw for each step."""
+    """Noise for the sums of clipped gradients. It is drawn once for each step."""
 
     @property
     def std(self) -> float | None:
@@ -52,6 +52,7 @@ class Independent:
     Args:
         std: Standard deviation of the noise on the sum of a batch, not on its mean. It is noise_multiplier times the bound on one
             example's clipped gradient.
+        stream: Source of random numbers.
     """
 
     __slots__ = ("_std", "_stream")
@@ -71,15 +72,16 @@ class Independent:
 class Correlated(ABC):
     """Noise that is correlated from step to step, as in DP-FTRL.
 
-    The accountant prices the release of C x + z. Here x are the sums of the steps, C is the encoder, and z are independent Gaussians. The
-    noisy sums are computed from C x + z by a decoder, so they are post-processing. The noise of a step is the decoded part of z.
+    The accountant prices the release of C x + z. Here x holds the sums of the steps, C is the encoder, and z holds independent Gaussians. A
+    decoder computes the noisy sums from C x + z, so they are post-processing. The noise of a step is the decoded part of z.
 
-    The state is noise that has been used. With it, an observer of the released models could compute sums without noise. The state therefore
-    stays in this process: it is never saved, pickled, copied or used after a fork. A run that is interrupted cannot be resumed, and is
-    charged for all of its steps.
+    The state contains the noise of past steps. A reader of the state and of the released models could compute sums without noise. The state
+    therefore stays in this process: it is never saved, pickled, copied or used after a fork. If a run is interrupted, its remaining steps
+    cannot continue the same noise, and the run is charged for all of its steps.
 
     Args:
         std: Standard deviation of z, which is noise_multiplier times the bound on one example's contribution to a step.
+        stream: Source of random numbers.
         iterations: Number of steps of the run.
     """
 
@@ -93,7 +95,7 @@ class Correlated(ABC):
         self._process = this_process()
 
     def __reduce__(self) -> NoReturn:
-        raise InternalError("correlated noise is never saved or copied: who has it can take it off the released models")
+        raise InternalError("correlated noise is never saved or copied: a reader of it could remove it from the released models")
 
     @property
     def std(self) -> None:
@@ -104,8 +106,8 @@ class Correlated(ABC):
             raise InternalError("correlated noise was used after a fork: parent and child would release the same noise")
         if self._step == self._iterations:
             raise InputError(
-                f"all {self._iterations} steps of correlated noise that are accounted for were taken; going on needs one more in the "
-                "entry's steps"
+                f"all {self._iterations} steps of correlated noise that the accountant covers were taken; for another step, raise the "
+                "number of steps of the entry"
             )
         if self._step == 0:
             self.start(number_count(shapes))
@@ -126,11 +128,11 @@ class Correlated(ABC):
 
 
 def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
-    """Return the parts of a vector as float32 tensors of the given shapes, in their order."""
+    """Return consecutive parts of a vector as float32 tensors of the given shapes, by name."""
     import torch
 
     if len(values) != number_count(shapes):
-        raise InternalError(f"expected parameters of {len(values)} numbers as in the step before, found {number_count(shapes)}")
+        raise InternalError(f"expected parameters of {len(values)} numbers as in the previous step, found {number_count(shapes)}")
     flat = torch.from_numpy(values.astype(np.float32, copy=False))
     parts = flat.split_with_sizes([shape.numel() for shape in shapes.values()])
     return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
@@ -142,7 +144,7 @@ def number_count(shapes: Shapes) -> int:
 
 
 def checked_std(std: float) -> float:
-    """Return the standard deviation. Raises InternalError unless it is positive and finite, so that no step is without noise."""
+    """Return the standard deviation unchanged. Raises InternalError unless it is positive and finite: no step may be without noise."""
     if not 0.0 < std < math.inf:
         raise InternalError(f"expected noise of a positive finite standard deviation, found {std!r}")
     return std
@@ -154,7 +156,9 @@ class Banded(Correlated):
     The decoder computes w_t = (z_t - C[t, t-1] w_{t-1} - ... - C[t, t-b+1] w_{t-b+1}) / C[t, t].
 
     Args:
-        columns: Entries of C, (iterations, bands). Row t holds C[t, t], C[t + 1, t], .... All rows of a Toeplitz encoder are equal.
+        columns: Entries of C, of shape (iterations, bands). Row t contains C[t, t], C[t + 1, t], .... A Toeplitz encoder has equal rows.
+        std: As in `Correlated`.
+        stream: As in `Correlated`.
 
     Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
     """
@@ -181,7 +185,11 @@ class Banded(Correlated):
 class BufferedToeplitz(Correlated):
     """Noise of a Toeplitz encoder with coefficients c_0 = 1 and c_k = sum_i a_i d_i^{k-1}.
 
-    Buffer i holds sum_k d_i^{k-1} w_{t-k}, so the decoder computes w_t = z_t - sum_i a_i buffer_i.
+    Buffer i contains sum_k d_i^{k-1} w_{t-k}, so the decoder computes w_t = z_t - sum_i a_i buffer_i.
+
+    Args:
+        decays: The decays d_i.
+        scales: The scales a_i.
 
     Source: Dvijotham et al. 2024, arXiv:2404.16706; McMahan et al. 2024, arXiv:2408.08868.
     """
@@ -235,24 +243,26 @@ class Tree(Correlated):
 
 
 def noise_of(spec: Spec, bound: float, stream: Stream) -> Noise:
-    """Return the noise of a mechanism for the sums of clipped gradients. Correlated noise lasts for one run of `iterations` steps.
+    """Return the noise that a mechanism adds to the sums of clipped gradients. Correlated noise lasts for `spec.iterations` steps.
 
     Args:
+        spec: Mechanism that the entry declares.
         bound: C, the L2 bound on the contribution of one record to the sum of one step.
+        stream: Source of random numbers.
 
     Raises:
-        InputError: The mechanism does not add noise to a sum in each step, or does not state its noise by noise_multiplier.
+        InputError: The mechanism does not add noise to a sum in each step, or its noise is not stated by noise_multiplier.
     """
     if type(spec) not in NOISES:
         raise InputError(
-            f"expected one of {', '.join(known.__name__ for known in NOISES)} to train with, found {type(spec).__name__}"
+            f"expected a mechanism for training ({', '.join(known.__name__ for known in NOISES)}), found {type(spec).__name__}"
         )
     return NOISES[type(spec)](spec, bound, stream)
 
 
 def _independent(spec: GaussianSpec, bound: float, stream: Stream) -> Noise:
     if spec.noise_multiplier is None:
-        raise InputError("expected noise_multiplier, which training turns into noise relative to the clipping norm, found sigma")
+        raise InputError("expected noise_multiplier, the noise relative to the clipping norm, found sigma")
     return Independent(spec.noise_multiplier * bound, stream)
 
 
@@ -276,7 +286,7 @@ def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise
     return BufferedToeplitz(decays, scales, spec.noise_multiplier * bound, stream, spec.iterations)
 
 
-# Functions that return the noise of each type of mechanism.
+# Functions that return the noise, by the type of the mechanism.
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
     TreeSpec: _tree,
@@ -294,6 +304,7 @@ def first_weight(spec: Spec) -> float:
 
 
 def _columns(spec: BandedSpec) -> Reals:
+    """Return the columns of the encoder of a banded mechanism, which cannot have more bands than steps."""
     return optimised(spec.iterations, min(spec.bands, spec.iterations))
 
 
@@ -301,9 +312,10 @@ def _columns(spec: BandedSpec) -> Reals:
 def optimised(steps: int, bands: int) -> Reals:
     """Return the columns of a banded encoder C with small error on prefix sums, as a read-only array.
 
-    Row t of the result holds C[t, t], C[t + 1, t], ..., with zeros beyond the last step, and has Euclidean length 1. The search minimises
-    the Frobenius norm of A C^-1, where A is the matrix of prefix sums. The square of this norm is the sum of the variances of all prefix
-    sums if z has variance 1. The search starts at the normalised columns of the banded square root of A, and never returns worse ones.
+    Row t of the result contains C[t, t], C[t + 1, t], ..., with zeros beyond the last step. Each row has Euclidean length 1. The search
+    minimises the Frobenius norm of A C^-1, where A is the matrix of prefix sums. The square of this norm is the sum of the variances of all
+    prefix sums if z has variance 1. The search starts at the normalised columns of the banded square root of A. If it finds no better
+    encoder, these columns are returned.
     """
     import torch
 
@@ -346,6 +358,6 @@ def prefix_error(columns: torch.Tensor) -> torch.Tensor:
 
 
 def _finite_error(columns: torch.Tensor) -> float:
-    """Return the error of the columns; infinity if they form no valid encoder."""
+    """Return `prefix_error` of the columns, or infinity if they form no valid encoder."""
     error = float(prefix_error(columns))
     return error if bool((columns[:, 0] > 0.0).all()) and math.isfinite(error) else math.inf

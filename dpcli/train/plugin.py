@@ -1,10 +1,10 @@
-"""Registers private training: its commands, its table [train], and the tasks and clipping styles of that table."""
+"""The registration of private training: its commands, its table [train], and the tasks and clipping styles of that table."""
 
 from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-# Tasks and clipping styles of [train]: each a class whose fields are the keys that it reads.
+# Classes of the tasks of [train], by the value of its key `task`. The fields of a class are the keys that the task reads.
 TASKS: dict[str, str] = {
     "classification": "dpcli.train.plan.settings_classification:Classification",
     "causal-lm": "dpcli.train.plan.settings_language:CausalLm",
@@ -13,6 +13,7 @@ TASKS: dict[str, str] = {
     "loop": "dpcli.train.plan.settings_custom:Loop",
 }
 
+# Classes of the clipping styles, by the value of the key `style` of [train.clipping].
 STYLES: dict[str, str] = {
     "flat": "dpcli.train.plan.clipping:FlatClipping",
     "automatic": "dpcli.train.plan.clipping:AutomaticClipping",
@@ -24,9 +25,12 @@ STYLES: dict[str, str] = {
 PLUGIN = Plugin(
     names=("audit", "disclosure", "ledger"),
     commands={
-        "attest": ("dpcli.train.commands.attest:command", "Attest what the model of a training run guarantees; verify it."),
-        "evaluate": ("dpcli.train.commands.evaluate:command", "The metric of the model of a training run."),
-        "predict": ("dpcli.train.commands.predict:command", "Ask the model of a training run: labels, or text."),
+        "attest": (
+            "dpcli.train.commands.attest:command",
+            "Attest the guarantee of a training run's model, or verify an attestation.",
+        ),
+        "evaluate": ("dpcli.train.commands.evaluate:command", "Measure the metric of a training run's model."),
+        "predict": ("dpcli.train.commands.predict:command", "Print labels or text from a training run's model."),
         "train": ("dpcli.train.commands.train:command", "Train a model privately, as a file declares it."),
     },
     sections={

@@ -288,4 +288,4 @@ def test_a_clock_before_dpcli_was_written_is_wrong(monkeypatch: pytest.MonkeyPat
 
 def test_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert named(examine(), "git") == Fact("git", "not found", "absent", "needed only for gate --base-ref")
+    assert named(examine(), "git") == Fact("git", "not found", "absent", "only gate --base-ref needs it")

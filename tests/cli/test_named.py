@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.main import cli
 from dpcli.cli.outputs import require_no_input
-from dpcli.train.run.outcome import LEFT_BEHIND, left_by_run
+from dpcli.train.run.outcome import RESULT_FILES, left_by_run
 from tests.cases import of_each
 from tests.command import ROOT, dpcli, needed
 
@@ -105,12 +105,12 @@ def test_it_is_refused_before_anything_is_computed(folder: Path, monkeypatch: py
     assert "found a file that shop.toml names" in dpcli("account", "shop.toml", "-o", "shop.csv", folder=folder).err
 
 
-@of_each("name", LEFT_BEHIND)
+@of_each("name", RESULT_FILES)
 def test_no_file_of_a_run_is_written_over(tmp_path: Path, name: str) -> None:
     """However it is spelled, by what is asked of the run; a report beside them may be written again."""
     run = tmp_path / "run"
     run.mkdir()
-    for file in LEFT_BEHIND:
+    for file in RESULT_FILES:
         (run / file).write_text("as it was left")
     (tmp_path / "link").symlink_to(run)
     os.link(run / name, tmp_path / "hard")

@@ -257,7 +257,7 @@ def test_a_session_goes_on_with_the_inputs_that_it_began_with(
     before = session.drawn
     kept.inputs[name](session.folder)
     result = session(*(kept.again if command != "pmixed" else (*kept.first[0], "--resume")))
-    assert result.code == 2 and f"expected the {name} that its session began with" in result.err, result.err
+    assert result.code == 2 and f"expected the {name} with which its session began" in result.err, result.err
     assert session.drawn == before
 
 

@@ -192,7 +192,7 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
     monkeypatch.setattr(fitting, "replace_file", write)
     with pytest.raises(KeyboardInterrupt):
         fit(plan, ledger)
-    with pytest.raises(InputError, match="found a session: --resume goes on with it"):
+    with pytest.raises(InputError, match="found a session: continue it with --resume"):
         fit(plan, ledger)
     with pytest.raises(InputError, match="--resume: expected the --ledger that was charged for this session, found none"):
         fit(plan, resume=True)
@@ -333,7 +333,7 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
     [
         (
             {"mechanism": '"other"'},
-            "pmixed.mechanism: expected the name of the entry of type pmixed that is run, found other of tokens",
+            "pmixed.mechanism: expected the name of the entry of type pmixed to run, found other of tokens",
         ),
         ({"mechanism_partition": '"region"'}, "expected no partition"),
         ({"public": None}, "expected a text file or module:function, declared public, with model = .ngram., found none"),

@@ -219,9 +219,9 @@ def test_votes_that_changed_since_are_neither_asked_nor_priced(entry: str, tmp_p
     for ended in (False, True):
         saved(tmp_path, other)
         if not ended:
-            with pytest.raises(InputError, match="expected the votes that its session began with"):
+            with pytest.raises(InputError, match="expected the votes with which its session began"):
                 holding(plan)
-        with pytest.raises(InputError, match="expected the votes that its session began with"):
+        with pytest.raises(InputError, match="expected the votes with which its session began"):
             vote_account(plan)
         saved(tmp_path)
         assert holding(plan).closed and vote_account(plan).realised is not None

@@ -97,7 +97,7 @@ def test_a_run_that_was_voided_draws_nothing(tmp_path: Path) -> None:
     ledger, session = books(tmp_path), begun(tmp_path, None)
     ledger.reserve(run(), session.run)
     ledger.void(session.run, why="because")
-    with pytest.raises(LedgerError, match="found it void: nothing is answered"):
+    with pytest.raises(LedgerError, match="found it void: no answer is given"):
         charge(session, run(), ledger, "a test")
     assert ledger.state().run(session.run).status == "void"
     ledger.close()
@@ -124,7 +124,7 @@ def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
     session.write()
     with pytest.raises(InputError, match="expected a new folder, found a session"):
         begun(tmp_path, None)
-    with pytest.raises(InputError, match="expected the file as it was when the session began"):
+    with pytest.raises(InputError, match="expected the file and the window with which the session began"):
         session_in(str(tmp_path), "of another file", True, None)
     ledger = books(tmp_path)
     with pytest.raises(InputError, match="--resume: expected no --ledger, as at its start, found one"):
@@ -152,7 +152,7 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
     if key == "counted" and value == "missing":  # of a version that did not write it
         assert not getattr(begun(tmp_path, None, resume=True), key)
         return
-    with pytest.raises(InputError, match="nothing more is answered in this folder"):
+    with pytest.raises(InputError, match="no further answers are given from this folder"):
         begun(tmp_path, None, resume=True)
 
 
@@ -161,7 +161,7 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
     [
         (("start",), None, None),
         ((), None, None),
-        (("start", "commit"), None, "found one that has ended, so that this is a copy of it"),
+        (("start", "commit"), None, "found one that has ended \\(this folder is a copy\\)"),
         (("void",), None, "found one that was voided"),
         (("start",), "somebody", "--resume: expected the login that reserved this run, .*, found somebody"),
     ],
@@ -192,7 +192,7 @@ def test_the_ledger_must_hold_the_run_as_started(moves: tuple[str, ...], granted
     if granted:
         require_charged(ledger, "run")
     else:
-        with pytest.raises(LedgerError, match="nothing is answered"):
+        with pytest.raises(LedgerError, match="no answer is given"):
             require_charged(ledger, "run")
     with pytest.raises(LedgerError, match="no entry has"):
         require_charged(ledger, "another")

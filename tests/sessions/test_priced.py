@@ -64,8 +64,8 @@ def test_what_nobody_can_price_is_no_plan() -> None:
         ([PURE.format("a"), RHO.format("b")], "b", "found b of a"),
         ([RHO.format("b")], None, "found none of that type"),
         ([PURE.format("a") + 'partition = "region"\n'], None, "expected no partition, found one"),
-        ([PURE.format("a"), GROUP.format("b", "a")], None, "expected an entry that no other one names"),
-        ([PURE.format("a"), GROUP.format("b", "a"), GROUP.format("c", "b")], "a", "expected an entry that no other one names"),
+        ([PURE.format("a"), GROUP.format("b", "a")], None, "expected an entry that runs once and alone"),
+        ([PURE.format("a"), GROUP.format("b", "a"), GROUP.format("c", "b")], "a", "expected an entry that runs once and alone"),
     ],
 )
 def test_one_entry_is_performed(entries: list[str], named: str | None, found: str) -> None:

@@ -435,7 +435,7 @@ def test_a_file_that_lost_rows_meanwhile_is_said_to_have(ending: str, tmp_path: 
                 where = f":{inside[row] + 2}" if ending == ".csv" else f": row {inside[row] + 1}"
                 assert row_place(str(place), row, window) == f"{place}{where}"
             else:
-                with pytest.raises(InputError, match="found fewer rows than were read before"):
+                with pytest.raises(InputError, match="the file changed while it was read"):
                     row_place(str(place), row, window)
 
 
@@ -450,6 +450,6 @@ def test_a_column_that_is_spelled_otherwise_is_not_passed_over(ending: str, spel
     WRITERS[ending]([{spelled: "2026-01-01", "text": "secret"}], file)
     with pytest.raises(InputError, match=re.escape(f'data{ending}: expected the column "day"')) as refused:
         in_table(file.name, str(tmp_path / "file.toml"), rows)
-    assert f"found '{spelled}': give it that name" in str(refused.value) and "secret" not in str(refused.value)
+    assert f"found '{spelled}': use the exact name" in str(refused.value) and "secret" not in str(refused.value)
     WRITERS[ending]([{"week": "2026-01-01", "text": "secret"}], file)
     assert in_table(file.name, str(tmp_path / "file.toml"), rows) is None

@@ -118,12 +118,12 @@ TEXTS = {
     "latin-1": ("a,name,label\n1,J\xf6rg,0\n".encode("latin-1"), "expected text in UTF-8"),
     "long": (b"a,label\n" + b"1" * 131073 + b",0\n", "expected comma-separated values of at most 131072 characters"),
     "no header": (b"0.5,0\n0.25,1\n", "expected the names of the columns in the first line, found numbers only"),
-    "twice": (b"a,a,label\n1,2,0\n", "expected columns of different names, found two of the same"),
+    "twice": (b"a,a,label\n1,2,0\n", "expected columns of different names, found two columns of the same name"),
     "empty": (b"", "expected the names of the columns in the first line, found an empty file"),
     "no rows": (b"a,label\n", "train.data: there are no records"),
     "label alone": (b"label\n0\n1\n", "expected a column of numbers and the label, found only the label"),
     "a name": (b"a,who,label\n1,Alice Smith,0\n", "expected numbers in column 2, found a value that is not a number"),
-    "ragged": (b"a,label\n1,0,Alice\n", "expected as many values in each line as in the first"),
+    "ragged": (b"a,label\n1,0,Alice\n", "expected as many values in each line as in the first line"),
     "nan": (b"a,label\nnan,0\n", "train.data: expected finite inputs"),
     "beyond single precision": (b"a,label\n1e300,0\n", "train.data: expected finite inputs"),
     "half a label": (b"a,label\n1,0.7\n", "train.data: expected whole numbers as labels (a label is not)"),
@@ -138,7 +138,7 @@ def test_a_csv_that_is_none() -> None:
         assert refusal(train()).removeprefix("bad.csv: ").startswith(words)
 
     require_each(TEXTS, check)
-    declared = "train.classes: expected the number of labels, or train.labels, declared, found neither"
+    declared = "train.classes: expected classes (the number of labels) or train.labels, found neither"
     assert refusal(train(classes=None)) == declared
 
 
@@ -157,7 +157,7 @@ def zipped(**parts: Any) -> bytes:
 
 
 INPUTS, LABELS = np.ones((4, 2)), np.array([0, 1, 0, 1])
-UNREADABLE = "bad.npz: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
+UNREADABLE = "bad.npz: expected a .npz file of plain arrays, without objects, found one that cannot be read as such"
 ARCHIVES = {
     "text": (b"Alice Smith", UNREADABLE),
     "empty": (b"", UNREADABLE),
@@ -184,7 +184,7 @@ RETURNED = {
     "nothing": (None, "bad_user:load: expected (inputs, labels), found NoneType"),
     "a number": (3.0, "bad_user:load: expected (inputs, labels), found float"),
     "three parts": ((INPUTS, LABELS, LABELS), "bad_user:load: expected (inputs, labels), found another number of parts"),
-    "ragged": (([[1.0], [1.0, 2.0]], [0, 1]), "train.data: expected inputs as an array of numbers, found what is no array"),
+    "ragged": (([[1.0], [1.0, 2.0]], [0, 1]), "train.data: expected inputs as an array of numbers, found a value that is no array"),
     "names": (([["Alice"]], [0]), "train.data: expected inputs as an array of numbers, found one of str_"),
     "unequal": ((INPUTS, LABELS[:2]), "train.data: expected one label for each record, but their numbers differ"),
     "on a graph": ((torch.ones(2, 2, requires_grad=True), [0, 1]), "train.data: expected inputs as an array of numbers, found"),
@@ -297,12 +297,12 @@ LANGUAGE: dict[str, tuple[str, bytes, str]] = {
     "no json": (
         "bad.jsonl",
         b'{"text": "a"}\nAlice Smith\n',
-        "bad.jsonl: a line is no JSON (which one is private)",
+        "bad.jsonl: a line is not JSON (its number is private)",
     ),
     "nested": (
         "bad.jsonl",
         b"[" * 100_000,
-        "bad.jsonl: a line is no JSON (which one is private)",
+        "bad.jsonl: a line is not JSON (its number is private)",
     ),
     "json latin-1": ("bad.jsonl", b'{"text": "J\xf6rg Alice"}\n', "bad.jsonl: expected text in UTF-8"),
     "a list": ("bad.jsonl", b'["Alice"]\n', "bad.jsonl: expected 'text' in every row, found a row without it"),
@@ -367,7 +367,7 @@ def test_a_model_that_does_not_fit() -> None:
 def test_public_records_of_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = returning((INPUTS, LABELS), monkeypatch, public="bad_user:public")
     monkeypatch.setattr(sys.modules["bad_user"], "public", lambda: (INPUTS[:, :1], LABELS), raising=False)
-    assert refusal(settings) == "train.public: expected records of the shape of the private ones"
+    assert refusal(settings) == "train.public: expected records of the same shape as the private records"
 
 
 def test_metrics_are_taken_without_dropout_and_leave_the_modes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,9 +429,9 @@ HIDDEN = "(its message may quote a private record, and is not shown)"
         ({"loss": "quotes"}, f"{FOLLOWED} ValueError at bad_user.py, line 19 {HIDDEN}"),
         ({"data": "quotes"}, f"bad_user:quotes: raised ValueError at bad_user.py, line 19 {HIDDEN}"),
         ({"data": "decodes"}, f"bad_user:decodes: raised JSONDecodeError at bad_user.py, line 22 {HIDDEN}"),
-        ({"loss": "number"}, "bad_user:number: expected a tensor, one loss for each record, found float"),
-        ({"metric": "number"}, "bad_user:number: expected metrics, numbers by name, found float"),
-        ({"metric": "words"}, "bad_user:words: expected metrics, numbers by name, found dict"),
+        ({"loss": "number"}, "bad_user:number: expected a tensor with one loss for each record, found float"),
+        ({"metric": "number"}, "bad_user:number: expected metrics as a mapping of names to numbers, found float"),
+        ({"metric": "words"}, "bad_user:words: expected metrics as a mapping of names to numbers, found dict"),
     ],
 )
 def test_functions_that_fail(given: dict[str, str], words: str) -> None:

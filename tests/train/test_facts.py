@@ -45,7 +45,7 @@ def test_what_the_run_knows_is_not_asked_again(tmp_path: Path) -> None:
 def test_how_a_bound_is_split_is_said(tmp_path: Path) -> None:
     split = FILE.replace("norm = 1.0", 'norm = 1.0, style = "per-group", groups = { "1.weight" = 3.0, "*" = 4.0 }')
     found = statement(tmp_path, split.replace("steps = 30", "steps = 1"))
-    assert "to L2 norm 1 (per-group), each part by itself: 1.weight to 0.6, \\* to 0.8" in found
+    assert "to L2 norm 1 (per-group), each part separately: 1.weight to 0.6, \\* to 0.8" in found
 
 
 def test_the_files_own_answers_stay(tmp_path: Path) -> None:
@@ -56,4 +56,4 @@ def test_the_files_own_answers_stay(tmp_path: Path) -> None:
 def test_a_unit_that_is_clipped_as_one_is_said_to_be(tmp_path: Path) -> None:
     rare = MAIN.replace("batch_size = 50", "rate = 0.2")
     found = statement(tmp_path, PER_UNIT + rare + UNITS + "records_per_unit = 2\n")
-    assert "At most 2 records of each user were used; they are drawn together and clipped as one" in found
+    assert "At most 2 records of each user were used. They are drawn together and clipped as one" in found

@@ -82,7 +82,7 @@ def test_such_a_run_is_never_private(tmp_path: Path) -> None:
     outcome = train(plan)
     folder = Path(outcome.folder)
     assert not outcome.private
-    assert (folder / "statement.md").read_text().startswith("**NOT PRIVATE: an audit put gradients")
+    assert (folder / "statement.md").read_text().startswith("**NOT PRIVATE: an audit inserted gradients")
     assert json.loads((folder / "model.json").read_text())["guarantee"]["epsilon"] is None
     assert not books.state().runs
     told = dpcli("audit", "laid.toml", "--scores", str(folder), folder=tmp_path)
@@ -95,7 +95,7 @@ def test_such_a_run_is_never_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "canaries", "words"),
     [
-        (CUT, 300, "no fixed and no largest size"),
+        (CUT, 300, "without a fixed or largest size"),
         (TREE.replace("iterations = 16", "iterations = 2000"), 300, "at most 1,024"),
         (MAIN, 651, "at most 650 gradients"),
     ],

@@ -90,7 +90,7 @@ def test_noise_without_a_scale_is_refused() -> None:
 
 
 def test_an_entry_that_is_not_noise_per_step_is_refused() -> None:
-    with pytest.raises(InputError, match="to train with, found LaplaceSpec"):
+    with pytest.raises(InputError, match=r"expected a mechanism for training .*, found LaplaceSpec"):
         noise_of(LaplaceSpec(noise_multiplier=1.0), 1.0, SystemStream())
     with pytest.raises(InputError, match="expected noise_multiplier"):
         noise_of(GaussianSpec(sigma=1.0, sensitivity=1.0), 1.0, SystemStream())

@@ -229,7 +229,7 @@ def test_a_new_run_has_nothing_to_do_with_the_one_before(name: str) -> None:
     spread = np.sqrt(np.outer(np.diag(expected), np.diag(expected)) / 40_000)
     cross = drawn[:5] @ drawn[5:].T / 40_000
     assert np.abs(cross / spread).max() < 5.5
-    with pytest.raises(InputError, match="all 5 steps of correlated noise that are accounted for were taken"):
+    with pytest.raises(InputError, match="all 5 steps of correlated noise that the accountant covers were taken"):
         runs[1].next(shapes)
 
 
@@ -247,7 +247,7 @@ def test_the_state_of_correlated_noise_is_never_saved() -> None:
 def test_parameters_may_not_change_within_a_run() -> None:
     noise = noise_of(specs(5)["buffered"], 1.0, SystemStream())
     noise.next({"w": torch.Size([3])})
-    with pytest.raises(InternalError, match="expected parameters of 3 numbers as in the step before, found 4"):
+    with pytest.raises(InternalError, match="expected parameters of 3 numbers as in the previous step, found 4"):
         noise.next({"w": torch.Size([4])})
 
 

@@ -160,7 +160,7 @@ def test_the_variance_that_is_taken_off_is_that_of_the_noise(parts: tuple[str, .
 
 @pytest.mark.parametrize("entry", [TREE, BANDED, BUFFERED], ids=["tree", "banded", "buffered"])
 def test_correlated_noise_is_refused_before_anything_is_charged(entry: str) -> None:
-    with pytest.raises(InputError, match="expected another than adam-bc with correlated noise"):
+    with pytest.raises(InputError, match="expected sgd, adam or adamw with correlated noise"):
         prepared(SIZE, entry, TRAIN, BC).rehearse()
 
 

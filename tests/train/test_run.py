@@ -18,7 +18,7 @@ from dpcli.sessions.folder import exclusive
 from dpcli.train.documents.training import outcome
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.processes import stoppable
-from dpcli.train.run.saved_state import Checkpoint, restored, save
+from dpcli.train.run.saved_state import Checkpoint, matching_checkpoint, save
 from dpcli.train.run.training_run import train
 from dpcli.train.step.loop import WeightAverage
 from tests.command import dpcli
@@ -128,7 +128,7 @@ def test_a_seed_is_not_private_and_says_so(file: Path, tmp_path: Path) -> None:
         ("clipping = { norm = 1.0 }", "clipping = { norm = 0.0 }", "clipping.norm"),
         ("clipping = { norm = 1.0 }", 'clipping = { norm = 1.0, style = "adaptive" }', "quantile_noise"),
         ("noise_multiplier = 2.0", "sigma = 2.0\nsensitivity = 1.0", "noise_multiplier"),
-        ('"poisson"', '"cyclic"', "all but cyclic"),
+        ('"poisson"', '"cyclic"', "any but cyclic"),
         ("steps = 30", 'steps = 30\npartition = "region"', "partition"),
         ("dataset_size = 1_437", "dataset_size = 1_000", "at least the number of private records"),
         ('model = "logistic"', 'model = "transformer"', "train.model"),
@@ -207,7 +207,7 @@ def test_the_number_of_labels_is_declared(file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", inputs=np.zeros((20, 3)), labels=np.arange(20) % 3)
     text = FILE.replace('data = "digits"', 'data = "d.npz"')
     for more, words in (
-        ("", "train.classes: expected the number"),
+        ("", "train.classes: expected classes"),
         ("classes = 2\n", "train.classes: expected labels from 0 to 1"),
     ):
         file.write_text(text.replace("[train]\n", "[train]\n" + more))
@@ -478,5 +478,5 @@ def test_a_run_does_not_go_on_with_other_code(tmp_path: Path, changed: str, name
     state = str(tmp_path / "state.pt")
     save(state, Checkpoint(3, before, "run", [], 1.0, False, True, True, {}, {}, {}))
     with pytest.raises(InputError, match=f"found {', '.join(named)} changed"):
-        restored(state, after)
-    assert restored(state, before).step == 3
+        matching_checkpoint(state, after)
+    assert matching_checkpoint(state, before).step == 3

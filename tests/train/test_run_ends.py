@@ -85,7 +85,7 @@ def test_a_metric_that_fails_later_takes_no_model_away(tmp_path: Path, folder: P
     found = train(plan, books)
     assert statuses(books) == ["committed"] and (folder / "model.safetensors").exists() and not (folder / "state.pt").exists()
     assert found.metrics == {}
-    assert any("not measured: later_metric:metric: raised ZeroDivisionError" in line for line in outcome_document(found).details)
+    assert any("no metrics: later_metric:metric: raised ZeroDivisionError" in line for line in outcome_document(found).details)
     logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged] == [10, 20, 30] and "ZeroDivisionError" in logged[0]["unmeasured"]
 
@@ -143,7 +143,7 @@ def test_a_run_that_has_ended_is_ended_whatever_state_it_left(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert (folder / "state.pt").exists() and (folder / "model.json").exists()
-    with pytest.raises(InputError, match="found one that has ended: its model is there"):
+    with pytest.raises(InputError, match="found one that has ended and left its model"):
         train(plan_of("tiny.toml"), books, resume=resume)
     assert not (folder / "state.pt").exists() and (folder / "model.safetensors").exists()
     train(plan_of("tiny.toml"), books)
@@ -191,7 +191,7 @@ def test_a_state_is_promised_only_where_there_is_one(
     monkeypatch.setattr(Trainer, "draw", draw)
     found = dpcli("train", "tiny.toml", folder=tmp_path)
     assert found.code == 130
-    assert ("its state is kept" in found.err) == (folder / "state.pt").exists() == (step > 0)
+    assert ("its state is saved" in found.err) == (folder / "state.pt").exists() == (step > 0)
 
 
 def test_a_disk_without_room_for_the_first_state_is_not_charged(

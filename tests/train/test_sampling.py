@@ -170,7 +170,9 @@ def test_an_absent_record_leaves_its_place_empty(name: str) -> None:
     scheme = OncePerEpoch(name, batch_size=8)
     everyone, without = taken(scheme, 40, 50, 21), taken(scheme, 40, 50, 21, records=39)
     assert np.array_equal(everyone[:, :39], without)
-    with pytest.raises(InputError, match=f"expected privacy.dataset_size, and at most as many records, with scheme = {name}"):
+    with pytest.raises(
+        InputError, match=f"expected privacy.dataset_size, and at most this number of records, with scheme = {name}"
+    ):
         sampler(scheme, 40, SeededStream(1), records=41)
     with pytest.raises(InputError, match=r"expected privacy.dataset_size"):
         sampler(OncePerEpoch(name, rate=0.1), None, SeededStream(1), records=41)

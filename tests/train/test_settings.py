@@ -18,7 +18,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import plain
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.train.plan.clipping import Clipping
-from dpcli.train.plan.settings import Train, in_full, read_train
+from dpcli.train.plan.settings import Train, every_key, read_train
 from dpcli.train.plugin import STYLES, TASKS
 from tests.cases import require_each
 from tests.command import ROOT
@@ -176,7 +176,11 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("classification", {"momentum": 1.0}, "train.momentum: expected a number in [0, 1), found 1"),
     *(("custom", {key: "mlp"}, f'train.{key}: expected module:function, found "mlp"') for key in ("model", "data", "loss")),
     ("custom", {"metric": "mlp", "public": "own:p"}, 'train.metric: expected module:function, found "mlp"'),
-    ("causal-lm", {"soft_prompt": 4, "lora": {"rank": 4}}, "train.soft_prompt: expected lora or soft_prompt, found both"),
+    (
+        "causal-lm",
+        {"soft_prompt": 4, "lora": {"rank": 4}},
+        "train.soft_prompt: expected only one of lora and soft_prompt, found both",
+    ),
     ("causal-lm", {"model": "mlp"}, 'train.model: expected a path or name of a language model, or module:function, found "mlp"'),
     ("soft-prompt", {"labels": ["a", "a"]}, "train.labels: expected at least two labels, found 1"),
     ("soft-prompt", {"verbalizers": ["x"]}, "train.verbalizers: expected one word for each of 2 labels, found 1"),
@@ -222,7 +226,7 @@ KNOWN_BY = {
 @pytest.mark.parametrize("task", KNOWN_BY)
 def test_a_run_is_known_by_what_it_was_known_by(task: str) -> None:
     text, known = KNOWN_BY[task]
-    found = in_full(read(f'learning_rate = 1.0\ntask = "{task}"\n{text}'))
+    found = every_key(read(f'learning_rate = 1.0\ntask = "{task}"\n{text}'))
     assert hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest() == known
 
 

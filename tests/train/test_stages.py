@@ -101,7 +101,7 @@ def test_what_a_step_performs_must_be_clear(tmp_path: Path) -> None:
             (mechanism('"other"'), r"mechanism: expected an entry with Gaussian noise \('warm', 'main'\), found 'other'"),
             (mechanism('"histogram"'), r"\('warm', 'main'\), found 'histogram' of type 'laplace'"),
             (mechanism('["warm", "warm"]'), r"mechanism\[2\]: expected each entry once, found 'warm' again"),
-            (mechanism("[]"), "expected the name of an entry, or several in their order, found an empty list"),
+            (mechanism("[]"), "expected the name of an entry, or several names in order, found an empty list"),
         ],
         check,
     )

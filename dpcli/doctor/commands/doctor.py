@@ -1,4 +1,4 @@
-"""dpcli doctor and dpcli version."""
+"""The commands `dpcli doctor` and `dpcli version`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dpcli.cli.options import emit, output_options
 
 
 @click.command(short_help="Check that this machine has what dpcli needs.")
-@click.option("--ledger", metavar="PATH", help="Look at the place of this ledger instead of the current directory.")
+@click.option("--ledger", metavar="PATH", help="Examine the place of this ledger. By default, the current directory is examined.")
 @output_options("text")
 def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """Examine versions, extras, SQLite, the file system under a ledger, random numbers, clock and git, and say what to do.
+    """Examine this machine and print advice. The checks cover versions, extras, SQLite, the file system, random numbers, clock and git.
 
-    Exit code 1 where something that dpcli needs is broken; warnings and absent extras leave it at 0.
+    The exit code is 1 if something that dpcli needs is broken. After warnings or with absent extras, it is 0.
     """
     from dpcli.doctor.checks import examine
     from dpcli.doctor.documents.doctor import document
@@ -24,16 +24,16 @@ def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     return emit(document(examine(ledger)), format_, outputs)
 
 
-CORE_PACKAGES = ("click", "numpy", "scipy", "rich")
-DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # modules whose package has another name
+CORE_PACKAGES = ("click", "numpy", "scipy", "rich")  # packages that dpcli needs without extras
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # packages of modules, if the names differ
 
 
-@click.command(short_help="Versions of dpcli and of what it computes with.")
+@click.command(short_help="Print the versions of dpcli and of its packages.")
 @output_options("text")
 def version(format_: str, outputs: tuple[str, ...]) -> int:
     """Print the versions that a report should state.
 
-    With -f json also the platform, the extras that are installed, and the formats of files and of JSON that this version knows.
+    -f json also prints the platform, the installed extras, and the formats of files and of JSON that this version knows.
     """
     import platform
 
@@ -56,7 +56,7 @@ def version(format_: str, outputs: tuple[str, ...]) -> int:
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """Return the version of each package that is installed."""
+    """Return the version of each installed package among the given names."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 

@@ -1,0 +1,1 @@
+"""The documents of the commands doctor and version."""

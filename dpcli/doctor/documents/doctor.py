@@ -1,4 +1,4 @@
-"""A diagnosis, and the versions, as documents."""
+"""The documents of `dpcli doctor` and `dpcli version`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dpcli.document.schemas import SCHEMAS
 
 
 def document(facts: tuple[Fact, ...]) -> Document:
-    """Return everything that `dpcli doctor` says; exit code 1 where something that dpcli needs is broken."""
-    well = healthy(facts)
+    """Return the document of `dpcli doctor`. Its exit code is 1 if something that dpcli needs is broken."""
+    is_healthy = healthy(facts)
     warned = [fact for fact in facts if fact.verdict == "warn"]
     verdict: Literal["pass", "warn", "fail"] = "warn" if warned else "pass"
-    if not well:
+    if not is_healthy:
         verdict = "fail"
     advised = [fact for fact in facts if fact.advice and fact.verdict in ("warn", "fail")]
     rows = tuple((fact.name, fact.verdict, fact.value) for fact in facts)
     return Document(
         headline=_headline(facts, len(warned)),
-        data={"schema": "dpcli/doctor/v1", "facts": [asdict(fact) for fact in facts], "exit_code": int(not well)},
+        data={"schema": "dpcli/doctor/v1", "facts": [asdict(fact) for fact in facts], "exit_code": int(not is_healthy)},
         verdict=verdict,
         tables=(
             Table(
@@ -34,13 +34,14 @@ def document(facts: tuple[Fact, ...]) -> Document:
         ),
         notes=tuple(f"{fact.name}: {fact.advice}" for fact in advised),
         checks=tuple(Check(fact.name, fact.verdict != "fail", fact.advice) for fact in facts),
-        exit_code=int(not well),
+        exit_code=int(not is_healthy),
         log=tuple(map(_line, facts)),
         records=[asdict(fact) for fact in facts],
     )
 
 
 def _headline(facts: tuple[Fact, ...], warned: int) -> str:
+    """Return a line that names what is broken, or gives the number of warnings."""
     broken = [fact.name for fact in facts if fact.verdict == "fail"]
     if broken:
         return f"broken: {', '.join(broken)}"
@@ -48,16 +49,22 @@ def _headline(facts: tuple[Fact, ...], warned: int) -> str:
 
 
 def _line(fact: Fact) -> str:
+    """Return a fact with its verdict and advice in one line."""
     return f"{fact.verdict:<6}  {fact.name}: {fact.value}" + (f" ({fact.advice})" if fact.advice else "")
 
 
 def version_document(
     version: str, python: str, platform: str, packages: Mapping[str, str], extras: Mapping[str, str], formats: Mapping[str, int]
 ) -> Document:
-    """Return everything that `dpcli version` says.
+    """Return the document of `dpcli version`.
 
-    packages: what dpcli computes with; extras: which optional packages are installed. formats: the newest format of each kind of file
-    or database that is read and written.
+    Args:
+        version: Version of dpcli.
+        python: Version of Python.
+        platform: Name of the platform.
+        packages: Versions of the required packages.
+        extras: Versions of the installed optional packages.
+        formats: Newest format of each kind of file or database that dpcli reads and writes.
     """
     lines = (("python", python), *packages.items())
     return Document(

@@ -103,8 +103,8 @@ def export_hugging_face(run: str, output: str) -> None:
     name the run, and may name its data as the training file does: read them before you publish.
     """
     from dpcli.cli.printing import standard_error
-    from dpcli.train.trained.hub import published
+    from dpcli.train.trained.hub import write_hub_folder
 
-    model = published(run, output)
+    model = write_hub_folder(run, output)
     with standard_error():
         click.echo(f"wrote {output} for {model.library}: {', '.join(model.files)}; next: read {output}/README.md", err=True)

@@ -1,0 +1,1 @@
+"""The options of commands that run a session."""

@@ -1,4 +1,4 @@
-"""The ledger of a session on the command line."""
+"""The options by which commands name a session's ledger, and their messages about it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from dpcli.sessions.window import Plan
 
 
-UNCHARGED = "charged to no ledger: other runs on the same data add up (--ledger)"
+UNCHARGED = "charged to no ledger: the costs of runs on the same data add up, and only a ledger counts them (--ledger)"
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Yield the open ledger; None, with a line on standard error, if none is named."""
+    """Yield the open ledger. If none is named, yield None and print a line on standard error."""
     if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
     return opened_or_none(ledger, dataset)
 
 
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Yield the open ledger; None if none is named."""
+    """Yield the open ledger, or None if none is named."""
     return nullcontext() if ledger is None else opened(ledger, dataset)
 
 
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """Return the plan restricted to the blocks of a dry run."""
+    """Return the plan of a dry run, restricted to the blocks that the run would be charged on."""
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as book:
@@ -43,7 +43,7 @@ def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequen
 
 
 def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
-    """Return the plan restricted to the blocks that it is charged on, and print on standard error which rows are read."""
+    """Return the plan restricted to the blocks that it is charged on. Print on standard error which rows are read."""
     from dpcli.file.pipeline.datasets import UNCHECKED
     from dpcli.sessions.window import over_window
 
@@ -57,7 +57,7 @@ def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
 
 
 def warn_after_run(ledger: Ledger | None, run: str) -> None:
-    """Print a warning after a run: that no ledger records it, or that it used most of a ledger's delta."""
+    """Print a warning after a run if no ledger records it, or if it used most of a ledger's delta."""
     if click.get_current_context().obj.quiet:
         return
     if ledger is None:
@@ -72,9 +72,9 @@ def warn_after_run(ledger: Ledger | None, run: str) -> None:
 
 
 def charged_ledger(what: str) -> Callable[..., Any]:
-    """Return the options --ledger, with its help `what`, --dataset and --window."""
+    """Return the options --ledger, --dataset and --window. `what` is the help of --ledger."""
     return composed(
         click.option("--ledger", metavar="LEDGER", help=what),
-        click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several."),
+        click.option("--dataset", metavar="NAME", help="Use this dataset of --ledger, if the ledger has several."),
         window_option,
     )

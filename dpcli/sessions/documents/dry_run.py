@@ -1,4 +1,7 @@
-"""The document of a dry run: what a command would do, its cost, whether the file's budget allows it, and which rows would be read."""
+"""The document of a dry run.
+
+It shows the actions of a command, their cost, whether the budget in the file allows them, and the rows that the command would read.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Planned(Protocol):
-    """A plan with its account."""
+    """A plan with an account of its cost."""
 
     @property
     def account(self) -> Account: ...
@@ -31,13 +34,13 @@ OVER = "over budget: nothing would be done"
 
 
 def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequence[str]) -> Document:
-    """Return the document of a dry run. Its exit code is 1 if the file's budget would deny the command.
+    """Return the document of a dry run. Its exit code is 1 if the budget in the file does not allow the command.
 
     Args:
-        plan: The plan.
-        schema: Schema of the JSON form.
-        data: The keys of the JSON form other than result, fingerprint and exit_code.
-        details: Lines that say what would be done.
+        plan: Plan of the command.
+        schema: Name of the schema of the JSON form.
+        data: Keys and values of the JSON form, without result, fingerprint and exit_code.
+        details: Lines about the actions of the command.
     """
     over, result = plan.over_budget, plan.account
     lines = (*details, OVER) if over else tuple(details)
@@ -60,13 +63,13 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
 
 
 def shown(folder: str) -> str:
-    """Return a folder for messages: its path relative to the current folder, if it lies below it."""
+    """Return the path of a folder for messages. It is relative to the current folder if the folder is inside of it."""
     relative = os.path.relpath(folder)
     return folder if relative.startswith("..") else relative
 
 
 def rows_words(plan: FilePlan) -> str:
-    """Return a sentence about the rows that are read; "" if dpcli does not choose the rows."""
+    """Return a description of the rows that are read; "" if dpcli does not select the rows."""
     return "" if plan.rows is None else plan.rows.words
 
 
@@ -76,10 +79,10 @@ def window_note(plan: FilePlan) -> tuple[str, ...]:
 
 
 def rows_data(plan: FilePlan) -> dict[str, Any]:
-    """Return the JSON form of the window: the blocks and, if dpcli chooses them, the rows. It is empty without a window."""
+    """Return the window as JSON values: its blocks and, if dpcli selects them, its rows. The result is empty without a window."""
     return {**window_data(plan.pipeline.privacy), **plan.row_data}
 
 
-def rows_of(stated: Mapping[str, Any]) -> str:
+def rows_of(guarantee: Mapping[str, Any]) -> str:
     """Return the line about the window of a stored guarantee."""
-    return str(stated["rows"]["words"]) if stated.get("rows") is not None else UNCHECKED
+    return str(guarantee["rows"]["words"]) if guarantee.get("rows") is not None else UNCHECKED

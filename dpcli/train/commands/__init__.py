@@ -1,0 +1,1 @@
+"""The commands train, predict, evaluate and attest."""

@@ -1,4 +1,4 @@
-"""The command `dpcli attest`: state what the model of a training run guarantees, or verify such a statement."""
+"""The command `dpcli attest`: write an attestation of the guarantee of a training run's model, or verify one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import click
 from dpcli.cli.options import emit, output_options
 
 
-@click.command(short_help="Attest what the model of a training run guarantees; verify it.")
+@click.command(short_help="Attest the guarantee of a training run's model, or verify an attestation.")
 @click.argument("run")
 @click.option(
-    "--verify", metavar="FILE", help="Compare RUN with an attestation, or a signed envelope of one; signatures are not checked."
+    "--verify",
+    metavar="FILE",
+    help="Compare RUN with the attestation in FILE, or with a signed envelope of one. Signatures are not checked.",
 )
 @output_options("text")
 def command(run: str, verify: str | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """Write attestation.json into the folder RUN, which dpcli train left: an in-toto statement (v1) with the digest of the model, epsilon,
-    delta, unit and adjacency, the accountant, the digests of the statement and the pipeline file, and the head of the ledger.
+    """Write attestation.json to RUN, a folder that dpcli train wrote. The attestation is an in-toto statement (v1).
 
-    The epsilon is computed anew from the run's copy of its file first. The attestation is not signed: sign its bytes with a tool for DSSE
-    or in-toto, such as cosign. A run that is NOT PRIVATE, or of which a file has changed, is refused.
+    It contains the digests of the model, the statement and the pipeline file. It also contains epsilon, delta, the unit, the adjacency, the
+    accountant, and the head of the ledger. Epsilon is computed again from the run's copy of its file. The attestation is not signed: sign
+    its bytes with a tool for DSSE or in-toto, such as cosign. A run that is NOT PRIVATE is refused, and so is a run with a changed file.
 
-    --verify: exit code 1 where a byte of the model, its description, the statement or the pipeline file differs from what is
-    attested. The log of the run (metrics.jsonl) is not attested.
+    With --verify, the exit code is 1 if the model, its description, the statement or the pipeline file differs from the attestation in any
+    byte. The log of the run (metrics.jsonl) is not attested.
     """
     from dpcli.train.documents.trained import attested, verified
 

@@ -1,4 +1,4 @@
-"""The command `dpcli evaluate`: measure the metric of a trained model."""
+"""The command `dpcli evaluate`, which measures the metric of a trained model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import click
 from dpcli.cli.options import emit, output_options
 
 
-@click.command(short_help="The metric of the model of a training run.")
+@click.command(short_help="Measure the metric of a training run's model.")
 @click.argument("run")
 @click.argument("data", required=False)
 @output_options("text", "total")
 def command(run: str, data: str | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """Print the metric of the model in the folder RUN, which dpcli train left: accuracy, perplexity, or your own.
+    """Print the metric of the model in RUN, a folder that dpcli train wrote. The metric is accuracy, perplexity, or your own function.
 
-    DATA are labelled records, as in dpcli predict; without them, those that the training file declares public. The metric is computed
-    without noise: the epsilon of the run does not cover it, and it is not for publication unless the data are public.
+    DATA names labelled records, as in dpcli predict. Without DATA, the metric is measured on the data that the training file declares
+    public. The metric is computed without noise, so the epsilon of the run does not cover it. Do not publish it unless the data are public.
     """
     from dpcli.train.documents.trained import evaluated
     from dpcli.train.trained.loading import evaluate

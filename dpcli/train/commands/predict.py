@@ -1,4 +1,4 @@
-"""The command `dpcli predict`: ask a trained model for labels or text."""
+"""The command `dpcli predict`, which prints labels or text from a trained model."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dpcli.base.errors import InputError
 from dpcli.cli.options import RealRange, emit, output_options, write
 
 
-@click.command(short_help="Ask the model of a training run: labels, or text.")
+@click.command(short_help="Print labels or text from a training run's model.")
 @click.argument("run")
 @click.argument("data", required=False)
-@click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A text for a language model; repeatable.")
-@click.option("--tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Most tokens of a written text.")
+@click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="Give this text to the language model; repeatable.")
+@click.option(
+    "--tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Largest number of tokens of generated text."
+)
 @click.option(
     "--temperature",
     type=RealRange(min=0.0),
@@ -20,8 +22,12 @@ from dpcli.cli.options import RealRange, emit, output_options, write
     show_default=True,
     help="Sampling temperature; 0 picks the most likely token.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Write the same text again.")
-@click.option("--parquet", metavar="PATH", help="Also write every row to PATH, as parquet.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of generated text; the same seed gives the same text. By default, the text is random.",
+)
+@click.option("--parquet", metavar="PATH", help="Also write all rows to PATH as parquet.")
 @output_options("table", "records")
 def command(
     run: str,
@@ -34,12 +40,11 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Print what the model in the folder RUN, which dpcli train left, says of DATA: a label and its probability for each record, or the
-    text that goes on from each prompt.
+    """Print the answers of the model in RUN, a folder that dpcli train wrote. An answer is a label with its probability, or a text.
 
-    DATA: digits, a .npz file with the array inputs, a .csv or .parquet file with the columns of the training data in their order, texts
-    (.txt, .csv, .jsonl, .parquet), or module:function. Labels in it are not looked at. The model may be asked any number of times: that
-    costs no epsilon.
+    DATA names the records: digits, a .npz file with an array "inputs", a .csv or .parquet file with the columns of the training data in
+    their order, or module:function. For a language model, DATA names the texts: a .txt, .csv, .jsonl or .parquet file, or module:function.
+    Labels in DATA are ignored. Predictions cost no epsilon, however many there are.
     """
     from dpcli.train.documents.trained import predictions
     from dpcli.train.trained.loading import load_model

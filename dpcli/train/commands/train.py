@@ -1,6 +1,6 @@
-"""The command `dpcli train`: train a model privately, and show the progress.
+"""The command `dpcli train`, which trains a model privately and shows the progress.
 
-On a terminal one line is rewritten; elsewhere a line is printed from time to time.
+On a terminal, one line is rewritten. In other outputs, a line is printed from time to time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,18 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Train a model privately, as a file declares it.")
 @click.argument("file")
-@click.option("--dry-run", is_flag=True, help="Print what it would do, cost and take: one step is timed, and thrown away.")
-@click.option("--resume", is_flag=True, help="Go on from the last state of a run that did not end.")
-@charged_ledger("Charge this ledger before the first noise.")
-@click.option("--insecure-seed", type=click.IntRange(min=0), help="Reproducible noise, for debugging: NOT PRIVATE.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the steps, the cost and an estimate of the time without training. The estimate comes from a step on synthetic records.",
+)
+@click.option("--resume", is_flag=True, help="Continue an unfinished run from its last saved state.")
+@charged_ledger("Charge this ledger before the first step.")
+@click.option(
+    "--insecure-seed",
+    type=click.IntRange(min=0),
+    help="Draw reproducible noise from this seed, for debugging. The run is NOT PRIVATE.",
+)
 @output_options("text", "total")
 def command(
     file: str,
@@ -44,10 +52,10 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Train the model of [train] in FILE with the mechanism that the file declares (DP-SGD), and leave a model, metrics and a statement.
+    """Train the model of [train] in FILE with the mechanism that the file declares (DP-SGD). Write a model, metrics and a statement.
 
-    Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be honoured, 130 where the run was
-    interrupted: --resume goes on from its last state, with fresh noise.
+    The exit code is 1 if the budget or the ledger refuses the run, 2 if the file declares a run that dpcli cannot train, and 130 if the run
+    was interrupted. --resume then continues from its last saved state, with fresh noise.
     """
     from dpcli.train.documents.training import outcome, planned
     from dpcli.train.plan.plan import plan_of
@@ -64,14 +72,16 @@ def command(
     return emit(outcome(result), format_, outputs) if first_process() else 0
 
 
-TERMINAL_PAUSE = 0.5  # seconds between two lines on a terminal
-FILE_PAUSE, FILE_SHARE = 10.0, 0.1  # elsewhere: least seconds between two lines, and least share of the run's time so far
+TERMINAL_PAUSE = 0.5  # smallest time between two lines on a terminal, in seconds
+# In other outputs, the smallest time between two lines in seconds, and as a share of the run's duration so far. With the share, a run
+# of a day prints fewer than a hundred lines.
+FILE_PAUSE, FILE_SHARE = 10.0, 0.1
 
 
 def run_with_progress(
     plan: TrainingPlan, ledger: str | None, dataset: str | None, window: Sequence[str], resume: bool, seed: int | None
 ) -> Outcome:
-    """Train, with progress on standard error."""
+    """Train with progress on standard error, and return the outcome. The arguments are those of the command."""
     from dpcli.sessions.commands.predicting import on_window
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.training_run import train
@@ -80,7 +90,7 @@ def run_with_progress(
     logging.getLogger("dpcli").setLevel(logging.ERROR if click.get_current_context().obj.quiet else logging.WARNING)
     with opened(ledger, dataset) if ledger is not None and first else nullcontext() as books:
         if first:
-            plan = on_window(plan, books, window)  # the other processes charge and state nothing
+            plan = on_window(plan, books, window)  # only the first process charges and prints
         try:
             return train(plan, books, resume, seed, _progress(plan))
         except KeyboardInterrupt:
@@ -93,23 +103,23 @@ def run_with_progress(
 
 
 def _interrupted(folder: str) -> str:
-    """Return what an interrupted run left in its folder."""
+    """Return in words whether an interrupted run can be resumed."""
     if os.path.exists(os.path.join(folder, STATE)):
-        return "its state is kept, and --resume goes on from there"
+        return "its state is saved; continue it with --resume"
     if os.path.exists(os.path.join(folder, DESCRIPTION)):
-        return f"it left no state to go on from; {folder} has the model of a run that has ended"
-    return "it left no state to go on from"
+        return f"no state was saved, so it cannot be resumed; {folder} has the model of a run that has ended"
+    return "no state was saved, so it cannot be resumed"
 
 
 def _progress(plan: TrainingPlan) -> Report:
-    """Return a function that prints the steps done, their epsilon, the last metrics and the time that is left."""
+    """Return a function that prints the number of steps taken, their epsilon, the last metrics and the remaining time."""
     from dpcli.analysis.account import account
     from dpcli.base.rounding import up
     from dpcli.train.documents.run_statement import metrics_words
     from dpcli.train.run.processes import first_process
 
     begun = last = time.monotonic()
-    first, measured = -1, ""  # the clock runs from the first step that is reported on: the time before it is no measure of steps
+    first, measured = -1, ""  # the remaining time is computed from the first report on, because the time before includes other work
 
     def report(step: int, metrics: Mapping[str, float] | None) -> None:
         nonlocal begun, last, first, measured
@@ -131,7 +141,13 @@ def _progress(plan: TrainingPlan) -> Report:
 
 
 def _due(since: float, running: float, ended: bool) -> bool:
-    """Return whether a line is due, `since` seconds after the last; a run of a day writes fewer than a hundred lines to a file."""
+    """Return whether to print a line.
+
+    Args:
+        since: Seconds since the last line.
+        running: Seconds since the first step.
+        ended: Whether the last step was taken.
+    """
     if sys.stderr.isatty():
         return ended or since >= TERMINAL_PAUSE
     return not ended and since >= max(FILE_PAUSE, FILE_SHARE * running)

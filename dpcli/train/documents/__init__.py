@@ -1,0 +1,1 @@
+"""The documents that the commands of training print, and the privacy statement of a run."""

@@ -1,4 +1,7 @@
-"""The privacy statement of a run, for those who will use its model: what was done, then the disclosure statement of its file."""
+"""The privacy statement of a run, for the users of its model.
+
+It says what the run did and what was not checked. The disclosure statement of the training file follows.
+"""
 
 from __future__ import annotations
 
@@ -20,58 +23,65 @@ if TYPE_CHECKING:
 
 
 def disclosed(outcome: Outcome) -> Disclosure:
-    """Return the answers of the file's [disclosure], and the run's if the file has none."""
+    """Return the file's [disclosure] table, with missing answers completed from the run."""
     stated = outcome.plan.pipeline.disclosure
     answers: dict[str, Any] = {
         "implementation": f"dpcli {__version__} on torch; clipped sums by {outcome.method}",
         "randomness": _randomness(outcome),
         "floating_point": (
-            "sums in single precision over micro-batches and in double precision over these, with noise that is larger by a bound on "
-            "the rounding; noise is in single precision, so that its last bits are not protected (Mironov 2012)"
+            "single precision in the sum of each micro-batch, and double precision in the sum of the micro-batches; the noise is "
+            "enlarged by a bound on the rounding; the noise itself has single precision, so its last bits are not protected (Mironov 2012)"
         ),
         "clipping": _clipping(outcome),
         "sampler": "; ".join(dict.fromkeys(_sampler(stage) for stage in outcome.plan.stages)) + ", as the accountant assumes",
         "privacy_model": "central",
         "query_model": "one-release",
         "utility": _utility(outcome.metrics),
-        "verification": "before the first step the per-record gradients of a few records were compared with those taken one at a time",
+        "verification": "before the first step, per-record gradients of a few records were compared with gradients computed one at a time",
     }
     missing = {name: value for name, value in answers.items() if value is not None and getattr(stated, name) is None}
     return replace(stated, **missing)
 
 
 def _randomness(outcome: Outcome) -> str:
+    """Return the sources of the random numbers in words."""
     if not outcome.private:
         return f"NOT PRIVATE: {outcome.unprotected}"
-    return f"the noise is drawn from {outcome.noise}; batches from the operating system; no seed exists and nothing is saved"
+    return (
+        f"the noise is drawn from {outcome.noise}; batches are drawn from the operating system's random numbers; no seed exists and "
+        "nothing is saved"
+    )
 
 
 def _clipping(outcome: Outcome) -> str:
+    """Return the clipping in words."""
     train, clipping = outcome.plan.train, outcome.plan.train.clipping
-    clipped_as_one = "record"
+    clipped = "record"
     if train.records_per_unit is not None:
-        clipped_as_one = f"unit (the mean loss over at most {train.records_per_unit} of its records)"
-    views = "" if train.seen_as is None else f", of each record {train.seen_as},"
-    sentence = f"the gradient of each {clipped_as_one}{views} to L2 norm {clipping.norm:g} ({clipping.style})"
+        clipped = f"unit (the mean loss over at most {train.records_per_unit} of its records)"
+    views = "" if train.loss_over_views is None else f", of each record {train.loss_over_views},"
+    sentence = f"the gradient of each {clipped}{views} to L2 norm {clipping.norm:g} ({clipping.style})"
     if clipping.split is not None:
-        sentence += f", each part by itself: {clipping.split}"
+        sentence += f", each part separately: {clipping.split}"
     if clipping.count_noise is not None:
         sentence += (
-            f" at the start; it then follows a quantile by a count with noise {clipping.count_noise:g}, which the noise "
-            "multiplier pays for: the gradients' own noise is larger than it"
+            f" at the start; the norm then follows a quantile, by a count with noise {clipping.count_noise:g}; the noise multiplier "
+            "covers the count as well, so the noise of the gradients is larger than it states"
         )
     owned = outcome.plan.pipeline.privacy.max_contributions or 1
     return sentence + (f"; of each unit at most {owned} records were used" if owned > 1 else "")
 
 
 def _sampler(stage: Stage) -> str:
+    """Return the sampling of a stage in words."""
     if isinstance(stage.spec, CorrelatedSpec):
         return f"{stage.entry.name}: batches in an order drawn for each run"
-    scheme = "every step sees every record" if stage.entry.sampling is None else stage.entry.sampling.scheme
+    scheme = "every step uses every record" if stage.entry.sampling is None else stage.entry.sampling.scheme
     return f"{stage.entry.name}: {scheme}, drawn by dpcli itself"
 
 
 def _utility(metrics: Mapping[str, float]) -> str | None:
+    """Return the metrics in words; None if there are none."""
     return f"{metrics_words(metrics)} on the data declared public" if metrics else None
 
 
@@ -92,7 +102,7 @@ def statement(outcome: Outcome) -> str:
 
 
 def _performed(outcome: Outcome) -> list[str]:
-    """Return sentences about what the run did and what that guarantees."""
+    """Return sentences about the steps of the run and their guarantee."""
     plan = outcome.plan
     noises = dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
     lines = [
@@ -101,16 +111,18 @@ def _performed(outcome: Outcome) -> list[str]:
         f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}.",
     ]
     if outcome.taken < plan.steps:
-        lines.append(f"{plan.steps:,} steps were planned, and this epsilon is for all of them, whatever the reason to stop.")
+        lines.append(f"{plan.steps:,} steps were planned. This epsilon covers all of them, whatever the reason to stop.")
     if plan.train.records_per_unit is not None:
         lines.append(
-            f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used; they are drawn together and "
-            "clipped as one, and are one record in what follows."
+            f"At most {plan.train.records_per_unit} records of each {plan.pipeline.privacy.unit} were used. They are drawn together and "
+            "clipped as one. The text below calls them one record."
         )
-    if plan.train.seen_as is not None:
-        lines.append(f"In each step the loss of a record was {plan.train.seen_as}; their mean gradient was clipped as one.")
+    if plan.train.loss_over_views is not None:
+        lines.append(
+            f"In each step, the loss of a record was {plan.train.loss_over_views}. The mean gradient of the views was clipped."
+        )
     if outcome.repeated:
-        lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
+        lines.append(f"{outcome.repeated_steps:,} steps may have been taken twice after a crash, and are counted twice.")
     return lines
 
 
@@ -124,14 +136,15 @@ def _not_checked(outcome: Outcome) -> list[str]:
         own_code = "The model is"
     if own_code:
         lines.append(
-            f"{own_code} the user's own code: that records are kept apart was checked on made-up records and on one record of a step, "
-            "which does not prove it. Not checked: that the weights and buffers at the start, and whatever else the program reads besides "
-            "a record (class weights, means that records are scaled by, attributes), come from public data alone; that each record was "
-            "prepared by itself; what the functions of the data and the metric do."
+            f"{own_code} the user's own code. The code must not combine records. This was checked on synthetic records and on one record "
+            "of each step, which is no proof. Three assumptions were not checked: (1) the initial weights and buffers come from public "
+            "data alone, and so does everything else that the program reads besides a record, such as class weights, attributes, or means "
+            "by which records are scaled; (2) each record was prepared independently of the others; (3) the functions that return the data "
+            "and the metric reveal nothing about the records."
         )
     if outcome.constants:
         lines.append(
-            f"The program also reads {', '.join(outcome.constants)}: that nothing of these comes from private records is the author's word."
+            f"The program also reads {', '.join(outcome.constants)}. Its author vouches that none of these comes from private records."
         )
     lines += outcome.unchecked
     if outcome.metrics:
@@ -140,5 +153,5 @@ def _not_checked(outcome: Outcome) -> list[str]:
 
 
 def metrics_words(metrics: Mapping[str, float]) -> str:
-    """Return metrics as a list in a sentence."""
+    """Return metrics in words, separated by commas."""
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -1,4 +1,4 @@
-"""The documents of a trained model's answers, of its evaluation, of its attestation, and of the verification of that."""
+"""The documents of `dpcli predict`, `dpcli evaluate` and `dpcli attest`, which are about the model of a training run."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from dpcli.train.trained.loading import ModelEvaluation
     from dpcli.train.trained.trained_model import Predictions
 
-SHOWN = 20  # rows in a table; csv and json have every row
+LARGEST_TABLE = 20  # largest number of rows in a printed table; csv and json have every row
 FREE = "predictions cost no epsilon: they are computed from the private model alone"
 NOISELESS = (
-    "computed from these data without noise: the epsilon of the run does not cover it, and it is not for publication unless the data are "
-    "public"
+    "the metric was computed from these data without noise: the epsilon of the run does not cover it; do not publish it unless the data "
+    "are public"
 )
-DECLARED = "the training file declares these data public, which nobody has checked; no noise was added"
-SEEDED = "NOT PRIVATE (seeded noise, or laid open to an audit): the run guarantees nothing"
+DECLARED = "the training file declares these data public (not checked); no noise was added"
+SEEDED = "NOT PRIVATE (the noise is seeded, or visible to an audit): the run guarantees nothing"
 
 
 def predictions(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
     columns, count = answers.columns[: answers.brief], len(answers.rows)
-    rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:SHOWN])
-    more = (f"{count - SHOWN:,} more rows: -f csv and -f json have all of them",) if count > SHOWN else ()
+    rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:LARGEST_TABLE])
+    more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
     numeric = frozenset(at for at in range(len(columns)) if answers.rows and not isinstance(answers.rows[0][at], str))
     headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)
@@ -48,6 +48,7 @@ def predictions(description: Description, answers: Predictions) -> Document:
 
 
 def _cell(value: object) -> str:
+    """Return a value as the text of a table's cell."""
     return f"{value:.4f}" if isinstance(value, float) else visible(str(value))
 
 
@@ -73,24 +74,26 @@ def evaluated(evaluation: ModelEvaluation) -> Document:
 
 def guaranteed(description: Description) -> str:
     """Return the guarantee of a run in words, with its unit and adjacency."""
-    stated = description.guarantee
-    if stated["epsilon"] is None:
+    guarantee = description.guarantee
+    if guarantee["epsilon"] is None:
         return SEEDED
-    return f"{epsilon_at_delta(stated['epsilon'], stated['delta'])} (per {visible(stated['unit'])}, {stated['adjacency']})"
+    return (
+        f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} (per {visible(guarantee['unit'])}, {guarantee['adjacency']})"
+    )
 
 
 def result(description: Description) -> dict[str, Any]:
-    """Return the guarantee as values."""
+    """Return the guarantee as JSON values."""
     return {"epsilon_upper": description.guarantee["epsilon"], "delta": description.guarantee["delta"]}
 
 
-UNSIGNED = "unsigned: whoever answers for it signs these bytes (DSSE, payload type application/vnd.in-toto+json)"
-ENVELOPED = "its signatures were not checked here: the tool that made them does that"
-COVERS = "that the run did what its file says rests on whoever signs; no file can prove that"
+UNSIGNED = "unsigned: the person responsible for the run signs these bytes (DSSE, payload type application/vnd.in-toto+json)"
+ENVELOPED = "the signatures were not checked: use the tool that made them"
+COVERS = "the signer vouches that the run followed its file; no file can prove this"
 
 
 def attested(statement: Mapping[str, Any], path: str) -> Document:
-    """Return the document of an attestation that was written."""
+    """Return the document of `dpcli attest`, after the attestation was written to `path`."""
     predicate = statement["predicate"]
     details = (f"written to {shown(path)}", UNSIGNED)
     data = {"schema": "dpcli/attest/v1", "path": path, "attestation": statement, "exit_code": 0}
@@ -99,7 +102,7 @@ def attested(statement: Mapping[str, Any], path: str) -> Document:
 
 
 def verified(verification: Verification) -> Document:
-    """Return the document of a verification; exit code 1 if the attestation is not of this run."""
+    """Return the document of `dpcli attest --verify`. Its exit code is 1 if the attestation does not match the run."""
     place, signed = shown(verification.folder), ENVELOPED if verification.signed else UNSIGNED
     data = {
         "schema": "dpcli/attest-verify/v1",
@@ -110,14 +113,16 @@ def verified(verification: Verification) -> Document:
     }
     if verification.problems:
         problems = tuple(map(visible, verification.problems))
-        headline = f"NOT verified: {place} is not what {visible(verification.file)} attests"
+        headline = f"NOT verified: {place} does not match the attestation {visible(verification.file)}"
         return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=f"{headline}: {problems[0]}")
-    headline = f"verified: {place} is what {visible(verification.file)} attests: {_guarantee(verification.claimed)}"
+    headline = f"verified: {place} matches the attestation {visible(verification.file)}: {_guarantee(verification.claimed)}"
     return Document(headline, data, "pass", notes=(signed, COVERS), details=(signed, COVERS))
 
 
-def _guarantee(stated: Mapping[str, Any]) -> str:
-    """Return the guarantee of a private run in words."""
-    window = f"; window {visible(blocks_words(stated['window']))}, {visible(rows_of(stated))}" if "window" in stated else ""
-    setting = f"per {visible(stated['unit'])}, {stated['adjacency']}; {stated['accountant']} accountant{window}"
-    return f"{epsilon_at_delta(stated['epsilon'], stated['delta'])} ({setting})"
+def _guarantee(guarantee: Mapping[str, Any]) -> str:
+    """Return the guarantee of a private run in words, with its setting."""
+    window = (
+        f"; window {visible(blocks_words(guarantee['window']))}, {visible(rows_of(guarantee))}" if "window" in guarantee else ""
+    )
+    setting = f"per {visible(guarantee['unit'])}, {guarantee['adjacency']}; {guarantee['accountant']} accountant{window}"
+    return f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} ({setting})"

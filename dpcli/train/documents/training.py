@@ -1,4 +1,4 @@
-"""The documents of a training run: its dry run, and its outcome."""
+"""The documents of `dpcli train`, for a dry run and for a run that has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def planned(plan: TrainingPlan) -> Document:
-    """Return the document of a dry run: steps, noise, time and memory."""
+    """Return the document of a dry run, with the steps, the noise, and estimates of time and memory."""
     from dpcli.train.run.training_run import estimate
 
     train, measured = plan.train, estimate(plan)
@@ -33,12 +33,12 @@ def planned(plan: TrainingPlan) -> Document:
     details += [
         f"clipping norm {train.clipping.norm:g} ({train.clipping.style})",
         f"task {train.task}: {train.model} on {train.data}, {train.optimizer} at learning rate {train.learning_rate:g}",
-        f"leaves {MODEL} and {STATEMENT} in {shown(plan.folder)}",
+        f"writes {MODEL} and {STATEMENT} to {shown(plan.folder)}",
         *window_note(plan),
         estimate_words(measured),
     ]
     if constants:
-        details.append(f"the program also reads {', '.join(constants)}: nothing of these may come from private records")
+        details.append(f"the program also reads {', '.join(constants)}: none of these may come from private records")
     data = {
         "steps": plan.steps,
         "stages": [
@@ -56,22 +56,22 @@ def planned(plan: TrainingPlan) -> Document:
 
 
 def _steps_of(plan: TrainingPlan, first: Stage) -> int:
-    """Return the steps of all stages of an entry, whose first stage is given."""
+    """Return the number of steps in all stages of an entry, given its first stage."""
     return sum(stage.steps for stage in plan.stages if stage.entry.name == first.entry.name)
 
 
 def estimate_words(measured: Estimate | str) -> str:
     """Return the estimate in words."""
     if isinstance(measured, str):
-        return f"time and memory not estimated: {measured}"
+        return f"time and memory were not estimated: {measured}"
     return (
-        f"about {duration(measured.seconds)} on this machine and {measured.bytes / 1e6:,.0f} MB at the peak, measured on one step; "
+        f"about {duration(measured.seconds)} on this machine and {measured.bytes / 1e6:,.0f} MB of peak memory, measured on one step; "
         f"{measured.parameters:,} parameters, clipped sums by {measured.method}"
     )
 
 
 def duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours, whichever reads best."""
+    """Return a duration in words, in seconds, minutes or hours, depending on its length."""
     units = (("s", 1.0, 120.0), ("minutes", 60.0, 7200.0), ("hours", 3600.0, math.inf))
     name, length, _ = next(unit for unit in units if seconds < unit[2])
     return f"{seconds / length:.3g} {name}"
@@ -100,16 +100,16 @@ def outcome(result: Outcome) -> Document:
     }
     details: tuple[str, ...] = (*window_note(plan), f"model, metrics and statement are in {shown(result.folder)}")
     if result.unmeasured:
-        details += (f"not measured: {visible(result.unmeasured)}; measure the model with dpcli evaluate",)
+        details += (f"no metrics: {visible(result.unmeasured)}; measure the model with dpcli evaluate",)
     if result.charged:
         details += (f"charged to the ledger: {result.charged}",)
     elif result.earlier:
-        details += ("an earlier run's files were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up",)
+        details += ("the files of an earlier run were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up",)
     return Document(
         headline, data, "pass" if result.private else "warn", notes=details, details=details, total=repr(result.epsilon)
     )
 
 
 def of_result(result: PrivateResult) -> Document:
-    """Return the document that a notebook shows of a run of dpcli.private that has ended."""
+    """Return the document that a notebook shows for the result of dpcli.private."""
     return Document(str(result), {}, "pass" if result.private else "warn")

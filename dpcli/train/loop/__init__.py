@@ -1,1 +1,1 @@
-"""A loop of the caller's own around private steps: the run of `dpcli train`, one step at a time."""
+"""Private steps in the user's own training loop. The run is that of `dpcli train`, but the caller takes each step."""

@@ -1,4 +1,7 @@
-"""The guard of a training loop that the user wrote: it refuses a run if weights or state changed between two private steps."""
+"""The guard of the user's own training loop. It stops the run if weights or other state changed between two private steps.
+
+Such a change could carry private data into the model without noise.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +29,25 @@ from dpcli.train.loop.marks import (
     version,
 )
 
-# Attributes of a module that are compared separately, or that the library accelerate sets and no forward pass reads.
+# Attributes of a module that are not compared by name. The guard compares registered members and the mode of a module separately. The
+# library accelerate sets the last attribute, and no forward pass reads it.
 NOT_COMPARED = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
 
 
 @dataclass(slots=True)
 class Guard:
-    """A comparison of weights and optimizer state with the last step, and of everything else with the start of the run.
+    """A comparison of a run's state with its state at the start and after the last step.
 
-    Everything is compared by value except the records. These are compared by identity and torch's count of writes before each step, and
-    by value at the end.
+    The weights and the optimizer state must be as the last step left them. Everything else must be as it was at the start. The records are
+    compared by identity and torch's count of writes before each step, and by value at the end. `dpcli.train.loop.marks` says how other
+    objects are compared.
 
     Attributes:
-        model: Model that is trained.
+        model: Trained model.
         optimizer: Optimizer of the model.
         records: Records of the run.
         modes: Mode of each module at the start, training or evaluation. Every step runs in these modes.
-        start: Marks, by name, of what no step may change.
+        start: Marks at the start, by name, of everything that no step may change.
         last: Marks, by name, of the weights and the optimizer state after the last step.
         records_read: Marks of the records at the start.
     """
@@ -62,38 +67,42 @@ class Guard:
         self.start, self.last = by_name(self._constant_marks()), by_name(self._step_marks())
         self.records_read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
-    def note(self) -> None:
-        """Remember the weights and the optimizer state after a step."""
+    def store_state(self) -> None:
+        """Store marks of the weights and the optimizer state after a step."""
         self.last = by_name(self._step_marks())
 
-    def require_untouched(self) -> None:
-        """Check that nothing changed since the last step. Raises InputError that names the first change."""
-        self.require_unmoved()
+    def require_unchanged(self) -> None:
+        """Check that nothing changed since the last step. Raises an InputError that names the first change."""
+        self.require_last_state()
         require_same(self.start, by_name(self._constant_marks()))
 
-    def require_unmoved(self) -> None:
-        """Check that the weights and the optimizer state are those of the last step. Raises InputError if not."""
+    def require_last_state(self) -> None:
+        """Check that the weights and the optimizer state are those of the last step. Raises InputError if they are not."""
         require_same_parameters(self.model, self.optimizer)
         require_same(self.last, by_name(self._step_marks()))
 
     def require_last_weights(self) -> None:
-        """Check that the weights are those of the last step and not, say, an average. Raises InputError; the run can still end."""
-        for name, value in trained_by(self.model).items():
+        """Check that the weights are those of the last step and not, for example, an average.
+
+        Raises:
+            InputError: The weights are not those of the last step. The run does not break off, so the caller can restore them.
+        """
+        for name, value in trained_parameters(self.model).items():
             if self.last.get(f"the weights {name}") != [numbers(value)]:
                 raise InputError(
-                    f"model: {name}: not the weights of the last private step. For a moving average set train.average "
-                    "in the file, which finish() leaves; or load the last step's weights again, call finish(), and load others afterwards"
+                    f"model: {name}: not the weights of the last private step. For a moving average, set train.average in the file: "
+                    "finish() then writes the average. Otherwise load the last step's weights again, call finish(), and then load others"
                 )
 
     def require_same_records(self) -> None:
         """Check that the records have not changed since the run began. Raises InputError if they have."""
         for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.records_read, strict=True)):
             if numbers(leaf) != read:
-                raise _touched(f"the records [{number}]")
+                raise _changed(f"the records [{number}]")
 
     @contextmanager
-    def in_its_modes(self) -> Iterator[None]:
-        """Restore the modes of the start while the context lasts: the user may have switched the model to evaluation."""
+    def initial_modes(self) -> Iterator[None]:
+        """Set the modules to their modes at the start within the block. The user may have switched the model to evaluation."""
         current = {module: module.training for module in self.modes}
         try:
             _set_modes(self.modes)
@@ -103,11 +112,11 @@ class Guard:
 
     def _step_marks(self) -> Iterator[tuple[str, object]]:
         """Yield marks of the weights and the optimizer state, which steps change."""
-        for name, value in trained_by(self.model).items():
+        for name, value in trained_parameters(self.model).items():
             yield f"the weights {name}", numbers(value)
         known = {id(value) for value in self.model.parameters()}
         for number, (key, state) in enumerate(self.optimizer.state.items()):
-            yield f"the optimizer's state [{number}]: whose it is", Itself(key)
+            yield f"the optimizer's state [{number}]: its parameter", Itself(key)
             yield from marks_of(f"the optimizer's state [{number}]", state, known)
 
     def _constant_marks(self) -> Iterator[tuple[str, object]]:
@@ -121,7 +130,7 @@ class Guard:
             yield from attributes(f"the module {name or 'itself'}", vars(module), NOT_COMPARED, known)
         for cls in {base: None for module in modules.values() for base in type(module).__mro__ if base is not object}:
             yield from class_marks(cls)
-        trained = trained_by(self.model)
+        trained = trained_parameters(self.model)
         for name, value in tensors.items():
             hooks = value._backward_hooks or {}, getattr(value, "_post_accumulate_grad_hooks", None) or {}
             yield from marks_of(f"the hooks of the tensor {name}", hooks)
@@ -134,7 +143,7 @@ class Guard:
 
 
 def by_name(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
-    """Return the marks of each name. A name that two classes share has several."""
+    """Return the list of marks of each name. If two classes have the same name, the list contains the marks of both."""
     marks_by_name: dict[str, list[object]] = {}
     for name, mark in marks:
         marks_by_name.setdefault(name, []).append(mark)
@@ -142,15 +151,15 @@ def by_name(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
 
 
 def require_same(before: Mapping[str, list[object]], after: Mapping[str, list[object]]) -> None:
-    """Check that both have the same marks. Raises InputError that names the first difference."""
+    """Check that the marks are equal under each name. Raises an InputError that names the first difference."""
     for name in dict.fromkeys((*before, *after)):
         if before.get(name) != after.get(name):
-            raise _touched(name)
+            raise _changed(name)
 
 
 def require_readable(model: nn.Module) -> None:
-    """Check that the numbers of every trained parameter can be compared. Raises InputError if not."""
-    for name, value in trained_by(model).items():
+    """Check that the numbers of every trained parameter can be compared. Raises InputError if one has none that can be read."""
+    for name, value in trained_parameters(model).items():
         if numbers(value).bits is None:
             raise InputError(
                 f"model: {name}: expected a parameter whose numbers can be compared between steps, found {type(value).__name__} of layout "
@@ -158,21 +167,21 @@ def require_readable(model: nn.Module) -> None:
             )
 
 
-def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters that are trained, by name."""
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the trained parameters, by name."""
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
 def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Check that the optimizer has exactly the trained parameters.
 
-    A further parameter would be updated by a gradient without noise. A missing one would be clipped and noised, and never updated.
+    A further parameter would be updated by a gradient without noise. A missing parameter would never be updated.
 
     Raises:
-        InputError: The optimizer has other parameters, or too few.
+        InputError: The optimizer lacks a trained parameter, or has a parameter that is not trained.
     """
     stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
-    trained = trained_by(model)
+    trained = trained_parameters(model)
     missing = [name for name, value in trained.items() if id(value) not in stepped]
     if missing:
         raise InputError(
@@ -180,7 +189,7 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
             "requires_grad to False, or give it to the optimizer"
         )
     if stepped - {id(value) for value in trained.values()}:
-        raise InputError("optimizer: has parameters besides the model's trained ones, which no noise reaches")
+        raise InputError("optimizer: has parameters besides the model's trained ones; their gradients would have no noise")
 
 
 def _set_modes(modes: dict[nn.Module, bool]) -> None:
@@ -188,8 +197,9 @@ def _set_modes(modes: dict[nn.Module, bool]) -> None:
         module.training = mode
 
 
-def _touched(what: str) -> InputError:
+def _changed(what: str) -> InputError:
+    """Return the error for a part of the state that changed between two steps."""
     return InputError(
-        f"{what}: expected as the last private step left it, found changed: between two steps nothing may change what is trained or "
-        "what that reads, as no noise covers it; this run gives no guarantee"
+        f"{what}: expected as the last private step left it, found changed: between two steps, nothing may change the weights or "
+        "anything that the model reads, because no noise covers the change; this run gives no guarantee"
     )

@@ -1,6 +1,6 @@
-"""Fingerprints ("marks") of the state of modules, classes and optimizers: an object whose mark is equal later has not changed.
+"""Fingerprints, called marks, of the state of modules, classes and optimizers. The guard of a loop compares marks of two moments.
 
-Tensors, numbers, texts and containers of these are compared by value, all other objects by identity. Modules are found among the
+Tensors, numbers, texts and containers of these are marked by value. All other objects are marked by identity. Modules are found among the
 registered submodules, and in lists, dictionaries and other attributes.
 """
 
@@ -19,37 +19,39 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+# Types whose values are marked by their repr.
 BY_TEXT: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, bytearray)
+# Types whose values are marked by their shape and bytes.
 BY_BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
-INTEGER_TYPES = {1: torch.uint8, 2: torch.int16}  # integer type for a number of this many bytes
+INTEGER_TYPES = {1: torch.uint8, 2: torch.int16}  # integer types by the size of a number in bytes; larger numbers use int32
 SIMPLE_TYPES = frozenset((type(None), bool, int, float, str))  # a value of these types is its own mark
-DEEPEST_NESTING = 32  # of containers in containers
-SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # those that a forward pass may call
-KEPT_NUMBERS = 2**16  # a smaller tensor is copied; of a larger one, sums are kept
+DEEPEST_NESTING = 32  # containers within more containers are marked without their parts
+SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # special methods that a forward pass may call
+COPIED_NUMBERS = 2**16  # a tensor of fewer integers is copied; sums represent a larger one
 COLUMNS = 1021  # odd and not a usual layer width, so that doubling or negating all numbers changes the sum of every row
 REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module with its parameters, buffers and submodules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Itself:
-    """A mark by identity. It holds a reference to the object, so that no later object can get its address."""
+    """A mark by identity. It holds a reference to the object, so that no later object can get the same address."""
 
-    thing: object
+    marked: object
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Itself and other.thing is self.thing
+        return type(other) is Itself and other.marked is self.marked
 
     def __hash__(self) -> int:
-        return id(self.thing)
+        return id(self.marked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorValue:
-    """A mark of a tensor's numbers. It compares bits, so that a NaN is equal to itself.
+    """A mark of a tensor's numbers. Their bits are compared, so that a NaN is equal to itself.
 
     Attributes:
         form: Shape, type, device and layout.
-        bits: The numbers as integers, or sums of them for a large tensor; None if they cannot be read.
+        bits: Bits of the numbers as integers, or sums of these integers for a large tensor. None if the numbers cannot be read.
     """
 
     form: tuple[object, ...]
@@ -65,10 +67,10 @@ class TensorValue:
 
 
 def numbers(tensor: Tensor) -> TensorValue:
-    """Return a mark of a tensor's numbers: their bits or, for a large tensor, sums of the bits over rows and columns.
+    """Return a mark of a tensor's numbers.
 
-    A subclass is read as a plain torch tensor. The mark is the form alone for a subclass with its own dispatch, a sparse or quantised
-    tensor, and a tensor without storage.
+    A tensor of a subclass is read as a plain torch tensor. The mark contains only the form for a subclass with its own dispatch, for a
+    sparse or quantised tensor, and for a tensor without storage.
     """
     with torch._C.DisableTorchFunctionSubclass():
         form = tensor.shape, tensor.dtype, tensor.device, tensor.layout
@@ -79,10 +81,14 @@ def numbers(tensor: Tensor) -> TensorValue:
 
 
 def _bits(tensor: Tensor) -> Tensor:
+    """Return the bits of a tensor's numbers as integers.
+
+    For a large tensor, return the sums over the rows and columns of a table of these integers, and the integers beyond the table.
+    """
     kind = INTEGER_TYPES.get(tensor.element_size(), torch.int32)
     bits = (tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor).detach()
     bits = bits.contiguous().reshape(-1).view(kind)
-    if len(bits) < KEPT_NUMBERS:
+    if len(bits) < COPIED_NUMBERS:
         return bits.clone()
     table = bits[: len(bits) // COLUMNS * COLUMNS].view(-1, COLUMNS)
     sums = [table.sum(dim, dtype=torch.int32) for dim in (0, 1)]
@@ -91,7 +97,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 @singledispatch
 def mark(value: Any) -> object:
-    """Return the mark of a value, without its parts."""
+    """Return the mark of a value without its parts. By default a value is marked by identity."""
     return Itself(value)
 
 
@@ -139,7 +145,7 @@ for _type in BY_BYTES:
 
 @singledispatch
 def parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return the parts of a container with their names; nothing for other values."""
+    """Return the parts of a container, each with its name. Other values have no parts."""
     return ()
 
 
@@ -159,12 +165,12 @@ def _sequence_parts(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Yield marks of a value and of its parts, each with a name.
+    """Yield the marks of a value and of its parts, each with its name.
 
     Args:
         name: Name of the value.
         value: Value to mark.
-        known: Ids of objects that are compared elsewhere. They are marked by identity alone.
+        known: Ids of objects whose content the guard compares elsewhere. They are marked by identity alone.
         depth: Number of containers around the value.
     """
     if id(value) in known:
@@ -179,9 +185,12 @@ def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth
 def attributes(
     name: str, values: Mapping[str, Any], excluded: AbstractSet[str], known: AbstractSet[int]
 ) -> Iterator[tuple[str, object]]:
-    """Yield marks of an object's attributes, except for the excluded ones."""
+    """Yield the marks of an object's attributes, except for the excluded names and empty dictionaries.
+
+    Most empty dictionaries in modules are those of hooks. A hook that is added later adds marks, so the change is still found.
+    """
     for key, value in values.items():
-        if key in excluded or (type(value) in (dict, OrderedDict) and not value):  # empty: most are dictionaries of hooks
+        if key in excluded or (type(value) in (dict, OrderedDict) and not value):
             continue
         if type(value) in SIMPLE_TYPES:
             yield f"{name}: {key}", value
@@ -190,7 +199,7 @@ def attributes(
 
 
 def class_marks(cls: type) -> Iterator[tuple[str, object]]:
-    """Yield marks of a class: its functions with their code, and its other attributes."""
+    """Yield the marks of a class, for its functions with their code and for its other attributes."""
     name = f"the class {cls.__qualname__}"
     values = {key: value for key, value in vars(cls).items() if not key.startswith("__") or key in SPECIAL_METHODS}
     functions = {key: value for key, value in values.items() if type(value) is FunctionType}
@@ -199,14 +208,14 @@ def class_marks(cls: type) -> Iterator[tuple[str, object]]:
 
 
 def every_module(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield each module once, with a name that tells its position in the model."""
-    seen: set[int] = set()
+    """Yield each module of a model once, with a name that gives its position in the model."""
+    visited: set[int] = set()
     waiting: list[tuple[str, nn.Module]] = [("", model)]
-    for place, root in waiting:  # grows as modules are found in attributes
+    for place, root in waiting:  # the list grows in the loop, when modules are found in attributes
         for name, module in root.named_modules(prefix=place):
-            if id(module) in seen:
+            if id(module) in visited:
                 continue
-            seen.add(id(module))
+            visited.add(id(module))
             yield name, module
             for key, value in vars(module).items():
                 if key not in REGISTERED and type(value) not in SIMPLE_TYPES:
@@ -223,7 +232,7 @@ def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
 
 def _modules_in(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules in a value and in nested containers. `above` has the ids of the containers around the value."""
+    """Yield the modules in a value and in nested containers. `above` contains the ids of the containers around the value."""
     if isinstance(value, nn.Module):
         yield name, value
     elif id(value) not in above and len(above) < DEEPEST_NESTING:

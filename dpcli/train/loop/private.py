@@ -1,4 +1,4 @@
-"""Private steps for a training loop that the user wrote."""
+"""`dpcli.private`, which makes the steps of the user's own training loop private."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ if TYPE_CHECKING:
 
     from dpcli.train.loop.steps import LoopSteps
 
-# Sentences of the statement of a loop of the caller's own.
+# Paragraphs of the statement on the user's own loop: checks that the steps made, and assumptions that they did not check.
 UNCHECKED = (
-    "The loop around the steps is the user's own code. Before each step the weights, the optimizer's state, buffers, and the tensors, "
-    "arrays, numbers, texts and containers of these that modules and their classes hold were compared by value with what the run began "
-    "with or the step before had left; modules, hooks, methods and other objects by identity; records by identity and torch's count of "
-    "versions, and by value at the end. A change that was seen would have stopped the run, and so would a hook on the optimizer's steps.",
-    "Not checked: that what the loss and functions of the user's own read, functions of libraries, what objects of other kinds hold, and "
-    "sparse tensors past torch's count of versions stayed as they were; that records were not changed and changed back past that count "
-    "(.data, numpy); that learning rates, other options of the optimizer and its own code use nothing but the noisy gradients and public "
-    "data; that the program shows nothing else of the records, such as a training loss.",
+    "The loop around the steps is the user's own code. Before each step, the state of the run was compared with its state at the start or "
+    "after the previous step. Weights, buffers and the optimizer's state were compared by value. So were the tensors, arrays, numbers, "
+    "texts and containers of these that modules and their classes hold. Modules, hooks, methods and other objects were compared by "
+    "identity. Records were compared by identity and by torch's count of versions, and by value at the end. A detected change would have "
+    "stopped the run. A hook on the optimizer's steps would also have stopped it.",
+    "Five assumptions were not checked: (1) variables that the loss and the user's own functions read, functions of libraries, and the "
+    "content of objects of other kinds did not change; (2) sparse tensors were not changed past torch's count of versions; (3) records "
+    "were not changed and changed back past that count (.data, numpy); (4) learning rates, other options of the optimizer and its own code "
+    "use nothing but the noisy gradients and public data; (5) the program shows nothing else about the records, such as a training loss.",
 )
 
-# How often a loop may ask for batches after the last: many epochs are right, a loop without an end is refused.
+# Number of times that a loop may ask for a batch after the last one. A loop over many epochs may, and an endless loop is refused.
 MOST_ENDS = 1_000
 
 
 class PrivateBatch(Displayed):
-    """A sample, drawn as the file declares.
+    """A handle of a sample that was drawn as the file declares. It reveals neither the records nor their number.
 
     Attributes:
-        number: Number of its step, from 1. Neither its records nor their number are shown.
+        number: Number of the step that uses the sample, from 1.
     """
 
     __slots__ = ("number",)
 
     def __init__(self, number: int) -> None:
-        self.number = number  # no dataclass: frameworks rebuild dataclasses on their way to a device
+        self.number = number  # this class is no dataclass, because frameworks rebuild dataclasses when they move them to a device
 
     def _line(self) -> str:
         return f"{self.number}"
@@ -61,14 +62,15 @@ class PrivateBatch(Displayed):
 
 @dataclass(frozen=True, slots=True)
 class PrivateResult(Displayed):
-    """The guarantee of a finished run, and where it is.
+    """The guarantee of a finished run, and the folder of its files.
 
     Attributes:
-        folder: Folder of the model, its description and its statement, as `dpcli train` leaves it.
-        steps: How many were taken.
-        epsilon: An upper bound for all planned steps, at `delta`.
-        private: False if the noise came from a seed.
-        statement: Markdown, the file's content.
+        folder: Folder with the model, its description and its statement, as `dpcli train` writes them.
+        steps: Number of steps that were taken.
+        epsilon: Upper bound on epsilon for all planned steps, at `delta`.
+        delta: Delta at which `epsilon` holds.
+        private: False if the noise came from a seed, or if an audit could see the noisy sums.
+        statement: Content of the statement, in Markdown.
     """
 
     folder: str
@@ -84,23 +86,25 @@ class PrivateResult(Displayed):
         return str(self)
 
     def __str__(self) -> str:
-        """Return the guarantee in a line, rounded up."""
-        private = "" if self.private else "NOT PRIVATE (seeded noise, or laid open to an audit): "
+        """Return the guarantee in one line, with epsilon rounded up."""
+        private = "" if self.private else "NOT PRIVATE (the noise is seeded, or visible to an audit): "
         return f"{private}{epsilon_at_delta(self.epsilon, self.delta)} after {self.steps:,} steps; see {self.folder}"
 
 
 class Private(Displayed):
-    """A training run whose steps the caller takes; `dpcli.private` makes it.
+    """A training run whose steps the caller takes; `dpcli.private` returns it.
 
-    Iterate over it for batches, and hand each to `step`, once, before the next is drawn. Each step clips every record's gradient, adds the
-    noise, and calls the optimizer once. After the planned steps the iteration ends. `finish` leaves the model and the statement.
+    Iterate over the run to draw batches, and pass each batch to `step` once, before the next one is drawn. A step clips every record's
+    gradient, adds the noise, and calls the optimizer once. The iteration ends after the planned steps. `finish` writes the model and the
+    statement.
 
-    What would make the guarantee false is refused with an InputError: a batch that was not drawn last, or a second time; a step of the
-    optimizer by anybody else, and hooks on its steps; weights, modules, records or the optimizer's state that are not as the last step
-    left them; torch.autocast, torch.inference_mode, modes of operators or hooks on saved tensors around a step. Learning rates may
-    change. A run in which something changed, or whose step raised, takes no more steps.
+    The following would make the guarantee false, and raises an InputError. A batch is used twice, or is not the batch that was drawn last.
+    Other code steps the optimizer, or has hooks on its steps. Weights, modules, records or the optimizer's state are not as the last step
+    left them. A step runs under torch.autocast, torch.inference_mode, a mode that intercepts operators, or hooks on saved tensors. After
+    such a change, or after an error in a step, the run takes no more steps. Learning rates may change.
 
-    As a context manager it saves, if the block is left early, a state that `resume=True` goes on from without repeating a step.
+    The run is also a context manager. If its block is left early, it saves a state, from which `resume=True` continues without repeating a
+    step.
     """
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
@@ -123,12 +127,12 @@ class Private(Displayed):
             if self._ends < MOST_ENDS:
                 raise
         raise InputError(
-            f"dpcli.private: all {self.planned:,} planned steps are taken, and the loop around them has begun {MOST_ENDS:,} times since; "
-            "let it end with the iteration (max_epochs = 1 in Lightning), then call finish()"
+            f"dpcli.private: all {self.planned:,} planned steps are taken, but the loop has asked for batches {MOST_ENDS:,} times since; "
+            "end the loop with the iteration (max_epochs = 1 in Lightning), then call finish()"
         )
 
     def __str__(self) -> str:
-        """Return how far it is, and what it has cost so far, rounded up."""
+        """Return the number of steps taken, and epsilon so far, rounded up."""
         return f"step {self.taken:,} of {self.planned:,}, epsilon so far {up(self.epsilon, 3)}"
 
     def __len__(self) -> int:
@@ -136,68 +140,71 @@ class Private(Displayed):
 
     @property
     def model(self) -> torch.nn.Module:
-        """Return the model that is trained."""
+        """Return the trained model."""
         return self._steps.guard.model
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return the optimizer that is stepped, by `step` alone or once after each `backward`."""
+        """Return the optimizer. It takes a step in each `step`, or when the caller steps it once after each `backward`."""
         return self._steps.guard.optimizer
 
     @property
     def planned(self) -> int:
-        """Return the steps of the whole run, as the file declares."""
+        """Return the number of steps of the whole run, which the file declares."""
         return self._steps.run.plan.steps
 
     @property
     def taken(self) -> int:
-        """Return the steps that drew noise so far, those before a resumption included."""
+        """Return the number of steps that have drawn noise, including the steps before a resumption."""
         return self._steps.noised
 
     @property
     def epsilon(self) -> float:
-        """Return an upper bound, unrounded, on the epsilon of a run planned to end here; 0.0 before the first noise.
+        """Return an unrounded upper bound on epsilon for the steps taken so far; 0.0 before the first noise.
 
-        It is for progress. A run that stops because of what its caller saw is charged for all planned steps: `planned_epsilon`.
+        The bound holds if the run was planned to end here, so it only shows progress. A run that the caller stops early costs
+        `planned_epsilon`.
         """
         return self._steps.epsilon()
 
     @property
     def planned_epsilon(self) -> float:
-        """Return an upper bound, unrounded, for all planned steps: what the statement and the ledger say, wherever the loop stops."""
+        """Return an unrounded upper bound on epsilon for all planned steps. The statement gives it even if the loop stops early."""
         return self._steps.planned_epsilon
 
     @property
     def delta(self) -> float:
-        """Return the delta at which both are stated."""
+        """Return the delta of `epsilon` and `planned_epsilon`."""
         return float(self._steps.run.plan.account.delta)
 
     def step(self, batch: PrivateBatch) -> None:
-        """Take the step of the batch that was drawn last: clip, add noise, call the optimizer.
+        """Take the step for the batch that was drawn last: clip the gradients, add noise, and call the optimizer.
 
         Raises:
-            InputError: It is another batch, or was stepped before; something changed since the last step; the model or the loss does not
-                keep records apart, and then no noise was added.
+            InputError: The batch is not the last one, or was used before. The state of the run changed since the last step. The model or
+                the loss combines records; no noise is added then.
         """
         self.backward(batch)
         self._steps.apply()
 
     def backward(self, batch: PrivateBatch) -> None:
-        """The first half of `step`, if somebody else, such as a framework's loop, calls the optimizer: exactly once, and next.
+        """Set the `.grad` of each trained parameter to the noisy mean gradient of the batch that was drawn last.
 
-        Leaves the noisy mean gradient as `.grad` of each trained parameter. The optimizer refuses to step where these were changed since.
+        This is the first half of `step`, for a framework that calls the optimizer itself. The next call must be exactly one step of the
+        optimizer. That step is refused if a `.grad` was changed.
 
-        Raises as `step` does.
+        Raises:
+            InputError: As in `step`.
         """
         self._steps.backward(batch.number if isinstance(batch, PrivateBatch) else None)
 
     def finish(self) -> PrivateResult:
-        """Leave the model, its description and the statement in the run's folder, and commit the run in the ledger.
+        """Write the model, its description and the statement to the run's folder, and commit the run in the ledger.
 
-        A run that is finished before its planned steps is stated, and stays charged, for all of them.
+        A run that ends early is charged for all planned steps, and its statement covers them.
 
         Raises:
-            InputError: A gradient with noise was not used, something changed since the last step, or the run broke off.
+            InputError: The optimizer has not used a noisy gradient, the state of the run changed since the last step, or the run broke off.
         """
         outcome = self._steps.end(UNCHECKED)
         self._release()
@@ -206,9 +213,9 @@ class Private(Displayed):
         return PrivateResult(outcome.folder, outcome.taken, outcome.epsilon, self.delta, outcome.private, statement)
 
     def close(self) -> None:
-        """Leave the run for later: `resume=True` goes on from here. Nothing is repeated unless a step was broken off.
+        """Save a state from which `resume=True` continues the run. Before the first step, release the reservation instead.
 
-        Before the first step there is nothing to go on from: its reservation is given back.
+        No state is saved if a step was interrupted.
         """
         if self._release.alive:
             self._steps.pause()
@@ -238,35 +245,36 @@ def private(
 ) -> Private:
     """Make the steps of your own training loop private, as a pipeline file declares them.
 
-    The sampler, the clipping, the noise, the charge to the ledger and the statement are those of `dpcli train`. The file has a [train]
-    table with `task = "loop"` and a clipping norm; sampling, noise and number of steps are in its mechanism.
+    The sampler, the clipping, the noise, the charge to the ledger and the statement are those of `dpcli train`. The file needs a [train]
+    table with `task = "loop"` and a clipping norm. Its mechanism declares the sampling, the noise and the number of steps.
 
     Args:
-        model: trained in place. It must keep records apart: BatchNorm in training mode is refused, GroupNorm is not.
-        optimizer: over exactly the parameters that require a gradient; any that steps without a closure. Its learning rate is yours.
-        loss: (model, batch) -> shape (B,), one loss per record, each of which depends on its own record alone. A batch is `data` for some
-            rows. Means over the batch are refused: reduction="none".
-        data: the private records: tensors or arrays whose first dimension counts them, alone or in a tuple, list or dict, or a torch
-            Dataset, which is read once into memory. No DataLoader: batches are drawn here.
+        model: the model, which is trained in place. It must not combine records: BatchNorm in training mode is refused, GroupNorm is not.
+        optimizer: an optimizer of exactly the parameters that require a gradient. Its steps must not need a closure. You choose its
+            learning rate.
+        loss: a function (model, batch) -> shape (B,) that returns one loss per record. Each loss depends on its own record alone. A batch
+            has the structure of `data`, with some of its rows. A mean over the batch is refused: use reduction="none".
+        data: the private records. They are tensors or arrays whose first dimension counts the records, alone or in a tuple, list or dict.
+            A torch Dataset also works; it is read once into memory. A DataLoader is refused, because dpcli draws the batches.
         pipeline: the path of the file.
-        units: (n,) whose each record is; needed where the file says `units` in [train].
-        ledger: a ledger's file or URL: the whole run is reserved at once, and charged before its first sum. dataset: its name there, where
-            the ledger holds several.
-        window: the blocks of that dataset that `data` are from, if it is cut into blocks ("2026-01-01..2026-01-28", one name, or
-            several of these), each of which is charged in full; as the file says (privacy.window) where empty. That the records lie in
-            them is your word: nobody checks it, and the statement says so.
-        out: folder of the model and the statement; by default as the file says, or runs/NAME.
-        resume: go on with the run in that folder which did not end. The optimizer's state is restored, and what may have been done twice
-            is charged twice.
-        insecure_seed: at least 0, for debugging: noise that can be repeated, so that the statement says NOT PRIVATE. A ledger refuses it.
+        units: an array of shape (n,) with the owner of each record. It is needed if [train] has `units`.
+        ledger: the file or URL of a ledger. The whole run is reserved at once, and charged before its first sum.
+        dataset: the name of the dataset in the ledger, if the ledger holds several.
+        window: the blocks of the dataset that contain `data`, if the dataset is divided into blocks: "2026-01-01..2026-01-28", one name, or
+            several of these. Each block is charged in full. By default privacy.window of the file applies. dpcli does not check that the
+            records lie in these blocks, and the statement says so.
+        out: the folder of the model and the statement. The default is the folder that the file names, or runs/NAME.
+        resume: whether to continue the unfinished run in that folder. The optimizer's state is restored. Steps that may have been taken
+            twice are charged twice.
+        insecure_seed: a seed of reproducible noise for debugging, at least 0. The statement then says NOT PRIVATE, and a ledger is refused.
 
     Returns:
-        `Private`, which is iterated over.
+        `Private`. Iterate over it to draw the batches.
 
     Raises:
-        InputError: the file cannot be read or honoured, or something given is not as described. Denied: the file's own budget or the
-            ledger says no. LedgerError: the ledger cannot be read. CannotCertify: nobody can say what the file costs. Unavailable: torch
-            is not installed. In each case nothing was drawn, and nothing stays charged.
+        InputError: the file cannot be read, it declares a run that dpcli cannot train, or an argument is not as described. Denied: the
+            budget in the file or the ledger refuses the run. LedgerError: the ledger cannot be read. CannotCertify: the cost of the run
+            cannot be bounded. Unavailable: torch is not installed. After each of these errors, no noise was drawn and nothing is charged.
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
 
@@ -278,18 +286,18 @@ def private(
     """
     require("torch", "safetensors")
     if ledger is not None and insecure_seed is not None:
-        raise InputError("insecure_seed: expected no ledger with it, found one: noise that can be repeated protects nobody")
+        raise InputError("insecure_seed: expected no ledger with a seed, found one: reproducible noise protects nobody")
     if several_processes():
-        raise InputError("dpcli.private: expected one process, found several, as torchrun starts them: dpcli train can use them")
+        raise InputError("dpcli.private: expected one process, found several that torchrun started: only dpcli train can use them")
     blocks = texts_of("window", window)
     plan = _plan(os.fspath(pipeline), None if out is None else os.fspath(out))
     _require_optimizer(optimizer)
     from dpcli.ledger.stores.places import open_ledger
     from dpcli.sessions.window import over_window
     from dpcli.train.loop.steps import begin, require_made_with_gradients, require_no_hooks, require_plain_modes
-    from dpcli.train.tasks.custom import given
+    from dpcli.train.tasks.custom import callers_problem
 
-    problem = given(model, loss, data, units, plan.path)
+    problem = callers_problem(model, loss, data, units, plan.path)
     require_no_hooks(optimizer)
     require_plain_modes(model)
     require_made_with_gradients(model)
@@ -306,7 +314,7 @@ def private(
 
 
 def _plan(path: str, out: str | None) -> TrainingPlan:
-    """Return the plan. Raises InputError if the file is of another task, or has keys of the optimizer."""
+    """Return the plan of the file at `path`. Raises InputError if its task is not "loop", or if it has keys of an optimizer."""
     plan = plan_of(path)
     if not isinstance(plan.train, Loop):
         raise InputError(
@@ -318,6 +326,7 @@ def _plan(path: str, out: str | None) -> TrainingPlan:
 
 
 def _require_optimizer(optimizer: Any) -> None:
+    """Raise InputError unless the object is a torch optimizer whose steps need no closure."""
     import torch
 
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -325,5 +334,5 @@ def _require_optimizer(optimizer: Any) -> None:
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise InputError(
-            f"optimizer: expected one that steps without a closure, found {type(optimizer).__name__}, which computes gradients again"
+            f"optimizer: expected one that steps without a closure, found {type(optimizer).__name__}, which recomputes gradients"
         )

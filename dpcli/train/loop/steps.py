@@ -1,7 +1,7 @@
 """The steps of a run whose training loop is the user's own.
 
-This module checks the order of calls, and that the optimizer is stepped only with a noisy gradient. A step is refused under autocast,
-inference mode or a mode of operators, and if the optimizer has other hooks.
+This module checks the order of the caller's calls. It also checks that each step of the optimizer uses the noisy gradient. A step is
+refused under autocast, inference mode or a mode that intercepts operators. It is also refused if other code has hooks on the optimizer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
-from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
+from dpcli.train.loop.guard import Guard, require_same_parameters, trained_parameters
 from dpcli.train.noise import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run
 from dpcli.train.run.outcome import Outcome
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.saved_state import Checkpoint
-from dpcli.train.step.prepare import Optimization, Prepared, assembled
+from dpcli.train.step.prepare import Optimization, Prepared, assemble
 from dpcli.train.tasks.learning import Learning
 
 if TYPE_CHECKING:
@@ -42,25 +42,25 @@ def require_plain_modes(model: nn.Module) -> None:
     if torch.is_inference_mode_enabled():
         raise InputError(
             "torch.inference_mode: expected none around dpcli.private and its steps, which need gradients, found one; leave it first "
-            "(torch.no_grad does no harm)"
+            "(torch.no_grad is allowed)"
         )
     for device in sorted({parameter.device.type for parameter in model.parameters()}):
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             raise InputError(
-                f"torch.autocast: expected none around dpcli.private and its steps, found one for {device}: norms and sums are taken in "
-                "full precision; put it inside the loss, around the call of the model"
+                f"torch.autocast: expected none around dpcli.private and its steps, found one for {device}: norms and sums need full "
+                "precision; put it inside the loss, around the call of the model"
             )
     functions = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     modes = [*_get_current_dispatch_mode_stack(), *(mode for mode in functions if type(mode) is not DeviceContext)]
     if modes:
         raise InputError(
-            f"{type(modes[0]).__name__}: expected no mode of operators around dpcli.private and its steps but that of a default device, "
-            "found one: records that were seen to stay apart may meet in it; leave it first"
+            f"{type(modes[0]).__name__}: expected no mode that intercepts operators around dpcli.private and its steps, found one: it may "
+            "combine records of a model that was checked without it; leave it first (torch.device as a default is allowed)"
         )
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         raise InputError(
-            "torch.autograd.graph.saved_tensors_hooks: expected none around dpcli.private and its steps, found some, through which "
-            "one record may change what is kept of another; physical_batch_size in the file saves memory"
+            "torch.autograd.graph.saved_tensors_hooks: expected none around dpcli.private and its steps, found some: through them, one "
+            "record may change the gradient of another; to save memory, set physical_batch_size in the file"
         )
 
 
@@ -68,22 +68,24 @@ def require_made_with_gradients(model: nn.Module) -> None:
     """Raise InputError if a parameter was created under torch.inference_mode, because it can have no gradient."""
     for name, parameter in model.named_parameters():
         if parameter.is_inference():
-            raise InputError(f"model: expected parameters made outside of torch.inference_mode, found {name}, which was made in it")
+            raise InputError(
+                f"model: expected parameters made outside of torch.inference_mode, found {name}, which was made inside"
+            )
 
 
-def require_no_hooks(optimizer: torch.optim.Optimizer, own: tuple[Callable[..., Any], ...] = ()) -> None:
-    """Raise InputError if the steps of the optimizer, or of all optimizers, have a hook other than those in `own`."""
+def require_no_hooks(optimizer: torch.optim.Optimizer, allowed: tuple[Callable[..., Any], ...] = ()) -> None:
+    """Raise InputError if a hook runs on the optimizer's steps and is not in `allowed`. Hooks on all optimizers count as well."""
     for place, hook in hooks_on(optimizer):
-        if hook not in own:
+        if hook not in allowed:
             name = getattr(hook, "__qualname__", type(hook).__name__)
             raise InputError(
                 f"optimizer: expected no hook on its steps but that of dpcli.private, found {name}, a {place}: it runs between the noise "
-                "and what is checked; remove it, and call it from the loop"
+                "and the checks; remove the hook, and call the function from the loop"
             )
 
 
 def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the hooks on the optimizer's steps, each after words that state where it is registered."""
+    """Yield each hook on the optimizer's steps as a pair: a description of the place where it is registered, and the hook."""
     everywhere = "of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
     for place, hooks in (
         (f"hook {everywhere.format('pre')}", torch_optimizer._global_optimizer_pre_hooks),
@@ -95,22 +97,26 @@ def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[.
 
 
 class LoopPhase(Enum):
-    """The state of a run between two calls. The value names the call that is expected next."""
+    """The state of a run between two calls of its user.
 
-    IDLE = "a batch to draw"
-    DRAWN = "private.step(batch), once"
-    BUSY = "the call before to end"
-    NOISED = "one step of the optimizer"
-    ENDED = "a run that has not ended"
-    BROKEN = "a run that did not break off"
+    The value of a phase is the reason for which a call in this phase is refused.
+    """
+
+    IDLE = "draw a batch first"
+    DRAWN = "call private.step(batch) once for the batch that was drawn last"
+    BUSY = "the previous call has not returned"
+    NOISED = "the optimizer must take one step first"
+    ENDED = "the run has ended"
+    BROKEN = "the run broke off"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The sample of one step, with the noise of the step.
+    """The sample of one step, with the source of the step's noise.
 
     Attributes:
-        records: Indices of the records.
+        records: Indices of the sampled records.
+        noise: Noise of the stage to which the step belongs.
         expected_batch: Public number by which the noisy sum is divided.
     """
 
@@ -122,21 +128,27 @@ class Sample:
 def begin(
     plan: TrainingPlan, problem: Learning, optimizer: torch.optim.Optimizer, ledger: Ledger | None, resume: bool, seed: int | None
 ) -> LoopSteps:
-    """Prepare a run up to its first step, and reserve its charge. Raises the errors of `dpcli.train.run.training_run.train`."""
+    """Prepare a run up to its first step, and reserve its charge in the ledger.
 
-    def own_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    A step on synthetic records must not change the guarded state. Otherwise the guard would refuse every private step after the charge.
+
+    Raises:
+        InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
+    """
+
+    def users_optimizer(model: nn.Module) -> torch.optim.Optimizer:
         require_same_parameters(model, optimizer)
         return optimizer
 
-    def prepared(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-        return assembled(plan, problem, Optimization(own_optimizer, None), streams, ranks, before, folder)
+    def prepare_problem(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
+        return assemble(plan, problem, Optimization(users_optimizer, None), streams, ranks, before, folder)
 
-    run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepared)
+    run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepare_problem)
     trainer = run.prepared.trainer
     try:
         guard = Guard(trainer.model, optimizer, trainer.records)
-        trainer.gradients.checked(run.prepared.made_up_batch(), 0)
-        guard.require_untouched()  # a step itself must not change guarded state
+        trainer.gradients.checked(run.prepared.synthetic_batch(), 0)
+        guard.require_unchanged()
     except BaseException as problem:
         run.give_back(problem)
         raise
@@ -144,7 +156,7 @@ def begin(
 
 
 def _samples(run: ChargedRun) -> Iterator[Sample]:
-    """Yield the sample of each remaining step. A sample is drawn when it is requested."""
+    """Yield the sample of each remaining step. Each sample is drawn only when it is requested."""
     trainer = run.prepared.trainer
     for stage in run.plan.stages:
         batches, noise = run.prepared.batches(stage), run.prepared.noise(stage)
@@ -154,14 +166,17 @@ def _samples(run: ChargedRun) -> Iterator[Sample]:
 
 @dataclass(slots=True)
 class LoopSteps:
-    """The steps of a run, taken one by one in the order that `phase` allows.
+    """The steps of a run, which the caller takes one by one in the order that `phase` allows.
 
     Attributes:
+        run: Run with its reservation in the ledger.
+        guard: Guard that compares the state of the run before and after each step.
         samples: Samples of the remaining steps.
+        phase: Phase of the run, which decides whether the next call is allowed.
         sample: Sample of the step in progress; None between steps.
         gradients: Noisy gradients that the optimizer has not used yet, by parameter name.
-        known_epsilon: Number of steps for which epsilon was computed last, and this epsilon.
-        process: Process that began the run. No other process may continue it, because a fork would repeat the same steps.
+        known_epsilon: Number of steps for which epsilon was computed last, and that epsilon.
+        process: Process that began the run. No other process may continue it, because nothing would count the steps of a fork.
         lock: Lock that protects changes of the phase.
     """
 
@@ -182,7 +197,7 @@ class LoopSteps:
 
     @property
     def noised(self) -> int:
-        """Return the number of steps that drew noise. It includes a step that was interrupted, or whose gradient was not used yet."""
+        """Return the number of steps that drew noise. An interrupted step counts, and so does a gradient that was not used yet."""
         open_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
         return self.taken + (open_step and self.run.charge.started)
 
@@ -200,12 +215,15 @@ class LoopSteps:
         """Set the .grad of the parameters to the noisy mean gradient of the drawn sample.
 
         Args:
-            number: Number of the batch that the caller passed; None if the object was no batch.
+            number: Number of the batch that the caller passed; None if the caller passed an object of another class.
+
+        Raises:
+            InputError: The call is out of order, the batch is not the last one, or the state of the run changed.
         """
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
             raise InputError(
-                f"step: expected batch {self.taken + 1}, the one drawn last, found {number or 'an object of another class'}"
+                f"step: expected batch {self.taken + 1}, which was drawn last, found {number or 'an object of another class'}"
             )
         require_plain_modes(self.guard.model)
         self._begin(LoopPhase.DRAWN)
@@ -213,19 +231,19 @@ class LoopSteps:
         assert sample is not None
         with self._breaking():
             self._require_no_hooks()
-            self.guard.require_untouched()
-            with self.guard.in_its_modes(), torch.enable_grad():
+            self.guard.require_unchanged()
+            with self.guard.initial_modes(), torch.enable_grad():
                 trainer.backward(sample.records, sample.noise, sample.expected_batch)
             self.gradients = {name: value.detach().clone() for name, value in self._gradients() if value is not None}
             self._end(LoopPhase.NOISED)
 
     def apply(self) -> None:
-        """Step the optimizer with the noisy gradient. Raises InputError if its step calls no hooks."""
+        """Step the optimizer with the noisy gradient. Raises InputError if the optimizer does not call the hooks of `watch`."""
         with self._breaking():
             self.guard.optimizer.step()
         if self.phase is not LoopPhase.IDLE:
             self.phase = LoopPhase.BROKEN
-            raise InputError("optimizer: its step called no hook, as those of torch's optimizers do")
+            raise InputError("optimizer: its step called no hooks; the steps of torch's optimizers call them")
 
     def watch(self) -> Iterator[Callable[[], None]]:
         """Register hooks before and after every step of the optimizer, and yield functions that remove them."""
@@ -233,45 +251,48 @@ class LoopSteps:
         yield self.guard.optimizer.register_step_post_hook(self._after).remove
 
     def end(self, unchecked: tuple[str, ...]) -> Outcome:
-        """Write the model and the statement, and return the outcome. Raises InputError if the weights changed after the last step.
+        """Write the model and the statement, and return the outcome.
 
         Args:
             unchecked: As in `Outcome`.
+
+        Raises:
+            InputError: The call is out of order, or the weights, other state or the records changed.
         """
-        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # a sample that was drawn without a step has released nothing
+        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # a sample without a step has released nothing
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_untouched()
+            self.guard.require_unchanged()
             self.guard.require_same_records()
-            with self.guard.in_its_modes():
+            with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)
             self._end(LoopPhase.ENDED)
         return outcome
 
     def pause(self) -> None:
-        """End the run with a saved state, from which it resumes without repeating a step. Do nothing if a step was interrupted."""
+        """End the run with a saved state, from which it resumes without repeating a step. Do nothing in the middle of a step."""
         if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
-            self.guard.require_untouched()
+            self.guard.require_unchanged()
             self.guard.require_same_records()
             self.run.pause()
             self._end(LoopPhase.ENDED)
 
     def give_back(self) -> None:
-        """Release the reservation if no step began. Only the process that began the run does so."""
+        """Release the reservation if no step began. Do nothing in a fork of the process that began the run."""
         if this_process() == self.process:
             self.run.give_back()
 
     @property
     def planned_epsilon(self) -> float:
-        """Return epsilon for all planned steps, including steps that count twice after a resumption."""
+        """Return an upper bound on epsilon for all planned steps, including steps that count twice after a resumption."""
         return self.run.plan.account_with(self._repeated()).upper
 
     def epsilon(self) -> float:
-        """Return epsilon of a run that was planned to end after the steps taken so far."""
+        """Return an upper bound on epsilon for a run that is planned to end after the steps that have drawn noise so far."""
         if self.noised == 0:
             return 0.0
         if self.known_epsilon[0] != self.noised:
@@ -282,13 +303,14 @@ class LoopSteps:
         return self.known_epsilon[1]
 
     def _repeated(self) -> list[tuple[int, int]]:
+        """Return the portions of steps that count twice."""
         return self.run.plan.repeated_portions(self.run.before.resumed)
 
     def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
-        """Check, before a step of the optimizer, that it uses the noisy gradient and nothing else."""
+        """Check before a step of the optimizer that it uses the noisy gradient and nothing else."""
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
-                "optimizer: expected private.step(batch) to call it, found somebody else: a gradient without noise would be used"
+                "optimizer: expected a step by private.step(batch), found one by other code: it would use a gradient without noise"
             )
         require_plain_modes(self.guard.model)
         self._begin(LoopPhase.NOISED)
@@ -296,38 +318,39 @@ class LoopSteps:
             if any(value is not None for value in (*given, *named.values()) if value is not optimizer):
                 raise InputError("optimizer: expected a step without a closure, which computes gradients without noise, found one")
             self._require_no_hooks()
-            self.guard.require_unmoved()
+            self.guard.require_last_state()
             if not all(value is not None and torch.equal(value, self.gradients[name]) for name, value in self._gradients()):
                 raise InputError(
-                    "optimizer: expected the gradients as private.backward left them, found them changed: another backward adds what has "
-                    "no noise; they were clipped before, so switch off the framework's own clipping"
+                    "optimizer: expected the gradients as private.backward left them, found them changed: another backward() would add "
+                    "a gradient without noise; if the framework clips gradients, switch that off, because they are clipped already"
                 )
 
     def _after(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
-        """Count a step of the optimizer, and record the state that it left."""
+        """Count a step of the optimizer, and store marks of the state that it left."""
         with self._breaking():
             self._require_no_hooks()
             self.run.prepared.trainer.count()
-            self.guard.note()
+            self.guard.store_state()
             self.sample, self.gradients = None, {}
             self._end(LoopPhase.IDLE)
             self.run.after(self.taken)
 
     def _require_no_hooks(self) -> None:
+        """Raise InputError if the optimizer has hooks other than the two of this run."""
         require_no_hooks(self.guard.optimizer, (self._before, self._after))
 
     def _gradients(self) -> Iterator[tuple[str, Tensor | None]]:
         """Yield the present gradient of each trained parameter, by its name."""
-        return ((name, value.grad) for name, value in trained_by(self.guard.model).items())
+        return ((name, value.grad) for name, value in trained_parameters(self.guard.model).items())
 
     def _begin(self, *phases: LoopPhase) -> None:
-        """Enter the phase BUSY, so that a second thread or a nested call is refused."""
+        """Enter the phase BUSY from one of the given phases. A second thread or a nested call is then refused."""
         with self.lock:
             self._require(*phases)
             self.phase = LoopPhase.BUSY
 
     def _end(self, phase: LoopPhase) -> None:
-        """Leave the phase BUSY. Raises InputError if the run was interrupted in the meantime."""
+        """Move from the phase BUSY to `phase`. Raises InputError if the run broke off in the meantime."""
         with self.lock:
             self._require(LoopPhase.BUSY)
             self.phase = phase
@@ -336,20 +359,20 @@ class LoopSteps:
         """Raise InputError unless the run is in one of the phases, and this process began it."""
         if this_process() != self.process:
             raise InputError(
-                "dpcli.private: expected the process that began the run, found a copy of it, whose steps nothing would count"
+                "dpcli.private: expected the process that began the run, found a fork of it: nothing would count its steps"
             )
         if self.phase is LoopPhase.BROKEN:
-            left = "what the file declares stays charged, and resume=True goes on from its last state"
+            advice = "all declared steps stay charged, and resume=True continues from the last saved state"
             raise InputError(
                 f"the run broke off after {self.taken} steps: expected no further call, found one; "
-                f"{left if self.run.charge.started else 'nothing was charged for it: begin it again'}"
+                f"{advice if self.run.charge.started else 'nothing was charged for it: begin it again'}"
             )
         if self.phase not in phases:
-            raise InputError(f"dpcli.private: expected {self.phase.value}, and no other call")
+            raise InputError(f"dpcli.private: call out of order: {self.phase.value}")
 
     @contextmanager
     def _breaking(self) -> Iterator[None]:
-        """Mark the run as interrupted if the block raises an error."""
+        """Break the run off if the block raises an error. If the run was not charged, its reservation is released."""
         try:
             yield
         except BaseException as error:

@@ -1,4 +1,7 @@
-"""The clipping table of [train]: the keys of each style, and the engine's clipping that they make. Reading it needs no torch."""
+"""The keys of [train.clipping], with a class for each clipping style.
+
+Each class also returns the clipping function of the engine. This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -15,40 +18,40 @@ MEASURABLE = Constraint(
     f"a number from {SMALLEST:g} to {LARGEST:g}", lambda x: SMALLEST <= x <= LARGEST, (("minimum", SMALLEST), ("maximum", LARGEST))
 )
 STYLE = Key(
-    "flat: scaled down to C; automatic: always scaled to about C; per-layer: C split evenly over layers; per-group: as groups says; "
-    "adaptive: C follows a quantile",
+    "clipping style; flat scales long gradients down to C; automatic scales every gradient to about C; per-layer splits C evenly over "
+    "layers; per-group splits C by groups; with adaptive, C follows a quantile",
     varies=True,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clipping(ABC):
-    """A bound on one example's gradient before the sum."""
+    """A bound on one example's gradient in the sum of a step."""
 
     selection: ClassVar[Selection] = Selection("style", STYLES, "flat")
-    # Example tables that together state every key of a style.
+    # Example tables that together contain every key of a style.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     # Keys that are newer than some saved runs, as in `Train`.
     later: ClassVar[frozenset[str]] = frozenset()
 
     norm: Annotated[
-        float, Key("C: the L2 bound on one example's gradient; noise_multiplier is noise over C", MEASURABLE, varies=True)
+        float, Key("C, the L2 bound on one example's gradient; noise_multiplier is the noise divided by C", MEASURABLE, varies=True)
     ]
     style: Annotated[str, STYLE] = "flat"
 
     @property
     def count_noise(self) -> float | None:
-        """Return the noise, in examples, of the count that a step releases besides the sum; None if it releases none."""
+        """Return the noise of the count that a step also releases, in examples; None if a step releases no count."""
         return None
 
     @property
     def split(self) -> str | None:
-        """Return how C is split, in words, where the file says how."""
+        """Return in words how the file splits C; None if it does not."""
         return None
 
     @abstractmethod
     def clip(self) -> Clip:
-        """Return the engine's clipping; its `bound` is C, which the noise is relative to."""
+        """Return the clipping function of the engine. Its `bound` is C, and the noise is stated relative to C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +66,15 @@ class FlatClipping(Clipping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutomaticClipping(Clipping):
-    """Every gradient is scaled to a length of about C, whatever its own length is."""
+    """Every gradient is scaled to a length of about C."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0, "gamma": 0.1},)
 
     style: Annotated[str, STYLE] = "automatic"
-    gamma: Annotated[float, Key("added to each gradient's length, so that short ones stay short", MEASURABLE, varies=True)] = 0.01
+    gamma: Annotated[
+        float,
+        Key("constant that is added to each gradient's length, so that short gradients remain short", MEASURABLE, varies=True),
+    ] = 0.01
 
     def clip(self) -> Clip:
         return Automatic(self.norm, self.gamma)
@@ -76,7 +82,7 @@ class AutomaticClipping(Clipping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerLayerClipping(Clipping):
-    """Each layer's part of a gradient is scaled down by itself; all parts together are at most C long."""
+    """Each layer's part of a gradient is scaled down separately. All parts together have at most length C."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0},)
 
@@ -88,7 +94,7 @@ class PerLayerClipping(Clipping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerGroupClipping(Clipping):
-    """Each group's part of a gradient is scaled down by itself, to a share C_g of C; the squares of the shares add up to C^2."""
+    """Each group's part of a gradient is scaled down to its share C_g of C. The squares of the shares add up to C^2."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0, "groups": {"encoder": 1.0, "head": 2.0}},)
     later: ClassVar[frozenset[str]] = frozenset({"groups"})
@@ -97,7 +103,8 @@ class PerGroupClipping(Clipping):
     groups: Annotated[
         Mapping[str, float],
         Key(
-            "by the beginning of the names of its parameters, up to a dot, each group's share of C, relative to the others'; *: all others",
+            "relative share of C for each group of parameters; a group is named by the beginning of its parameters' names, up to a dot; "
+            "* is the group of all others",
             POSITIVE,
             varies=True,
         ),
@@ -114,18 +121,18 @@ class PerGroupClipping(Clipping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveClipping(Clipping):
-    """C begins at norm and follows a quantile of the gradients' lengths, by a noised count that each step also releases."""
+    """C begins at norm and follows a quantile of the gradients' lengths. Each step also releases a noisy count."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"norm": 1.0, "quantile": 0.7, "quantile_noise": 9.0, "quantile_rate": 0.1},
     )
 
     style: Annotated[str, STYLE] = "adaptive"
-    quantile: Annotated[float, Key("share of examples that is left unclipped", RATE, varies=True)] = 0.5
+    quantile: Annotated[float, Key("share of the examples that remain unclipped", RATE, varies=True)] = 0.5
     quantile_noise: Annotated[
-        float, Key("noise of the count of unclipped examples, in examples; accounted for", POSITIVE, varies=True)
+        float, Key("noise on the count of unclipped examples, in examples; the accounting includes it", POSITIVE, varies=True)
     ]
-    quantile_rate: Annotated[float, Key("how fast C follows", POSITIVE, varies=True)] = 0.2
+    quantile_rate: Annotated[float, Key("rate at which C follows the quantile", POSITIVE, varies=True)] = 0.2
 
     @property
     def count_noise(self) -> float | None:

@@ -1,4 +1,4 @@
-"""The plan of a training run: its stages, their noise and their cost. It is complete before any data are read."""
+"""The plan of a training run, with its stages, their noise and their cost. The plan is complete before any data are read."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from dpcli.file.pipeline.parts import together
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
-from dpcli.train.plan.settings import Train, in_full, read_train
+from dpcli.train.plan.settings import Train, every_key, read_train
 from dpcli.train.plan.sources import source_digests
-from dpcli.train.plan.stages import Stage, performed, stages
+from dpcli.train.plan.stages import Stage, is_trainable, stages
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-# Consecutive steps: the number of steps before the portion, and the number of its last step.
+# A portion is a sequence of consecutive steps. It is a pair: the number of steps before the portion, and the number of its last step.
 Portion = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan(PricedFile):
-    """A training run, as the accountant prices it and as it is performed.
+    """The plan of a training run. The accountant and the training both use it.
 
     Attributes:
-        canaries: Number of canaries of [audit], each of which a fair coin toss inserts or not.
+        train: [train] table.
+        stages: Stages of the run, in order.
+        canaries: Number of canaries of [audit]. A fair coin toss decides for each whether it is inserted.
         canary: Kind of a canary, "record" or "gradient".
         source: Content of the training file.
     """
@@ -54,7 +56,7 @@ class TrainingPlan(PricedFile):
         return tuple(firsts.values())[::-1]
 
     @property
-    def laid_open(self) -> bool:
+    def open_to_audit(self) -> bool:
         """Return whether an audit observes the steps. The results of such a run are not private."""
         return self.canaries > 0 and self.canary == "gradient"
 
@@ -82,21 +84,21 @@ class TrainingPlan(PricedFile):
         return fingerprint(
             {
                 "pipeline": tables_of(self.pipeline),
-                "train": in_full(self.train),
+                "train": every_key(self.train),
                 "canaries": self.canaries,
-                **({"canary": self.canary} if self.laid_open else {}),
+                **({"canary": self.canary} if self.open_to_audit else {}),
                 **self.row_data,
             }
         )
 
     def parts(self) -> dict[str, str]:
-        """Return the SHA-256 of the file, and of the code and the files that it names, by key. They are private.
+        """Return the SHA-256 of the file, and of the code and the files that it names, by key. These digests are private.
 
-        A run can be resumed only if none of them has changed.
+        A run can be resumed only if no digest has changed.
         """
         return {
             "the file": self.fingerprint(),
-            **{f"train.{key}": digest for key, digest in source_digests(in_full(self.train), self.path).items()},
+            **{f"train.{key}": digest for key, digest in source_digests(every_key(self.train), self.path).items()},
         }
 
     def stage_at(self, step: int) -> Stage:
@@ -104,21 +106,22 @@ class TrainingPlan(PricedFile):
         return next(stage for stage in self.stages if step < stage.stop)
 
     def milestone(self, step: int) -> int:
-        """Return the next step after which a state is saved. This is a multiple of train.checkpoint_every, or the end of a stage."""
+        """Return the next step after `step` at which a state is saved: a multiple of train.checkpoint_every, or the end of a stage."""
         every = self.train.checkpoint_every
         return min((step // every + 1) * every, self.stage_at(step).stop)
 
     def repeated_portions(self, resumed_at: Iterable[int]) -> list[Portion]:
         """Return the portions of steps that a run may have taken twice, given the steps at which it was resumed.
 
-        Each portion ends at the next saved state.
+        Each portion begins at such a step and ends at the next saved state.
         """
         return [(step, self.milestone(step)) for step in resumed_at]
 
     def costs(self, portions: Iterable[Portion], with_rest: bool = True) -> Pipeline:
-        """Return a pipeline whose cost is that of some portions of the run, each charged separately.
+        """Return a pipeline whose cost is the cost of some portions of the run. Each portion is charged separately.
 
         Args:
+            portions: Portions of the run.
             with_rest: Whether to include the entries of the file that training does not perform.
         """
         amounts: dict[str, int] = {}
@@ -129,13 +132,18 @@ class TrainingPlan(PricedFile):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(amounts, with_rest)))
 
     def account_with(self, repeated: Collection[Portion]) -> Account:
-        """Return the account of the whole file, with portions of steps that count twice."""
+        """Return the account of the whole file. The steps in `repeated` count twice."""
         from dpcli.analysis.account import headline
 
         return headline(self.costs([(0, self.steps), *repeated])) if repeated else self.account
 
     def _charged_entries(self, amounts: Mapping[str, int], with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries with the charged amounts, by the name of the entry that is performed."""
+        """Yield the entries of the file with their charged amounts.
+
+        Args:
+            amounts: Charged amount of each entry that training performs, by name.
+            with_rest: As in `costs`.
+        """
         for entry in self.pipeline.mechanisms:
             # Entries that share this entry's sample run as often as this one.
             sample_readers = {other.name for other in together(entry, self.pipeline.mechanisms)}
@@ -148,13 +156,15 @@ class TrainingPlan(PricedFile):
 
 
 def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
-    """Return the plan of a file. If the file says "calibrate", the noise is solved for.
+    """Return the plan of a file. If the file says "calibrate", the noise is computed from the budget.
 
     Args:
-        data: Content that replaces that of the file; None to read the file. Relative paths and messages refer to `path` in both cases.
+        path: Path of the file.
+        data: Content to use in place of the file's content; None to read the file. Relative paths and messages refer to `path` in both
+            cases.
 
     Raises:
-        InputError: The file cannot be read or honoured.
+        InputError: The file cannot be read, or training cannot perform it.
         CannotCertify: No accountant can bound the cost of the file.
     """
     from dpcli.analysis.calibrate_file import solved
@@ -163,7 +173,7 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     train = read_train(data, path)
     pipeline = solved(data, path)
     if pipeline.privacy.dataset_size is None:
-        raise InputError(f"{path}: privacy.dataset_size: declare the number of records, which the sum is divided by")
+        raise InputError(f"{path}: privacy.dataset_size: declare the number of records, which determines the divisor of the sum")
     _require_units(pipeline, train, path)
     account = priced_file(path, pipeline).account
     audit = read_settings(data, path)
@@ -187,13 +197,13 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
 
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     """Return the entries that training performs, in order. Raises InputError if they are ambiguous or cannot be performed."""
-    by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
+    by_name = {entry.name: entry for entry in pipeline.mechanisms if is_trainable(entry.spec)}
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated
     ambiguous = stated is None and len(names) != 1
     if not names or ambiguous or len(set(names)) != len(names) or not set(names) <= set(by_name):
         raise InputError(
-            f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several in their order "
+            f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several names in order "
             f"(a schedule), found {first_names(names)} of {first_names(by_name)}"
         )
     for name in names:
@@ -206,7 +216,7 @@ def _require_honoured(entry: Entry, place: str) -> None:
     """Raise InputError if training cannot perform an entry as the file declares it."""
     if entry.spec.noise_multiplier is None:  # type: ignore[attr-defined]
         raise InputError(
-            f"{place}: expected noise_multiplier, noise over the clipping norm, found sigma with a sensitivity of its own"
+            f"{place}: expected noise_multiplier, the noise relative to the clipping norm, found sigma with a separate sensitivity"
         )
     if entry.partition is not None:
         raise InputError(f"{place}: expected no partition, found one: training runs on all of the data")
@@ -215,13 +225,13 @@ def _require_honoured(entry: Entry, place: str) -> None:
 def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
     """Raise InputError if two entries of a schedule share their samples.
 
-    Entries outside of the schedule may read the samples. They are charged, and not performed.
+    Entries outside of the schedule may share them. These entries are charged, and not performed.
     """
     others = [one.name for one in together(entry, pipeline.mechanisms) if one is not entry and one.name in names]
     if others:
         raise InputError(
-            f'{path}: mechanism["{entry.name}"].sample: expected the sample of one entry that training performs, found that of '
-            f'"{others[0]}" too: each entry of a schedule draws its own'
+            f'{path}: mechanism["{entry.name}"].sample: expected a sample that no other entry of the schedule uses, found the sample of '
+            f'"{others[0]}": each entry of a schedule draws its own samples'
         )
 
 
@@ -229,7 +239,7 @@ def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
     """Raise InputError if training does not bound the number of records of a unit as the file declares."""
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and train.units is None:
-        raise InputError(f"{path}: train.units: name the column of each record's owner, as max_contributions = {owned} needs")
+        raise InputError(f"{path}: train.units: name the column of each record's owner, which max_contributions = {owned} needs")
     if owned > 1 and train.records_per_unit is not None:
         raise InputError(
             f"{path}: privacy.max_contributions: expected 1 with train.records_per_unit, found {owned}: a unit's records are drawn "

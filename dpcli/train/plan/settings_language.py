@@ -1,4 +1,4 @@
-"""The keys of [train] with the tasks on text: task = "causal-lm" and task = "soft-prompt"."""
+"""The keys of [train] with the language tasks, task = "causal-lm" and task = "soft-prompt"."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TEMPLATE = Constraint(
 
 ROWS = (".jsonl", ".csv", ".parquet")
 TEXTS = (".txt", *ROWS)
-AS_DATA = "data declared public, on which metrics are measured: as data, or held-out (a split declared public)"
+AS_DATA = "data declared public, on which metrics are measured: as data, or held-out (a part of data that is declared public)"
 
 
 def reads_record(train: CausalLm) -> bool:
-    """Return whether `record` has a meaning: tables and functions have records of their own, which only windows cut."""
+    """Return whether the key `record` has a meaning. The records of tables and functions are fixed, unless they are cut into windows."""
     return train.record == "window" or os.path.splitext(train.data)[1] == ".txt"
 
 
@@ -34,46 +34,48 @@ def reads_record(train: CausalLm) -> bool:
 class Lora:
     """Low-rank matrices that are trained in place of the weights of a language model (Hu et al. 2021, arXiv:2106.09685)."""
 
-    rank: Annotated[int, Key("of each pair of matrices", COUNT)]
-    alpha: Annotated[float, Key("their product is scaled by alpha over rank", POSITIVE)] = 16.0
+    rank: Annotated[int, Key("rank of each pair of matrices", COUNT)]
+    alpha: Annotated[float, Key("scale of the matrices; their product is multiplied by alpha / rank", POSITIVE)] = 16.0
     targets: Annotated[
-        tuple[str, ...] | None, Key("names of the layers that get a pair; those that PEFT knows for the architecture where absent")
+        tuple[str, ...] | None,
+        Key("names of the layers that get a pair of matrices; by default PEFT's choice for the architecture"),
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language(Train):
-    """A task on texts, for a language model."""
+    """A task of a language model on texts."""
 
     own_code: ClassVar[bool] = False
     tables: ClassVar[frozenset[str]] = frozenset({".csv", ".jsonl", ".parquet"})
     adapts: ClassVar[bool] = True
 
-    model: Annotated[str, Key("the language model that is trained, or adapted", MODEL, varies=True)]
+    model: Annotated[str, Key("language model that is trained or adapted", MODEL, varies=True)]
     tokenizer: Annotated[
-        str | None, Key("of a language model: bytes, a path or a name; must be public; the model's own where absent")
+        str | None, Key("tokenizer of the model: bytes, a path or a name; it must be public; by default the model's tokenizer")
     ] = None
-    context: Annotated[int, Key("tokens of a record of text at most; longer ones are cut off, or cut into windows", COUNT)] = 128
+    context: Annotated[int, Key("largest number of tokens of a record; a longer text is cut off, or cut into windows", COUNT)] = 128
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file", reader=COLUMNS)] = "text"
     soft_prompt: Annotated[
-        int | None, Key("trained vectors before each text, in place of all weights of a language model", COUNT, varies=True)
+        int | None,
+        Key("number of trained vectors before each text; they are trained in place of the model's weights", COUNT, varies=True),
     ] = None
-    held_out: Annotated[float, Key("share of the data that held-out sets aside", RATE, reader=HELD_OUT)] = 0.2
+    held_out: Annotated[float, Key("share of the data that held-out declares public", RATE, reader=HELD_OUT)] = 0.2
 
     @property
     def label_column(self) -> str | None:
-        """Return the label's column of a file with columns; None where texts have no labels."""
+        """Return the column of the label in a file with columns; None if texts have no labels."""
         return None
 
     @property
     def cut_by(self) -> str | None:
-        """Return what one record of plain text is; None where records need labels, which plain text has not."""
+        """Return the value of `record`, which cuts plain text into records; None if records need labels, which plain text lacks."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalLm(Language):
-    """The next token of each text, from those before it: all weights, low-rank adapters, or a soft prompt."""
+    """Prediction of the next token of each text. All weights, low-rank adapters, or a soft prompt are trained."""
 
     build: ClassVar[str] = "dpcli.train.tasks.causal_lm:build"
     use: ClassVar[str] = "dpcli.train.trained.language:language"
@@ -90,14 +92,16 @@ class CausalLm(Language):
     record: Annotated[
         Literal["line", "paragraph", "window"],
         Key(
-            "what one record of text is: a line or row, a paragraph between blank lines, or each window of context tokens",
+            "definition of one record of text: a line or row, a paragraph between blank lines, or a window of context tokens",
             reader=Reader("data in a .txt file", reads_record),
         ),
     ] = "line"
     token_loss: Annotated[
-        Literal["mean", "sum"], Key("a record's loss: over its own tokens, never over the batch's", varies=True)
+        Literal["mean", "sum"], Key("whether a record's loss is the mean or the sum over its tokens", varies=True)
     ] = "mean"
-    lora: Annotated[Lora | None, Key("low-rank adapters in place of all weights of a language model, by PEFT", varies=True)] = None
+    lora: Annotated[
+        Lora | None, Key("low-rank adapters of PEFT, which are trained in place of the model's weights", varies=True)
+    ] = None
 
     @property
     def cut_by(self) -> str | None:
@@ -105,12 +109,12 @@ class CausalLm(Language):
 
     def own_problems(self) -> Iterator[Problem]:
         if self.lora is not None and self.soft_prompt is not None:
-            yield ("soft_prompt",), "lora or soft_prompt", "both"
+            yield ("soft_prompt",), "only one of lora and soft_prompt", "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftPrompt(Language):
-    """A label for each text, by a frozen language model behind trained vectors (Duan et al. 2023, arXiv:2305.15594)."""
+    """Classification of texts by a frozen language model with a trained prompt (Duan et al. 2023, arXiv:2305.15594)."""
 
     build: ClassVar[str] = "dpcli.train.tasks.soft_prompt:build"
     use: ClassVar[str] = "dpcli.train.trained.language:text_classifier"
@@ -135,14 +139,14 @@ class SoftPrompt(Language):
     task: Annotated[str, TASK] = "soft-prompt"
     data: Annotated[str, Key("private data: texts with labels in a file, or from your function", source_rule(ROWS))]
     public: Annotated[str | None, Key(AS_DATA, public_rule(ROWS))] = None
-    soft_prompt: Annotated[int, Key("trained vectors before each text, which alone are trained", COUNT, varies=True)]
-    label: Annotated[str | None, Key("column of the label; label where absent", reader=COLUMNS)] = None
-    labels: Annotated[tuple[str, ...], Key("every label that the data may have, declared; at least two")]
+    soft_prompt: Annotated[int, Key("number of vectors before each text; only these vectors are trained", COUNT, varies=True)]
+    label: Annotated[str | None, Key("column of the label; by default the column named label", reader=COLUMNS)] = None
+    labels: Annotated[tuple[str, ...], Key("all labels that the data may have; at least two")]
     verbalizers: Annotated[
         tuple[str, ...] | None,
-        Key("a word for each label, whose first token stands for it; the labels themselves where absent", varies=True),
+        Key("word for each label, whose first token represents the label; by default the labels themselves", varies=True),
     ] = None
-    template: Annotated[str, Key("what the model sees, with {text} in it once", TEMPLATE, varies=True)] = "{text}"
+    template: Annotated[str, Key("text that the model reads; it contains {text} once", TEMPLATE, varies=True)] = "{text}"
 
     @property
     def label_column(self) -> str | None:

@@ -1,4 +1,7 @@
-"""The sources that [train] may name, which are words of a task, files or the user's functions; and digests of their content."""
+"""The sources that [train] may name, and digests of their content.
+
+A source is a word that a task defines, a file, or a function of the user's own.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
     def holds(text: str) -> bool:
         return text in words or FUNCTION.holds(text) or os.path.splitext(text)[1] in endings
 
-    # A name such as ".csv" has no ending.
+    # A file named ".csv" has no ending, so the pattern requires a character before the dot.
     alternatives = [rf"^({'|'.join(words)})$"] if words else []
     pattern = "|".join([*alternatives, f"^{CALLED}$", rf"[^./][^/]*\.({'|'.join(ending[1:] for ending in endings)})$"])
     files = f"a {', '.join(endings[:-1])} or {endings[-1]} file"
@@ -32,7 +35,7 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
 
 
 def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
-    """Return the constraint on public data, which may also be a part of the private data that is held out."""
+    """Return the constraint on public data. They may also be held out from the private data."""
     return source_rule(endings, HELD_OUT, *words)
 
 
@@ -46,10 +49,10 @@ def require_apart(data: str, public: str | None, path: str) -> None:
 
 
 def one_source(path: str, public: str, data: str) -> InputError:
-    """Return the error for public data that are the private records, on which metrics would have no noise."""
+    """Return the error for public data that are the private records. Metrics on private records would have no noise."""
     return InputError(
-        f"{path}: train.public: expected other records than the private ones, found that {public} is {data}, or holds the same: metrics on "
-        "private records have no noise"
+        f"{path}: train.public: expected other records than the private ones, found that {public} is {data}, or has the same content: "
+        "metrics on private records have no noise"
     )
 
 
@@ -80,6 +83,6 @@ def _digest(value: str, folder: str) -> str:
 
 
 def _inside(folder: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of a folder, with their paths in it."""
+    """Yield the files in a folder as pairs: the path relative to the folder, and the path."""
     for place, _, names in os.walk(folder):
         yield from ((os.path.relpath(os.path.join(place, name), folder), os.path.join(place, name)) for name in names)

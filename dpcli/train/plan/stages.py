@@ -1,7 +1,7 @@
-"""The stages of a run. They are consecutive steps of entries of the file, and are charged step by step or as a whole.
+"""The stages of a training run. A stage is a sequence of steps of one entry of the file.
 
-Several entries form a schedule, in which each has its own noise, sampling and steps. A stage of independent noise may stop after any step,
-and costs the steps that it took. A pass over shuffled data, or a run of correlated noise, always costs as much as a complete one.
+Several entries form a schedule, in which each entry has its own noise, sampling and steps. A stage of independent noise may stop after any
+step, and costs the steps that it took. A stage that is a pass over shuffled data, or a run of correlated noise, always has its full cost.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class Stage:
     """Consecutive steps of one entry.
 
     Attributes:
+        entry: Entry of the file that the steps perform.
         start: Number of steps of the run before the stage.
         steps: Number of steps of the stage.
         expected_batch: Public number by which a noisy sum is divided. It is never the number of records drawn.
-        charged_by: Unit that the accountant counts. It is a step, or the whole stage for a run of correlated noise or an epoch, however
-            many of its steps are taken.
+        charged_by: Unit that the accountant counts. A run of correlated noise or an epoch counts as one, however many of its steps are
+            taken.
     """
 
     entry: Entry
@@ -55,6 +56,7 @@ class Stage:
 
     @property
     def spec(self) -> Spec:
+        """Return the mechanism of the entry."""
         return self.entry.spec
 
     @property
@@ -68,11 +70,11 @@ class Stage:
         return self.charged_by != "step"
 
     def charged_amount(self, steps: int) -> int:
-        """Return what the accountant counts when `steps` of the stage's steps are taken."""
+        """Return the number of units (steps, runs or epochs) that the accountant counts after `steps` steps of the stage."""
         return min(steps, 1) if self.indivisible else steps
 
     def entry_with(self, entry: Entry, amount: int) -> Entry:
-        """Return an entry that runs with this stage, to be charged for an amount of its steps, runs or epochs."""
+        """Return an entry with its cost limited to `amount` steps, runs or epochs. The entry runs together with this stage."""
         if self.charged_by == "epoch":
             return replace(entry, steps=1, epochs=float(amount))
         return replace(entry, steps=amount, epochs=None)
@@ -88,7 +90,7 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
         yield from _epochs(entry, entry.sampling, dataset_size, start)
     else:
         raise InputError(
-            f'mechanism["{entry.name}"].sampling: expected a scheme that training performs (all but cyclic: shuffle costs the same), '
+            f'mechanism["{entry.name}"].sampling: expected a scheme that training performs (any but cyclic; shuffle costs the same), '
             f"found {entry.sampling.scheme}"
         )
 
@@ -102,7 +104,7 @@ def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
 
 
 def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> Iterator[Stage]:
-    """Yield a stage for each run of correlated noise, of which the entry has `steps`."""
+    """Yield a stage for each run of correlated noise. The number of runs is `entry.steps`."""
     expected_batch = dataset_size / batch_count(spec)
     for run in range(entry.steps):
         yield Stage(entry, start + run * spec.iterations, spec.iterations, expected_batch, "run")
@@ -122,7 +124,7 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
         yield Stage(entry, start + begin, min(length, total - begin), participations * dataset_size / length, "epoch")
 
 
-def performed(spec: Spec) -> bool:
+def is_trainable(spec: Spec) -> bool:
     """Check whether training can add the noise of a mechanism."""
     return isinstance(spec, PERFORMED)
 
@@ -131,28 +133,30 @@ def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -
     """Add a finding for each name in train.mechanism that is not the name of an entry that training can perform.
 
     Args:
-        tables: Tables of a file that is valid apart from this.
+        train: [train] table.
+        tables: Tables of the file, which are valid apart from this.
+        findings: Findings to which the new ones are added.
     """
     types = {table["name"]: table["type"] for table in tables["mechanism"]}
-    able = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))
+    trainable = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))
     place: Path = ("train", "mechanism")
     if isinstance(train.mechanism, str):
-        _judge_name(train.mechanism, place, types, able, findings)
+        _judge_name(train.mechanism, place, types, trainable, findings)
         return
     names = train.mechanism or ()
     if train.mechanism == ():
-        findings.add("DP005", place, "the name of an entry, or several in their order", "an empty list")
+        findings.add("DP005", place, "the name of an entry, or several names in order", "an empty list")
     for index, name in enumerate(names):
         if name in names[:index]:
             findings.add("DP005", (*place, index), "each entry once", f"{quoted(name)} again")
         else:
-            _judge_name(name, (*place, index), types, able, findings)
+            _judge_name(name, (*place, index), types, trainable, findings)
 
 
-def _judge_name(name: str, place: Path, types: Mapping[str, str], able: tuple[str, ...], findings: Findings) -> None:
-    """Add a finding if a name is not among those of entries that training can perform."""
-    if name in able:
+def _judge_name(name: str, place: Path, types: Mapping[str, str], trainable: tuple[str, ...], findings: Findings) -> None:
+    """Add a finding if a name is not the name of an entry that training can perform."""
+    if name in trainable:
         return
-    names = first_names(map(quoted, able), "the file has none")
-    stated = f"{quoted(name)} of type {quoted(types[name])}" if name in types else quoted(name)
-    findings.add("DP005", place, f"an entry with Gaussian noise ({names})", stated, did_you_mean(name, able))
+    names = first_names(map(quoted, trainable), "the file has none")
+    found_name = f"{quoted(name)} of type {quoted(types[name])}" if name in types else quoted(name)
+    findings.add("DP005", place, f"an entry with Gaussian noise ({names})", found_name, did_you_mean(name, trainable))

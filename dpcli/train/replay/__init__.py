@@ -1,0 +1,1 @@
+"""Replays and canaries, by which an audit tests the training of a file."""

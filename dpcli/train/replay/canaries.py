@@ -1,6 +1,7 @@
-"""Canaries of an audit: synthetic records or gradients, each of which a fair coin toss inserts into the run or not.
+"""The canaries of an audit. A canary is a synthetic record or gradient.
 
-The audit later guesses which canaries were inserted. Its success gives a lower bound on epsilon.
+A fair coin toss decides for each canary whether it is inserted into the run. The audit later guesses which canaries were inserted. Its
+success gives a lower bound on epsilon.
 
 Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846.
 """
@@ -30,12 +31,12 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.noise import noise_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
-from dpcli.train.run.outcome import KEPT
+from dpcli.train.run.outcome import CANARIES
 from dpcli.train.run.processes import several_processes
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import batch_count
 from dpcli.train.step.loop import first_step_std
-from dpcli.train.tasks.learning import Learning, evaluating, moved
+from dpcli.train.tasks.learning import Learning, evaluation_mode, to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Canaries:
 
     Attributes:
         records: The m canaries, in the form of the task's records.
-        member: Whether each canary is in the run, (m,).
+        member: Whether each canary is in the run, of shape (m,).
     """
 
     records: Batch
@@ -52,7 +53,7 @@ class Canaries:
 
     @property
     def sampled(self) -> int:
-        """Return the number of canaries that are sampled in addition to the records: 0, as inserted canaries are among the records."""
+        """Return the number of canaries that are sampled in addition to the records. It is 0, because the records include them."""
         return 0
 
     @property
@@ -61,10 +62,10 @@ class Canaries:
         return take(self.records, self.member.nonzero()[:, 0])
 
     def leave_scores(self, folder: str, problem: Learning) -> None:
-        """Write the file that `dpcli audit` reads. For each canary it states membership, and minus the loss under the final model."""
+        """Write the file that `dpcli audit` reads. It gives the membership of each canary, and minus its loss under the final model."""
         device = next(problem.model.parameters()).device
-        with torch.no_grad(), evaluating(problem.model):
-            parts = [problem.loss(problem.model, moved(part, device)).cpu() for part in _chunks(self.records, 256)]
+        with torch.no_grad(), evaluation_mode(problem.model):
+            parts = [problem.loss(problem.model, to_device(part, device)).cpu() for part in _chunks(self.records, 256)]
         losses = torch.cat(parts)
         rows = [{"member": bool(m), "score": -float(loss)} for m, loss in zip(self.member, losses, strict=True)]
         content = json.dumps({"schema": SCHEMA, "neighbours": "add-remove", "canaries": rows})
@@ -72,17 +73,24 @@ class Canaries:
 
 
 def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
-    """Return the canary records of the run in a folder. They are drawn and saved or, for a resumed run, read again.
+    """Return the canary records of the run in a folder. A new run draws and saves them, and a resumed run reads them again.
+
+    Args:
+        problem: Learning problem of the run.
+        count: Number of canaries.
+        stream: Source of random numbers.
+        folder: Folder of the run.
+        resumed: Whether the run is resumed.
 
     Raises:
         InputError: The task cannot draw synthetic records, or the saved canaries cannot be read.
     """
-    path = os.path.join(folder, KEPT)
+    path = os.path.join(folder, CANARIES)
     if resumed:
         return _saved_canaries(path)
     if problem.draw is None:
         raise InputError(
-            "audit.canaries: expected a task whose records can be made up, found sampled units, or a custom one without train.canary"
+            "audit.canaries: expected a task that can draw synthetic records, found sampled units, or a custom task without train.canary"
         )
     records = problem.draw(count, stream)
     member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])
@@ -93,7 +101,7 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
 
 
 def _saved_canaries(path: str) -> Canaries:
-    """Return the canaries in a file. Raises InputError if it cannot be read."""
+    """Return the canaries in a file. Raises InputError if the file cannot be read."""
     try:
         return Canaries(**torch.load(path, weights_only=True))
     except Exception as problem:  # a damaged file may raise anything
@@ -106,8 +114,8 @@ def _chunks(batch: Batch, length: int) -> list[Batch]:
 
 
 Array = NDArray[np.float64]
-MOST_NUMBERS = 2**26  # largest count of the numbers of all directions together
-MOST_STEPS = 1024  # largest number of steps of correlated noise, whose covariance is a matrix over the steps
+MOST_NUMBERS = 2**26  # largest count of the numbers in all directions, which are held in memory
+MOST_STEPS = 1024  # largest number of steps of correlated noise; its covariance is a matrix over the steps
 
 
 @dataclass(slots=True)
@@ -115,14 +123,16 @@ class GradientCanaries(Ranks):
     """A single process that adds canary gradients to the clipped sums, and correlates each noisy sum with them.
 
     Attributes:
-        records: Number of records. Larger indices in a batch are canaries.
-        member: Whether each canary is in the run, (m,).
-        directions: Orthonormal directions of the canaries, (m, d), over the trained parameters in order.
+        plan: Plan of the run.
+        records: Number of records. In a batch, indices from this number on are canaries.
+        member: Whether each canary is in the run, of shape (m,).
+        directions: Orthonormal directions of the canaries, of shape (m, d), over the trained parameters in order.
         bound: Function that returns the current C.
-        inserted: Indices of the canaries that are in the run, (k,).
+        inserted: Indices of the canaries that are in the run, of shape (k,).
         drawn: Indices of the canaries in the current step.
-        clipped_sum: Clipped sum of the current step, without canaries.
-        products: For each step, the inner products (m,) of the directions with the noisy sum, without the records, in units of C.
+        clipped_sum: Clipped sum of the current step, without canaries; None between steps.
+        products: Inner products of the directions with the noisy sum of each step, of shape (m,). The sum of the records is subtracted
+            first. The products are in units of C.
     """
 
     plan: TrainingPlan
@@ -154,13 +164,13 @@ class GradientCanaries(Ranks):
         return {name: value + part.view(value.shape).to(value) for (name, value), part in zip(sums.items(), parts, strict=True)}
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self.clipped_sum is not None:  # the first call sends the initial weights
+        if self.clipped_sum is not None:  # it is None in the call that sends the initial weights
             self.products.append(self.directions @ ((_flat(values) - self.clipped_sum) / self.bound()).float())
             self.clipped_sum = None
         return values
 
     def leave_scores(self, folder: str, problem: Learning) -> None:
-        """Write the file that `dpcli audit` reads. For each canary it states membership, and the log likelihood ratio of membership."""
+        """Write the file that `dpcli audit` reads. It gives the membership of each canary, and the log likelihood ratio of membership."""
         products = torch.stack(self.products).double().numpy()
         by_stage = (_log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop]) for stage in self.plan.stages)
         scores = sum(by_stage, np.zeros(1))
@@ -171,12 +181,19 @@ class GradientCanaries(Ranks):
 
 
 def _flat(values: Mapping[str, Tensor]) -> Tensor:
-    """Return all numbers as one vector in double precision."""
+    """Return all numbers of the tensors as one vector in double precision."""
     return torch.cat([value.detach().reshape(-1).double().cpu() for value in values.values()])
 
 
 def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, stream: Stream) -> GradientCanaries:
-    """Return new canary gradients for a model with `width` trained numbers.
+    """Return new canary gradients.
+
+    Args:
+        plan: Plan of the run.
+        records: Number of records.
+        width: Number of trained scalars of the model.
+        clip: Clipping, whose bound is C.
+        stream: Source of random numbers.
 
     Raises:
         InputError: The batches would reveal the canaries, there are several processes, or the canaries or the model are too large.
@@ -188,7 +205,7 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
     most = min(width, MOST_NUMBERS // width)
     if plan.canaries > most:
         raise InputError(
-            f"audit.canaries: expected at most {most:,} gradients for a model of {width:,} trained numbers, found {plan.canaries:,}"
+            f"audit.canaries: expected at most {most:,} gradients for a model with {width:,} trained numbers, found {plan.canaries:,}"
         )
     directions = np.linalg.qr(stream.bulk().standard_normal((width, plan.canaries)))[0].T.astype(np.float32)
     member = torch.from_numpy((stream.words(plan.canaries) >> np.uint64(63)).astype(bool))
@@ -200,7 +217,7 @@ def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
     sampling, spec = stage.entry.sampling, stage.spec
     if isinstance(sampling, FixedSize) or getattr(sampling, "max_batch_size", None) is not None:
         raise InputError(
-            f'{plan.path}: mechanism["{stage.entry.name}"].sampling: expected batches of no fixed and no largest size with gradients as '
+            f'{plan.path}: mechanism["{stage.entry.name}"].sampling: expected batches without a fixed or largest size with gradients as '
             "canaries: the number of records in a batch would reveal the number of canaries"
         )
     if isinstance(spec, CorrelatedSpec) and spec.iterations > MOST_STEPS:
@@ -223,17 +240,21 @@ def _record_rate(plan: TrainingPlan, stage: Stage) -> float:
 
 
 def _log_likelihood_ratios(plan: TrainingPlan, stage: Stage, products: Array) -> Array:
-    """Return the log likelihood ratio of each canary over a stage, (m,)."""
+    """Return the log likelihood ratio of each canary over a stage, of shape (m,)."""
     if isinstance(stage.spec, CorrelatedSpec):
         return correlated_log_ratios(stage.spec, products)
     return log_ratios(products, _record_rate(plan, stage), first_step_std(stage.spec, plan.train.clipping.count_noise))
 
 
 def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
-    """Return log likelihood ratios for correlated noise, whose covariance is estimated from draws.
+    """Return the log likelihood ratio of each canary for correlated noise. The covariance of the noise is estimated from draws.
 
-    A canary is in one of `batch_count(spec)` batches, with equal probabilities. Its likelihood ratio is the mean of those of the batches,
-    up to a constant factor.
+    A canary is in one of `batch_count(spec)` batches with equal probabilities. Its likelihood ratio is the mean of the likelihood ratios
+    given each batch, up to a constant factor.
+
+    Args:
+        spec: Mechanism with correlated noise.
+        products: Inner products of the noisy sums with the directions, of shape (steps, m).
     """
     steps, count = len(products), batch_count(spec)
     if not steps:

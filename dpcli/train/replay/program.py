@@ -1,7 +1,8 @@
-"""Replays for an audit of training. They run its first steps with one record and without it, with the same random draws.
+"""Replays of training for an audit. A replay takes the first steps twice, with one record and without it, and with the same random draws.
 
-In the run without the record, every step starts from the weights that the run with the record released. A step is thus compared given all
-earlier releases. Random draws of the model belong to records (`OwnDraws`), so the other records draw the same numbers in both runs.
+In the run without the record, every step starts from the weights that the run with the record released. The comparison of a step is thus
+conditional on all earlier releases. Random draws of the model belong to records (`OwnDraws`), so all other records draw the same numbers in
+both runs.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 STEPS = 40  # largest number of steps of one replay
-# Relative rounding error of a sum in single precision, for each record of a micro-batch. The noise is increased by as much.
+# Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch. Training enlarges the noise by it.
 ROUNDING = 4.0 * 2.0**-23
 
-Worlds = tuple[tuple[Step, ...], tuple[Step, ...]]
-Change = Callable[[Tensor], Tensor]
-Choose = Callable[[list["Indices"], np.random.Generator], int]
+Worlds = tuple[tuple[Step, ...], tuple[Step, ...]]  # steps with the record, and steps without it
+Change = Callable[[Tensor], Tensor]  # changes the numbers of the record before the steps
+Choose = Callable[[list["Indices"], np.random.Generator], int]  # returns the index of the record
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ class Replayed:
     """The claims of a file about a step, and a function that replays steps to test them.
 
     Attributes:
-        replay: Function of a number and a random generator, which returns the steps with the record and the steps without it.
-        unseen: Sentences that state what replays do not test.
+        declared: Claims of the file.
+        replay: Function of a number and a random generator. It returns the steps with the record and the steps without it.
+        unseen: Sentences about properties that replays do not test.
     """
 
     declared: Declared
@@ -55,13 +57,13 @@ class Replayed:
 
 
 def replays(path: str) -> Replayed:
-    """Return replays of the training of a file. Each replays the first steps of one entry.
+    """Return replays of the training that a file declares. Each replay takes the first steps of one entry.
 
-    Sums and noise are in units of C. The record is a random one of the batches, the first of a batch, or the first of the data. Its numbers
-    are unchanged, multiplied by a million, or replaced by NaN.
+    Sums and noise are in units of C. CASES lists the choices of the record: a random record of the batches, the first of a batch, or the
+    first of the data. Its numbers are unchanged, multiplied by a million, or replaced by NaN.
 
     Raises:
-        InputError: The file describes no training that can be run.
+        InputError: The file declares no training, or training that cannot run.
     """
     plan = plan_of(path)
     firsts = plan.first_stages
@@ -74,9 +76,9 @@ def replays(path: str) -> Replayed:
         records=plan.size,
         fresh=fresh,
     )
-    unseen = [f"only the first {STEPS} steps of each entry were replayed, on one process"]
+    unseen = [f"only the first {STEPS} steps of each entry were replayed, in one process"]
     if plan.train.clipping.count_noise is not None:
-        unseen.append("the noised count that moves the clipping norm was not checked")
+        unseen.append("the noisy count that moves the clipping norm was not checked")
 
     def replay(index: int, rng: np.random.Generator) -> Worlds:
         case, entry = divmod(index, len(firsts))
@@ -91,7 +93,7 @@ def _std(plan: TrainingPlan, stage: Stage) -> float:
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
-    """Return the rate of Poisson sampling without a largest batch; None for other schemes."""
+    """Return the rate of Poisson sampling without a largest batch size; None for other schemes."""
     sampling = stage.entry.sampling
     if not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
         return None
@@ -101,20 +103,28 @@ def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
 def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> Worlds:
     """Return the steps with the record and without it.
 
-    Noise is stated relative to that of the first entry, so that one standard deviation is declared for all entries.
+    The noise is scaled to the noise of the first entry, because one standard deviation is declared for all entries.
+
+    Args:
+        plan: Plan of the file.
+        stage: Stage to replay.
+        first: First stage of the first entry.
+        case: Number of the case, modulo the number of CASES.
+        rng: Random generator.
     """
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
     choose, change = CASES[case % len(CASES)]
     record, unit = choose(batches, rng), _std(plan, first) / _std(plan, stage)
-    left = _Recorder(unit)
-    _run(plan, stage, seed, left, batches, _World(record, change, True))
-    right = _Recorder(unit, left.released)
-    _run(plan, stage, seed, right, [batch[batch != record] for batch in batches], _World(record, change, False))
-    return tuple(left.steps), tuple(right.steps)
+    with_record = _Recorder(unit)
+    _run(plan, stage, seed, with_record, batches, _World(record, change, True))
+    without_record = _Recorder(unit, with_record.released)
+    _run(plan, stage, seed, without_record, [batch[batch != record] for batch in batches], _World(record, change, False))
+    return tuple(with_record.steps), tuple(without_record.steps)
 
 
 def _prepared(plan: TrainingPlan, seed: int, ranks: Ranks) -> Prepared:
+    """Return a new preparation of the run without canaries, whose random numbers come from a seed."""
     return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
 
 
@@ -124,8 +134,8 @@ class _World:
 
     Attributes:
         record: Index of the record.
-        change: Function that changes the record beforehand.
-        present: Whether the dataset has the record.
+        change: Function that changes the numbers of the record before the steps.
+        present: Whether the dataset contains the record.
     """
 
     record: int
@@ -138,6 +148,7 @@ class _World:
 
 
 def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
+    """Take the steps of a stage on the given batches. The recorder stores their sums and their noise."""
     prepared, draws = _prepared(plan, seed, recorder), OwnDraws(seed)
     trainer = prepared.trainer
     gradients: Any = trainer.gradients
@@ -147,7 +158,7 @@ def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batch
     with draws:
         trainer.records = world.data(records)
         if size(trainer.records):
-            prepared.rehearse()  # as in a real run, so that a model that stores something of the first records is noticed
+            prepared.rehearse()  # as in a real run; a model that stores something of the first records then affects the steps
         trainer.records = records
         noise, recorded = prepared.noise(stage), recorder.record_batches(iter(batches))
         trainer.advance(len(batches), recorded, noise, stage.expected_batch, lambda step: None)
@@ -160,8 +171,13 @@ class _Recorder(Ranks):
 
     Attributes:
         unit: Factor by which recorded noise is multiplied. Sums and noise are also divided by C.
-        follow: Values that another run released, which replace those of this run; None to release its own.
-        released: Values that this run would have released by itself.
+        follow: Values that another run released. They replace the values of this run; None to release its own values.
+        released: Values that this run would release without `follow`.
+        steps: Steps recorded so far.
+        batch: Indices of the records of the current step.
+        sums: Clipped sums of the current step, in units of C; empty between steps.
+        bound: Function that returns the current C.
+        draws: Random draws of the records, which are told the number of each step.
     """
 
     unit: float
@@ -174,6 +190,7 @@ class _Recorder(Ranks):
     draws: OwnDraws | None = None
 
     def record_batches(self, batches: Iterator[Indices]) -> Iterator[Indices]:
+        """Yield the batches. Each batch is stored, and the number of its step is passed to the random draws."""
         for step, self.batch in enumerate(batches, 1):
             if self.draws is not None:
                 self.draws.step = step
@@ -184,7 +201,7 @@ class _Recorder(Ranks):
         return dict(sums)
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        if not self.sums:  # the first call sends the initial weights
+        if not self.sums:  # a call before the first sum sends the initial weights
             return values
         noise = {
             name: (value.double().cpu().numpy() / self.bound() - self.sums[name]) * self.unit for name, value in values.items()
@@ -199,13 +216,13 @@ class _Recorder(Ranks):
         return self._release(value) if isinstance(value, float) else value
 
     def _release(self, value: T) -> T:
-        """Return the value that the followed run released at this point; the given value if no run is followed."""
+        """Return the value that the followed run released at this point, or the given value if no run is followed."""
         self.released.append(value)
         return value if self.follow is None else self.follow[len(self.released) - 1]  # type: ignore[return-value]
 
 
 def _changed(records: Batch, record: int, change: Change) -> Batch:
-    """Return the records with the floating-point numbers of one record changed. Integers, such as labels, are not changed."""
+    """Return the records with the floating-point numbers of one record changed. Integers such as labels are unchanged."""
 
     def changed_leaf(leaf: Tensor) -> Tensor:
         if not leaf.is_floating_point():
@@ -230,7 +247,7 @@ def _first_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
 
 
 def _in_smallest_batch(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Return a random record of the smallest batch that is not empty. The batch may be empty without the record."""
+    """Return a random record of the smallest batch that is not empty. Without this record, the batch may be empty."""
     return int(rng.choice(min((batch for batch in batches if len(batch)), key=len, default=[0])))
 
 
@@ -251,6 +268,7 @@ def _not_a_number(value: Tensor) -> Tensor:
     return torch.full_like(value, float("nan"))
 
 
+# Pairs of a choice of the record and a change of its numbers.
 CASES: tuple[tuple[Choose, Change], ...] = (
     (_any_drawn, _as_it_is),
     (_first_drawn, _large),

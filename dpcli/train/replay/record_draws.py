@@ -1,8 +1,8 @@
-"""Random draws of a model that belong to records, so that every other record draws the same numbers when one record is removed.
+"""Random draws of a model that belong to records. If one record is removed, all other records draw the same numbers.
 
-Under `OwnDraws` a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record and
-the number of earlier draws in the forward pass. It does not depend on the other records, their order, or the size of a micro-batch. A draw
-without a dimension of records, such as one coin for the whole batch, is made once, from the seed of the step.
+Under `OwnDraws`, a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record
+and the number of earlier draws in the forward pass. The seed does not depend on the other records, their order, or the size of a
+micro-batch. A draw without a dimension of records, such as one coin for the whole batch, is made once from the seed of the step.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.draws import SameDraws, generators, seed_all
 from dpcli.train.engine.method import Loss
 
-SHARED = b"no record's own"  # the key of draws that all records share
+SHARED = b"no record's own"  # key of the draws that all records share
 
 
 class RecordRows(NamedTuple):
-    """The dimension of a drawn tensor that holds the records, and the number of its rows for each record."""
+    """The position of the records in a drawn tensor.
+
+    Attributes:
+        dimension: Dimension of the records.
+        each: Number of rows for each record in this dimension.
+    """
 
     dimension: int
     each: int
@@ -43,7 +48,7 @@ class BatchKeys:
     """Keys of the records of a batch.
 
     Attributes:
-        keys: Key of each record, which depends on its content only.
+        keys: Key of each record. It depends on the content of the record only.
         mapped: Whether the program runs under vmap, which puts the records first in every drawn tensor.
     """
 
@@ -54,11 +59,17 @@ class BatchKeys:
 class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode for a whole run, under which each record has its own draws.
 
-    In runs with equal `seed`, a record has the same draws in a step.
+    In all runs with the same seed, a record has the same draws in a step.
 
     Attributes:
-        rows: For each draw of a forward pass and each number of dimensions, the possible rows of the records, and the batch sizes that
-            showed them.
+        seed: Seed of the run.
+        step: Number of the current step.
+        batch: Records of the current forward pass; None outside of one.
+        keys: Keys of these records; None before the first draw.
+        draw_count: Number of draws so far in the forward pass.
+        forward_key: Hash of the seed, the step and torch's seed, from which the seeds of draws are computed.
+        rows: Possible positions of the records in each draw, and the batch sizes from which they were inferred. The key consists of the
+            number of the draw in the forward pass, and of its number of dimensions.
     """
 
     def __init__(self, seed: int) -> None:
@@ -72,14 +83,14 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.rows: dict[tuple[int, int], tuple[set[RecordRows], set[int]]] = {}
 
     def loss(self, plain: Loss) -> Loss:
-        """Return the loss, modified so that each record has its own draws."""
+        """Return a loss that computes the given loss with separate draws for each record."""
         return OwnDrawsLoss(plain, self)
 
     @contextmanager
     def forward(self, batch: Batch) -> Iterator[None]:
         """Give each record of a batch its own draws within the block, which runs one forward pass.
 
-        The draws also depend on torch's seed, so a probe that sets this seed gets the same draws each time.
+        The draws also depend on torch's seed. A probe that sets this seed therefore gets the same draws each time.
         """
         self.batch, self.keys, self.draw_count = batch, None, 0
         self.forward_key = hashlib.blake2b(repr((self.seed, self.step, torch.initial_seed())).encode(), digest_size=16).digest()
@@ -87,7 +98,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             yield
         finally:
-            # A rehearsal would report values that remain as changed state.
+            # The values are reset, because a rehearsal would report remaining values as changed state.
             self.batch, self.keys, self.draw_count, self.forward_key = None, None, 0, b""
             for generator, state in zip(generators(), states, strict=False):
                 generator.set_state(state)
@@ -111,19 +122,19 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **options)
 
     def draw_part(self, func: Any, args: tuple[Any, ...], options: dict[str, Any], rows: RecordRows, record: int) -> Any:
-        """Return the part of a draw that belongs to one record, drawn with the key of the record."""
+        """Return the part of a draw that belongs to one record. The key of the record seeds it."""
         assert self.keys is not None
         self.seed_draw(self.keys.keys[record])
         count, dimensions = len(self.keys.keys), len(drawn_shape(args))
         return func(*(record_part(value, rows, count, dimensions, record) for value in args), **options)
 
     def seed_draw(self, key: bytes) -> None:
-        """Seed torch's generators by a key and the number of the draw."""
+        """Seed torch's generators from a key and the number of the draw."""
         digest = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordRows | None:
-        """Return the rows of the records in a draw that agree with all earlier calls of the draw; None if there are none.
+        """Return the position of the records in a draw that agrees with all earlier forward passes; None if there is none.
 
         Several rows for each record, such as attention heads, are accepted only after two different batch sizes agree on them.
         """
@@ -151,7 +162,7 @@ class OwnDrawsLoss:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # the isolation check runs the loss on fake tensors
-        # A probe gives the same numbers to all records.
+        # Under SameDraws, a probe gives the same numbers to all records.
         probed = any(isinstance(mode, SameDraws) for mode in _get_current_dispatch_mode_stack())
         if followed or probed:
             return self.plain(model, batch)
@@ -160,7 +171,7 @@ class OwnDrawsLoss:
 
 
 def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
-    """Return the shape of the first tensor among the arguments of an operator, or else its size argument, or else ()."""
+    """Return the shape of the first tensor among the arguments of an operator, or its size argument without one, or () without both."""
     for value in args:
         if isinstance(value, Tensor):
             return value.shape
@@ -178,7 +189,7 @@ def record_part(value: Any, rows: RecordRows, count: int, dimensions: int, recor
 
 
 def join(parts: Sequence[Any], rows: RecordRows) -> Any:
-    """Return the draws of all records as one tensor; None if the draws are no rows of records, such as a permutation of the batch."""
+    """Return the draws of all records as one tensor. Return None if they are no rows of records, such as a permutation of the batch."""
 
     def has_rows(tensor: Tensor) -> bool:
         return tensor.dim() > rows.dimension and tensor.shape[rows.dimension] == rows.each
@@ -190,8 +201,8 @@ def join(parts: Sequence[Any], rows: RecordRows) -> Any:
 
 
 def batch_keys(batch: Batch) -> BatchKeys:
-    """Return a key for each record, made of its content and not of its place."""
-    with temporarily_clear_interpreter_stack():  # otherwise vmap would intercept operators on the underlying tensors
+    """Return a key for each record. It is a hash of the record's content and does not depend on its position."""
+    with temporarily_clear_interpreter_stack():  # without this, vmap would intercept operators on the underlying tensors
         leaves = [physical(leaf) for leaf in tree_leaves(batch)]
         mapped = any(is_mapped for _, is_mapped in leaves)
         parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
@@ -200,12 +211,15 @@ def batch_keys(batch: Batch) -> BatchKeys:
 
 
 def digest(*parts: bytes) -> bytes:
-    """Return a hash of 16 bytes."""
+    """Return a hash of 16 bytes of the concatenated parts."""
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def physical(leaf: Tensor) -> tuple[Tensor, bool]:
-    """Return the tensor of all records that underlies a tensor under vmap, with the records first, and whether vmap is in use."""
+    """Return the tensor of all records that underlies a tensor under vmap, and whether vmap is in use.
+
+    The records are in the first dimension of the result.
+    """
     mapped = False
     while functorch.is_functorch_wrapped_tensor(leaf):
         dimension = functorch.maybe_get_bdim(leaf)
@@ -217,13 +231,13 @@ def physical(leaf: Tensor) -> tuple[Tensor, bool]:
 
 @contextmanager
 def only_torch_draws() -> Iterator[None]:
-    """Raise InputError after the block if Python or numpy drew random numbers in it, which cannot be assigned to records."""
+    """Raise InputError after the block if Python or numpy drew random numbers in it. Such numbers cannot be assigned to records."""
     python_before, numpy_before = random.getstate(), np.random.get_state(legacy=False)
     yield
     if python_before != random.getstate() or not _equal(numpy_before, np.random.get_state(legacy=False)):
         raise InputError(
-            "replay: expected a model and a loss that draw random numbers by torch alone, found one that uses Python's or numpy's: nobody "
-            "can tell which record these are for"
+            "replay: expected a model and a loss that draw random numbers by torch alone, found one that uses Python's or numpy's "
+            "generator: its numbers cannot be assigned to records"
         )
 
 

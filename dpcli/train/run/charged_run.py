@@ -1,4 +1,7 @@
-"""A run with its charge in the ledger, from `dpcli train` or the user's own loop: how it starts, resumes and ends."""
+"""A training run with its charge in the ledger: how it starts, resumes, pauses and ends.
+
+The run is one of `dpcli train`, or one of the user's own loop with `dpcli.private`.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.processes import first_process
-from dpcli.train.run.results import finish_run, log, measured, remove_state
-from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, restored, save
+from dpcli.train.run.results import finish_run, log, measure_or_explain, remove_state
+from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, matching_checkpoint, save
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -32,11 +35,19 @@ if TYPE_CHECKING:
 
 
 def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
-    """Return the state at the start of a run. It is new or, with --resume, the saved one.
+    """Return the state at the start of a run: the saved state with --resume, or a new one otherwise.
+
+    Args:
+        plan: Plan of the run.
+        ledger: Ledger of the run; None if nothing is charged.
+        resume: Whether --resume was given.
+        private: Whether the noise of the coming steps is secret.
+        folder: Folder of the run.
 
     Raises:
-        Denied: The file's own budget does not allow the run.
-        InputError: There is no saved state to resume, or it is of another run. Without --resume, the folder has the state of a run.
+        Denied: The budget in the file does not allow the run.
+        InputError: With --resume, there is no saved state, or the state is of another run. Without --resume, the folder contains the state
+            of an unfinished run, or the folder's run has just ended.
     """
     state = os.path.join(folder, STATE)
     plan.require_budget()
@@ -45,8 +56,8 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
         return _resumed_state(plan, ledger, private, state)
     if os.path.lexists(state):
         raise InputError(
-            f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
-            "gives it up, and what was charged for it stays charged"
+            f"{folder}: expected a new folder, found the state of a run that did not end: continue it with --resume, or remove {STATE} "
+            "to abandon it; its charge remains"
         )
     return Checkpoint(
         step=0,
@@ -64,10 +75,15 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
 
 
 def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, state: str) -> Checkpoint:
-    """Return the saved state. The resumption is added to it if steps may be repeated."""
+    """Return the saved state. If steps may be repeated, the number of the present step is added to `resumed`.
+
+    Raises:
+        Denied: The budget in the file does not allow the repeated steps.
+        InputError: There is no saved state, or it belongs to another plan or another ledger.
+    """
     from dpcli.analysis.account import headline
 
-    before = restored(state, plan.parts())
+    before = matching_checkpoint(state, plan.parts())
     if not 0 <= before.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
     require_same_books("--resume", before.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
@@ -84,7 +100,7 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
 
 
 def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
-    """Check whether the ledger shows that the run has not begun. This can happen because a state is saved before the run is charged."""
+    """Check whether the ledger shows that the run was not charged. A state is saved before the charge, so it may exist nevertheless."""
     if ledger is None or before.step > 0:
         return False
     run = ledger.state().runs.get(before.run)
@@ -92,9 +108,9 @@ def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
-    """Check that the folder has no result of the run whose state it has.
+    """Check that the folder does not contain both a state and the result of the same run.
 
-    Otherwise the run was killed after it had written its result, and before it removed its state. The state is then removed.
+    If it does, the run was killed after it had written its result and before it removed its state. The state is then removed.
 
     Raises:
         InputError: The run has ended.
@@ -109,7 +125,7 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
         return
     remove_state(folder)
     raise InputError(
-        f"{folder}: expected a run that goes on, found one that has ended: its model is there. The state that it left is removed now; "
+        f"{folder}: expected an unfinished run, found one that has ended and left its model. Its old state was removed just now; "
         "the same command without --resume begins another run, which is charged again"
     )
 
@@ -118,15 +134,16 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 class RunCharge:
     """The charge of a run. It is reserved before the first step, and released if the run stops before that step.
 
-    A step reads private records before it draws noise, and may fail because of a record. So the run is charged before the first sum, not
-    just before the first noise: a charge that is released after a record was read would reveal something about it to readers of the
-    ledger. Before that point, a failure depends only on the file, the program and synthetic records.
+    The run is charged before its first sum over private records, not only before its first noise. A step reads records before it draws
+    noise, and may fail because of a record. If such a failure released the charge, the ledger would reveal something about the record.
+    Before the first sum, a failure depends only on the file, the program and synthetic records.
 
     Attributes:
+        ledger: Ledger that is charged; None if nothing is charged.
         key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
         cost: Pipeline whose cost is charged under the key.
         why: Reason for the charge, in words, for the ledger.
-        repeats: Whether the charge is for repeated steps.
+        repeats: Whether the charge is for steps that may be repeated.
         started: Whether the run was charged.
     """
 
@@ -138,20 +155,20 @@ class RunCharge:
     started: bool = False
 
     def start(self) -> None:
-        """Charge the run permanently. Raises LedgerError if the ledger refuses; no noise may be drawn then."""
+        """Charge the run permanently. Raises LedgerError if the ledger refuses the charge. No noise may be drawn then."""
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
             if self.repeats:
-                self.ledger.commit(self.key)  # the run itself is committed by its own key
+                self.ledger.commit(self.key)  # the run itself is committed later, under the key of the run
         self.started = True
 
     def give_back(self, stopped_by: BaseException | None = None) -> bool:
-        """Release the reservation unless the run was charged. Return whether nothing is reserved or charged now.
+        """Release the reservation unless the run was charged. Return whether neither a reservation nor a charge remains.
 
         If the ledger cannot be written, the reservation remains.
 
         Args:
-            stopped_by: Error that stopped the run, for the reason in the ledger.
+            stopped_by: Error that stopped the run. The ledger names it as the reason.
         """
         if self.started:
             return False
@@ -168,10 +185,10 @@ class RunCharge:
 
 
 def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
-    """Reserve a run in the ledger, or the steps that a resumed run may repeat.
+    """Reserve a new run in the ledger, or the steps that a resumed run may repeat.
 
     After a crash it is unknown how many steps followed the last saved state. The steps up to the next state are therefore charged again,
-    under a separate key. After a clean stop no step is repeated, unless someone also resumes from a copy of the state.
+    under a separate key. After a clean stop, no step is repeated and nothing is reserved.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     new = not before.model or never_started(ledger, before)
@@ -187,7 +204,11 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint
 
 
 def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
-    """Reserve a cost. If the ledger denies it, the message names reservations of runs that never started."""
+    """Reserve a cost in the ledger.
+
+    Raises:
+        Denied: The ledger refuses the cost. The message names the reservations of other runs that were not charged yet.
+    """
     try:
         ledger.reserve(cost, key, why=why)
     except Denied as error:
@@ -195,7 +216,7 @@ def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
         if not idle:
             raise
         raise Denied(
-            f"{error}; reserved and never started: {first_names(idle)} (dpcli budget void gives back what was never begun)"
+            f"{error}; reserved and never started: {first_names(idle)} (dpcli budget void releases the reservation of such a run)"
         ) from None
 
 
@@ -204,20 +225,30 @@ def charged_run(
 ) -> ChargedRun:
     """Prepare a run up to its first step. All checks are made before the charge is reserved in the ledger.
 
-    Raises the errors of `dpcli.train.run.training_run.train`.
+    Args:
+        plan: Plan of the run.
+        ledger: Ledger of the run; None if nothing is charged.
+        resume: Whether to continue the unfinished run in the folder.
+        seed: Seed of reproducible noise; None for secret noise.
+        ranks: Processes of the run.
+        folder: Folder of the run.
+        prepare: Function that prepares the plan.
+
+    Raises:
+        InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
     """
-    if plan.laid_open and (ledger is not None or resume):
+    if plan.open_to_audit and (ledger is not None or resume):
         raise InputError(
             f'audit.canary: expected a run that is neither charged nor resumed with "{plan.canary}", found '
-            f"{'a ledger' if ledger is not None else '--resume'}: its steps are laid open to an audit, and its model is not private"
+            f"{'a ledger' if ledger is not None else '--resume'}: the audit sees its noisy sums, so its model is not private"
         )
-    private = seed is None and not plan.laid_open
+    private = seed is None and not plan.open_to_audit
     before = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
     warn_of_loop(prepared, prepared.rehearse())
     if not before.model:
-        prepared.measure()  # if a metric fails on every model, it fails before anything is charged
+        prepared.measure()  # a metric that fails on every model fails here, before anything is charged
     charge = reserve_charge(plan, ledger if ranks.first else None, before)
     run = ChargedRun(plan, prepared, before, ledger, folder, ranks, charge)
     prepared.trainer.before_sums = run.start
@@ -226,22 +257,28 @@ def charged_run(
 
 
 def warn_of_loop(prepared: Prepared, seconds: float) -> None:
-    """Log the expected duration of a run that processes one record at a time, given the seconds that one record takes."""
+    """Log a warning with the expected duration if the run processes one record at a time. `seconds` is the time for one record."""
     method, stages = prepared.trainer.gradients.describe(), prepared.plan.stages
     if method.startswith("loop") and first_process():
         a_step = seconds * max(stage.expected_batch for stage in stages)
         every = seconds * sum(stage.steps * stage.expected_batch for stage in stages)
         logging.getLogger("dpcli").warning(
-            f"dpcli: one record is computed at a time ({method}): about {a_step:,.3g} s a step, {every:,.0f} s in all"
+            f"dpcli: records are processed one at a time ({method}): about {a_step:,.3g} s per step, {every:,.0f} s in all"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChargedRun:
-    """A run that is prepared, with its reservation in the ledger.
+    """A prepared run with its reservation in the ledger.
 
     Attributes:
+        plan: Plan of the run.
+        prepared: Data and trainer of the run.
         before: State of the run at its start.
+        ledger: Ledger of the run; None if nothing is charged.
+        folder: Folder of the run.
+        ranks: Processes of the run.
+        charge: Charge of the run.
     """
 
     plan: TrainingPlan
@@ -253,7 +290,7 @@ class ChargedRun:
     charge: RunCharge
 
     def start(self) -> None:
-        """Save a state, charge the run, and clear the metrics of an earlier run. It must be called before the first sum.
+        """Save a state, charge the run, and clear the metrics of an earlier run. This must happen before the first sum.
 
         The state is saved before the charge, so that a charged run can always be resumed.
         """
@@ -278,19 +315,19 @@ class ChargedRun:
             self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Save a state at each milestone of the plan and after the last step, and return the metrics measured there.
+        """Save a state if the step is a milestone of the plan. Return the metrics that were measured then; None if there are none.
 
-        If writing the results fails after the last step, they can be written from that state without another step.
+        The last step is also a milestone. If the results cannot be written after it, a resumed run writes them without another step.
         """
         if step != self.plan.milestone(step - 1):
             return None
         last = step == self.plan.steps
-        # After the last step, errors are suppressed: a disk that is too full for the state may have room for the model.
+        # After the last step, errors are suppressed, because a disk that is too full for the state may have room for the model.
         with suppress(InputError) if last else nullcontext():
             self.save(clean=last)
         if last:
             return None
-        metrics, unmeasured = measured(self.prepared)
+        metrics, unmeasured = measure_or_explain(self.prepared)
         log(self.folder, {"step": step, **metrics, **({"unmeasured": unmeasured} if unmeasured else {})}, self.ranks)
         return metrics
 
@@ -298,7 +335,7 @@ class ChargedRun:
         """Save the state from which the run can be resumed. Only the first process writes it.
 
         Args:
-            clean: Whether no step can have followed this state.
+            clean: Whether it is certain that no step follows this state before the next one is saved.
         """
         if not self.ranks.first:
             return

@@ -1,6 +1,7 @@
-"""The description of a run: how it is read from the run's folder, its guarantee, and the stamp in the file of the model.
+"""The description of a run, a JSON file in the run's folder. This module reads and checks it.
 
-This module does not import torch.
+It also returns the guarantee for a new description, and reads the stamp: metadata in the file of the model that repeat the guarantee. This
+module does not import torch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dpcli.train.plan.plan import Portion, TrainingPlan
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
 SCHEMA = "dpcli/run/v1"
-# Types of the values of a description.
+# Types of the values of a description, by key.
 TYPES = {
     "dpcli": str,
     "run": str,
@@ -34,9 +35,9 @@ TYPES = {
     "origin": str,
     "metrics": dict,
 }
-RUN_FILES = (MODEL, STATEMENT, PIPELINE)
+RUN_FILES = (MODEL, STATEMENT, PIPELINE)  # files that every description names
 ADAPTER_FILE = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # names of the files that PEFT writes
-LARGEST_COUNT = 2**31  # upper limit of every count in the facts about a model
+LARGEST_COUNT = 2**31  # every count in the facts about a model is below this limit
 LARGEST_HEADER = 100_000_000  # largest header of a safetensors file, in bytes, as in the safetensors library
 
 
@@ -45,13 +46,15 @@ class Description:
     """The description of a run in `folder`.
 
     Attributes:
+        folder: Folder of the run.
         version: Version of dpcli that wrote the description.
         run: Key of the run in the ledger.
-        model: Facts about the model, which suffice together with [train] to build it again.
+        model: Facts about the model. Together with [train], they suffice to build it again.
         files: SHA-256 of each file, by name.
         guarantee: Guarantee in words and numbers. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
-        ledger: Head of the ledger when the run was charged; None without a ledger.
+        ledger: Head of the ledger when the run ended, and the run's status; None without a ledger.
+        metrics: Metrics on public data.
         origin: Folder of the training file, relative to `folder`.
     """
 
@@ -68,7 +71,7 @@ class Description:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the window of rows of the private table that were read; None for all rows."""
+        """Return the window of rows that were read from the private table; None if all rows were read."""
         return rows_from_content(self.guarantee.get("rows"), self.guarantee.get("window", ()))
 
     def path(self, name: str) -> str:
@@ -95,11 +98,13 @@ class Description:
         return tuple(self._checked_count(name, length) for length in lengths)
 
     def _checked_count(self, name: str, count: object) -> int:
+        """Return a count unchanged. Raises InputError that names the fact if it is no count."""
         if type(count) is not int or not 0 < count < LARGEST_COUNT:
             raise self._malformed(name)
         return count
 
     def _malformed(self, name: str) -> InputError:
+        """Return the error for a fact that has the wrong form."""
         return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
     def require_unchanged(self, *names: str) -> None:
@@ -110,10 +115,10 @@ class Description:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict. Raises ValueError if a name occurs twice, because readers differ in which value they use."""
+    """Return the members of a JSON object as a dict. Raises ValueError if a name occurs twice; readers differ in the value they use."""
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("a name comes twice")
+        raise ValueError("a name occurs twice")
     return table
 
 
@@ -131,17 +136,17 @@ def description_in(folder: str) -> Description:
     """
     path = os.path.join(folder, DESCRIPTION)
     if not os.path.isdir(folder):
-        raise InputError(f"{folder}: no such folder; name that of a run, such as runs/NAME")
+        raise InputError(f"{folder}: no such folder; give the folder of a run, such as runs/NAME")
     if not os.path.lexists(path):
         raise _undescribed(folder)
     try:
         content = json.loads(_text(path), object_pairs_hook=unique_names)
-        sound = _well_formed(content)
+        valid = _well_formed(content)
         repeated = tuple((int(start), int(stop)) for start, stop in content["repeated"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        sound, repeated = False, ()
-    if not sound:
-        raise InputError(f"{path}: not as this version of dpcli train writes it")
+        valid, repeated = False, ()
+    if not valid:
+        raise InputError(f"{path}: not a description that this version of dpcli train writes")
     return Description(
         folder=folder,
         version=content["dpcli"],
@@ -157,7 +162,7 @@ def description_in(folder: str) -> Description:
 
 
 def _text(path: str) -> bytes:
-    """Return the content of a description. Raises ValueError if it is too long."""
+    """Return the content of a description file. Raises ValueError if it is too long."""
     data = read_bytes(path, "the description of a run")
     if len(data) > MAX_BYTES:
         raise ValueError(path)
@@ -165,7 +170,7 @@ def _text(path: str) -> bytes:
 
 
 def _well_formed(content: Mapping[str, Any]) -> bool:
-    """Check the form of a description. Raises KeyError, TypeError or ValueError for some malformed ones."""
+    """Check the form of a description. For some malformed descriptions, KeyError, TypeError or ValueError is raised instead."""
     if content["schema"] != SCHEMA or any(type(content[name]) is not kind for name, kind in TYPES.items()):
         return False
     files = content["files"]
@@ -178,39 +183,44 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
     return type(content["ledger"]) in (dict, type(None)) and _is_guarantee(content["guarantee"])
 
 
-def _is_guarantee(stated: Mapping[str, Any]) -> bool:
-    """Check whether the values are a guarantee, with a finite epsilon if the run was private and none otherwise."""
-    private, epsilon, delta = stated["private"], stated["epsilon"], stated["delta"]
-    if type(private) is not bool or any(type(stated[name]) is not str for name in ("unit", "adjacency", "accountant")):
+def _is_guarantee(values: Mapping[str, Any]) -> bool:
+    """Check whether the values form a guarantee. Its epsilon must be finite if the run was private, and None otherwise."""
+    private, epsilon, delta = values["private"], values["epsilon"], values["delta"]
+    if type(private) is not bool or any(type(values[name]) is not str for name in ("unit", "adjacency", "accountant")):
         return False
     if private and not (type(epsilon) is float and 0.0 <= epsilon < math.inf):
         return False
-    rows_from_content(stated.get("rows"), stated.get("window", ()))  # raises an error for malformed values
+    rows_from_content(values.get("rows"), values.get("window", ()))  # raises an error for malformed values
     return (private or epsilon is None) and type(delta) is float and 0.0 <= delta < 1.0
 
 
 def is_run_file(name: str) -> bool:
-    """Check whether a run writes files with this name. Other names could point out of the folder, or be executed by a reader."""
+    """Check whether a run writes files with this name. Another name could lead out of the folder, or name a file that is executed."""
     return name in RUN_FILES or ADAPTER_FILE.fullmatch(name) is not None
 
 
 def _undescribed(folder: str) -> InputError:
-    """Return the error for a folder without a description. Its run is of an earlier version or has not ended, or there is no run."""
+    """Return the error for a folder without a description.
+
+    An earlier version of dpcli may have trained the run, the run may not have ended, or the folder has no run.
+    """
     if os.path.isfile(os.path.join(folder, MODEL)):
         return InputError(
-            f"{folder}: no {DESCRIPTION}, which describes the run: an earlier dpcli trained it. Its model is in {MODEL}, "
-            "for code of your own; training it again with this version costs epsilon again"
+            f"{folder}: no {DESCRIPTION}: an earlier version of dpcli trained the model. Your own code can load it from {MODEL}; "
+            "training it again with this version costs epsilon again"
         )
     return InputError(
-        f"{folder}: expected a run that has ended, found no {MODEL} and no {DESCRIPTION}: dpcli train FILE leaves both"
+        f"{folder}: expected a run that has ended, found no {MODEL} and no {DESCRIPTION}: dpcli train FILE writes both"
     )
 
 
 def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) -> dict[str, Any]:
-    """Return the guarantee of a run that has ended. Its epsilon is an unrounded upper bound, or None if the run was not private.
+    """Return the guarantee of a run that has ended, as JSON values. Its epsilon is an unrounded upper bound; None if it was not private.
 
     Args:
-        repeated: Portions of steps that may have been taken twice, and are counted twice.
+        plan: Plan of the run.
+        repeated: Portions of steps that may have been taken twice. They are counted twice.
+        private: Whether the run was private.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
     assert account.winner is not None  # every file of a plan has an accountant
@@ -234,26 +244,26 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
 def stamp(path: str) -> Mapping[str, str]:
     """Return the metadata of a safetensors file. Raises InputError if they cannot be read.
 
-    The file begins with the length of its header in eight bytes, followed by the header as JSON.
+    The file begins with the length of its header in eight bytes. The header follows as JSON.
     """
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             metadata = json.loads(file.read(min(length, LARGEST_HEADER)), object_pairs_hook=unique_names)["__metadata__"]
-        sound = isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
+        valid = isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
     except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
-        sound = False
-    if not sound:
-        raise InputError(f"{path}: expected a model that dpcli train left, found a file without its stamp")
+        valid = False
+    if not valid:
+        raise InputError(f"{path}: expected a model that dpcli train wrote, found a file without its stamp")
     return dict(metadata)
 
 
 def require_stamp(description: Description) -> None:
-    """Raise InputError if the file of the model and the description contradict each other about privacy."""
-    path, stated = description.path(MODEL), description.guarantee
-    stated_in_file = stamp(path)
-    private = stated_in_file.get("private") == "yes"
-    if private is not stated.get("private") or (private and stated_in_file.get("epsilon") != repr(stated.get("epsilon"))):
+    """Raise InputError if the stamp in the file of the model contradicts the description about privacy."""
+    path, described = description.path(MODEL), description.guarantee
+    stamped = stamp(path)
+    private = stamped.get("private") == "yes"
+    if private is not described.get("private") or (private and stamped.get("epsilon") != repr(described.get("epsilon"))):
         raise InputError(
-            f"{path}: epsilon {stated_in_file.get('epsilon')}, private: {stated_in_file.get('private')}; its description says otherwise"
+            f"{path}: epsilon {stamped.get('epsilon')}, private: {stamped.get('private')}; its description says otherwise"
         )

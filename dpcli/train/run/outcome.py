@@ -10,15 +10,17 @@ from dpcli.base.rounding import up
 from dpcli.sessions.folder import LOCK
 from dpcli.train.plan.plan import Portion, TrainingPlan
 
+# Reasons why a run is not private.
 SEEDED = "the noise was drawn from a seed that somebody knows"
-LAID_OPEN = "an audit put gradients of its own into the sums, and its scores tell of the noise"
+OPEN_TO_AUDIT = "an audit inserted gradients into the sums, and its scores reveal the noise"
+# Names of the files of a run.
 STATE, MODEL, METRICS, STATEMENT = "state.pt", "model.safetensors", "metrics.jsonl", "statement.md"
 DESCRIPTION = "model.json"
 PIPELINE = "pipeline.toml"  # an exact copy of the training file
-ATTESTATION = "attestation.json"  # the file that dpcli attest writes
-KEPT = "canaries.pt"  # canaries for a resumed run, which must have the same ones; removed at the end
-ADAPTER = "adapter"  # folder in the format of PEFT, if only a part of a language model was trained
-LEFT_BEHIND = (DESCRIPTION, MODEL, STATEMENT, PIPELINE, METRICS, STATE, ATTESTATION)  # files of a folder that describes itself
+ATTESTATION = "attestation.json"  # written by dpcli attest
+CANARIES = "canaries.pt"  # canaries of an unfinished run, which a resumed run must reuse; removed at the end
+ADAPTER = "adapter"  # folder in the format of PEFT, written if only a part of a language model was trained
+RESULT_FILES = (DESCRIPTION, MODEL, STATEMENT, PIPELINE, METRICS, STATE, ATTESTATION)  # files that no other output may overwrite
 
 
 def epsilon_at_delta(epsilon: float, delta: float) -> str:
@@ -31,13 +33,17 @@ class Outcome:
     """The outcome of a run.
 
     Attributes:
-        repeated: Portions of steps that may have been taken twice, and are charged twice.
+        plan: Plan of the run.
+        folder: Folder of the run.
+        run: Key of the run in the ledger.
+        repeated: Portions of steps that may have been taken twice. They are charged twice.
+        private: Whether all noise was secret.
         metrics: Metrics on data that the file declares public; empty if there are none.
         method: Method of the clipped sums, in words.
         noise: Source of the noise, in words.
-        earlier: Whether the model replaces that of an earlier run.
-        taken: Number of steps taken. It is less than planned if the caller's own loop ended early.
-        unchecked: Sentences of the statement on assumptions of the guarantee that were not checked.
+        earlier: Whether the model replaces the model of an earlier run.
+        taken: Number of steps taken. It is less than planned if the user's own loop ended early.
+        unchecked: Paragraphs of the statement on the user's own loop, including the assumptions that were not checked.
         constants: Names of the constant tensors that the user's own program reads.
         unmeasured: Reason why there are no metrics, if the user's function raised an error; "" otherwise.
         charged: Amounts that the ledger charged, including repeated steps, in words; "" without a ledger.
@@ -70,8 +76,8 @@ class Outcome:
 
     @property
     def unprotected(self) -> str:
-        """Return why the run is not private. The result has no meaning for a private run."""
-        return LAID_OPEN if self.plan.laid_open else SEEDED
+        """Return the reason why the run is not private. The result has no meaning for a private run."""
+        return OPEN_TO_AUDIT if self.plan.open_to_audit else SEEDED
 
     @property
     def repeated_steps(self) -> int:
@@ -80,14 +86,14 @@ class Outcome:
 
 
 def left_by_run(folder: str, path: str) -> bool:
-    """Check whether a run wrote the file at `path` into the folder.
+    """Check whether the file at `path` is a result of the run in the folder.
 
-    Such a file must not be overwritten, because another model would cost epsilon again.
+    Such a file must not be overwritten, because training the model again would cost epsilon again.
     """
     if not os.path.exists(path) or not os.path.lexists(os.path.join(folder, DESCRIPTION)):
         return False
     adapter = os.path.join(folder, ADAPTER)
-    files = [os.path.join(folder, name) for name in (*LEFT_BEHIND, LOCK)]
+    files = [os.path.join(folder, name) for name in (*RESULT_FILES, LOCK)]
     if os.path.isdir(adapter):
         files += [os.path.join(adapter, name) for name in os.listdir(adapter)]
     return any(os.path.exists(file) and os.path.samefile(path, file) for file in files)

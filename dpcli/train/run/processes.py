@@ -1,6 +1,7 @@
-"""The current process of a run: its rank, its stop by signals, and its number of threads. The rank is read without torch.
+"""The current process of a run: its rank, its handling of signals, and its number of threads.
 
-After Ctrl-C or SIGTERM the run finishes its step and saves a state, so that no step is repeated when the run is resumed.
+After Ctrl-C or SIGTERM the run finishes its step and saves a state. No step is then repeated when the run is resumed. The rank is read from
+the environment, without torch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import FrameType
 
 
 def first_process() -> bool:
-    """Check whether this process writes and prints. If torchrun started several processes, only the first one does."""
+    """Check whether this process writes and prints. Only the first of the processes that torchrun started does."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -30,7 +31,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(Exception):
-    """A run was stopped between two steps on request."""
+    """A request stopped the run between two steps."""
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class StopRequest:
     """A request to stop a run.
 
     Attributes:
-        made: Whether a signal has made the request.
+        made: Whether a signal has requested the stop.
     """
 
     made: bool = False
@@ -47,7 +48,7 @@ class StopRequest:
         return self.made
 
     def make(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: the first one asks to stop, the second one interrupts."""
+        """Handle a signal. The first signal requests a stop, and the second one raises KeyboardInterrupt."""
         if self.made:
             raise KeyboardInterrupt
         self.made = True
@@ -55,9 +56,9 @@ class StopRequest:
 
 @contextmanager
 def stoppable() -> Iterator[StopRequest]:
-    """Make signals request a stop within the block instead of interrupting it.
+    """Make a first signal within the block request a stop instead of interrupting the block.
 
-    Only the main thread can handle signals, so other threads are not changed.
+    Only the main thread can handle signals. In another thread, signals keep their handlers.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -71,22 +72,22 @@ def stoppable() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-WORTH_ALL_THREADS = 0.5  # duration of a step, in seconds, from which all threads are used
+WORTH_ALL_THREADS = 0.5  # a step that takes at least this many seconds on one thread uses all threads
 
 
 def quickest(work: Callable[[], object], times: int = 3) -> float:
-    """Return the duration of the fastest of several runs, in seconds. The first run also loads and compiles code."""
+    """Return the duration of the fastest of several calls, in seconds. The first call also loads and compiles code."""
     return min(_timed(work) for _ in range(times))
 
 
 def choose_threads(work: Callable[[], object]) -> None:
-    """Set torch to one thread or its default number of threads, whichever is faster, unless OMP_NUM_THREADS is set."""
+    """Set torch to one thread if this is faster than its default number of threads. Do nothing if OMP_NUM_THREADS is set."""
     import torch
 
     all_threads = torch.get_num_threads()
     if "OMP_NUM_THREADS" in os.environ or all_threads == 1:
         return
-    work()  # loads and compiles
+    work()  # the first call also loads and compiles code
     torch.set_num_threads(1)
     seconds = quickest(work)
     torch.set_num_threads(all_threads)

@@ -1,11 +1,11 @@
-"""The processes of a run. There is one, or several that torchrun starts: torchrun --nproc-per-node N -m dpcli train FILE.
+"""The processes of a run. There is one process, or torchrun starts several: torchrun --nproc-per-node N -m dpcli train FILE.
 
-In each step, the first process draws a sample. Each process clips and sums its part of the sample. The first process adds the noise, once
-in total, and all processes update their weights with the same noisy sum. Every process takes part in every step, even with an empty part,
-because the others wait for it.
+In each step, the first process draws a sample. Each process clips and sums its part of the sample. The first process adds the noise once to
+the total. All processes update their weights with the same noisy sum. A process with an empty part also takes the step, because the other
+processes wait for it.
 
-A sample consists of row numbers, which must refer to the same records in every process. Each process loads the data itself. If one of them
-has other records, or another order of records, all processes receive the records of the first one.
+A sample consists of row numbers, which must refer to the same records in every process. Each process loads the data itself. If the records
+or their order differ between processes, all processes receive the records of the first one.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.run.processes import several_processes
 
 T = TypeVar("T")
-CHUNK_BYTES = 2**26  # number of bytes of records that are hashed or sent at once
+CHUNK_BYTES = 2**26  # records are hashed and sent in chunks of this many bytes, which limits the memory of copies
 
 
 class Ranks:
-    """The processes of a run. This class stands for a single process, which sends nothing."""
+    """The processes of a run. An instance of this base class is a single process, which sends nothing."""
 
     @property
     def first(self) -> bool:
-        """Return whether this is the first process, which draws, charges and writes."""
+        """Return whether this is the first process, which draws samples, charges the ledger and writes files."""
         return True
 
     def broadcast(self, value: T | None) -> T:
-        """Return the value of the first process, in every process. The others may pass None."""
+        """Return the value of the first process in every process. The other processes may pass None."""
         assert value is not None
         return value
 
     def broadcast_records(self, batch: Batch) -> Batch:
-        """Return the records of the first process in their order, in every process, so that a row number refers to one record."""
+        """Return the records of the first process in every process, so that a row number refers to the same record everywhere."""
         return batch
 
     def part(self, batch: Tensor) -> Tensor:
@@ -52,11 +52,11 @@ class Ranks:
         return dict(sums)
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors of the first process, in every process. The others pass tensors of the same shapes."""
+        """Return the tensors of the first process in every process. The other processes pass tensors of the same shapes."""
         return values
 
     def total(self, value: float) -> float:
-        """Return the sum of a number over all processes."""
+        """Return the sum of the values of all processes in every process."""
         return value
 
     def finish(self) -> None:
@@ -64,7 +64,7 @@ class Ranks:
 
 
 class TorchrunProcesses(Ranks):
-    """Processes that torchrun started. They communicate by gloo on CPUs, and by nccl on GPUs."""
+    """The processes that torchrun started. They communicate by gloo on CPUs, and by nccl on GPUs."""
 
     def __init__(self, device: str) -> None:
         on_gpu = device.startswith("cuda")
@@ -88,7 +88,7 @@ class TorchrunProcesses(Ranks):
         own = [(leaf.shape, leaf.dtype) for leaf in leaves], _digest(leaves)
         forms_of_first, digest_of_first = self.broadcast(own)
         if not self.total(float(own != (forms_of_first, digest_of_first))):
-            return batch  # the records may be mapped from a file, and remain on the disk
+            return batch  # without a copy: the records may be mapped from a file and remain on the disk
         if self.first:
             leaves = [leaf.contiguous() for leaf in leaves]
         else:
@@ -105,7 +105,7 @@ class TorchrunProcesses(Ranks):
         return batch[self.rank :: self.world]
 
     def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        # Double precision, also for the sum of a single micro-batch.
+        # The sums of processes are added in double precision, even if each is the sum of a single micro-batch.
         flat = torch.cat([value.reshape(-1).double() for value in sums.values()])
         dist.reduce(flat, 0)
         return _split(flat, sums)
@@ -126,12 +126,12 @@ class TorchrunProcesses(Ranks):
 
 
 def _byte_chunks(leaf: Tensor) -> tuple[Tensor, ...]:
-    """Return the bytes of a contiguous tensor in chunks. gloo and nccl can send bytes of every type."""
+    """Return the bytes of a contiguous tensor in chunks. gloo and nccl can send the bytes of a tensor of any type."""
     return torch.split(leaf.view(-1).view(torch.uint8), CHUNK_BYTES) if leaf.numel() else ()
 
 
 def _digest(leaves: list[Tensor]) -> bytes:
-    """Return the SHA-256 of tensors, their types and their shapes."""
+    """Return the SHA-256 of the contents, types and shapes of tensors."""
     digest = hashlib.sha256()
     for leaf in leaves:
         digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
@@ -141,7 +141,7 @@ def _digest(leaves: list[Tensor]) -> bytes:
 
 
 def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the parts of a vector in the shapes of the given tensors, by their names."""
+    """Return consecutive parts of a vector by name, in the shapes of the tensors in `like`."""
     parts = torch.split(flat, [value.numel() for value in like.values()])
     return {name: part.view(value.shape) for part, (name, value) in zip(parts, like.items(), strict=True)}
 

@@ -1,4 +1,4 @@
-"""The files that a run writes: metrics while it runs, and a model, a statement and a description at its end."""
+"""The files that a run writes. It writes metrics while it runs, and the model, a statement and a description at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import spelled
 from dpcli.sessions.folder import replace_file
 from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_run_file
-from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
+from dpcli.train.run.outcome import ADAPTER, ATTESTATION, CANARIES, DESCRIPTION, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
 from dpcli.train.run.processes import stoppable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def write_description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> None:
-    """Write the description of a run, after all files that it names.
+    """Write the description of a run. The files that it names must exist, because it contains their SHA-256.
 
     With the description, the model can be used without the training file and its folder.
     """
@@ -65,7 +65,7 @@ def _description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> 
 
 
 def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
-    """Return the present head of the ledger, with the status of the run's charge and the blocks that it was charged on."""
+    """Return the present head of the ledger, the status of the run's charge, and the blocks that were charged."""
     state = ledger.state()
     charged, family = state.run(run), state.open_terms().family
     window = {} if family is None else {"window": list(spelled(family, charged.window))}
@@ -89,20 +89,20 @@ def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledg
         write_description(outcome, prepared.problem, ledger)
     except OSError as error:
         raise InputError(
-            f"{folder}: the model cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the last "
-            "state, and after the last step writes the model alone"
+            f"{folder}: the model cannot be written ({error.strerror}): make room; --resume (resume=True) then continues from the last "
+            "state, and only writes the model if no step is left"
         ) from None
-    with stoppable():  # Ctrl-C after the commit would otherwise leave the state of a run that has ended
+    with stoppable():  # without this, Ctrl-C after the commit would leave the state of a run that has ended
         if ledger is not None:
             outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
-            write_description(outcome, prepared.problem, ledger)  # the ledger's head has moved
+            write_description(outcome, prepared.problem, ledger)  # again, because the commit has moved the ledger's head
         remove_state(folder)
     return outcome
 
 
 def remove_state(folder: str) -> None:
     """Remove the files that a run stores for --resume."""
-    for name in (STATE, KEPT):
+    for name in (STATE, CANARIES):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
 
@@ -120,9 +120,9 @@ def _charged(state: LedgerState, key: str) -> str:
 
 
 def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
-    """Return the outcome of a run that has ended, with its metrics measured."""
+    """Return the outcome of a run that has ended. This measures the final metrics."""
     plan, streams = prepared.plan, prepared.streams
-    metrics, unmeasured = measured(prepared)
+    metrics, unmeasured = measure_or_explain(prepared)
     return Outcome(
         plan=plan,
         folder=folder,
@@ -140,10 +140,10 @@ def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tup
     )
 
 
-def measured(prepared: Prepared) -> tuple[Metrics, str]:
-    """Return the metrics on public data and "", or no metrics and the reason.
+def measure_or_explain(prepared: Prepared) -> tuple[Metrics, str]:
+    """Return the metrics on public data and "". If the metric fails, return no metrics and the error message.
 
-    An error of the metric must not lose a model that has been charged.
+    The failure raises no error, because the model would be lost although it has been charged.
     """
     try:
         return prepared.measure(), ""
@@ -152,7 +152,7 @@ def measured(prepared: Prepared) -> tuple[Metrics, str]:
 
 
 def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
-    """Append a line to the file of metrics, in the first process. JSON has no infinity or NaN, so null replaces them."""
+    """Append a line to the file of metrics. Only the first process writes it. JSON has no infinity or NaN, so null replaces them."""
     if ranks.first:
         with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
             file.write(json.dumps({name: _finite(value) for name, value in record.items()}) + "\n")
@@ -164,7 +164,7 @@ def _finite(value: Any) -> Any:
 
 
 def _write_model(outcome: Outcome, prepared: Prepared) -> None:
-    """Write the model and the statement, each atomically, after the files of an earlier run were removed."""
+    """Write the model and the statement, each atomically. The files of an earlier run in the folder are removed first."""
     from safetensors.torch import save
 
     from dpcli.train.documents.run_statement import statement

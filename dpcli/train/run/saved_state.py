@@ -1,4 +1,4 @@
-"""The state from which a run can be resumed. It is written atomically, and never contains the state of a noise generator."""
+"""The saved state from which a run can be resumed. It is written atomically, and never contains the state of a noise generator."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Checkpoint:
         parts: Digests of the parts of the plan, by name.
         run: Key of the run in the ledger.
         resumed: Step numbers at which the run was resumed so far.
-        bound: Current C, which adaptive clipping changes.
-        charged: Whether a ledger was charged for the run.
-        clean: Whether no step began after this state was saved, as after Ctrl-C.
-        private: Whether no noise so far came from a seed.
+        bound: Current bound C on the contribution of one record, which adaptive clipping changes.
+        charged: Whether the run has a ledger.
+        clean: Whether the run stopped at this state, so that a resumed run repeats no step. This is so after Ctrl-C.
+        private: Whether all noise so far was secret. It is False if some noise came from a seed, or if an audit saw the noisy sums.
         model: State of the model; empty before the first step.
         optimizer: State of the optimizer.
         average: Moving average of the weights; empty if the file does not ask for it.
@@ -48,23 +48,23 @@ class Checkpoint:
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:
-    """Write and sync a checkpoint, and then replace the earlier one by it. Raises InputError if it cannot be written."""
+    """Write a checkpoint to a new file, and then replace the earlier checkpoint by it. Raises InputError if it cannot be written."""
     buffer = io.BytesIO()
     torch.save({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)}, buffer)
     try:
         replace_file(path, buffer.getvalue())
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(f"{path}.new")  # the incomplete file on a full disk
+            os.unlink(f"{path}.new")  # the incomplete file that a full disk leaves
         raise InputError(
-            f"{path}: cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the state before, if any"
+            f"{path}: cannot be written ({error.strerror}): make room; --resume (resume=True) then continues from the last state, if any"
         ) from None
 
 
 def load_checkpoint(path: str) -> Checkpoint:
     """Return the checkpoint at `path`. Raises InputError if there is none."""
     if not os.path.isfile(path):
-        raise InputError(f"--resume: no state of a run at {path}: the run has ended, or never began")
+        raise InputError(f"--resume: no saved state at {path}: the run has ended, or never began")
     try:
         state = torch.load(path, weights_only=True)
         return Checkpoint(**{field.name: state[field.name] for field in fields(Checkpoint)})
@@ -72,13 +72,13 @@ def load_checkpoint(path: str) -> Checkpoint:
         raise InputError(f"--resume: {path}: not a checkpoint of dpcli train ({type(error).__name__})") from None
 
 
-def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
+def matching_checkpoint(path: str, parts: Mapping[str, str]) -> Checkpoint:
     """Return the checkpoint at `path`. Raises InputError if there is none, or it belongs to another plan."""
     checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
     if changed:
         raise InputError(
-            f"--resume: {path}: expected everything as it was when the run was started, found {first_names(changed)} changed: put it back, "
+            f"--resume: {path}: expected the plan with which the run was started, found {first_names(changed)} changed: undo the change, "
             "or begin a new run in another folder"
         )
     return checkpoint

@@ -1,4 +1,4 @@
-"""A training run from beginning to end: it charges the ledger, trains, and writes the model and a statement.
+"""The training run of `dpcli train` from beginning to end: the charge in the ledger, the steps, the model and the statement.
 
 This module also estimates the time and the memory of a run.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpcli.train.run.ranks import Ranks
 
 
-# A function that receives the number of steps taken, and the metrics if they were measured after this step.
+# Function that receives the number of steps taken, and the metrics if they were measured after this step.
 Report = Callable[[int, Mapping[str, float] | None], None]
 
 
@@ -34,16 +34,18 @@ def train(
     insecure_seed: int | None = None,
     report: Report = lambda step, metrics: None,
 ) -> Outcome:
-    """Train according to the plan, in this process or together with the others that torchrun started.
+    """Train according to the plan. The run uses this process, or all processes that torchrun started.
 
     Args:
+        plan: Plan of the run.
         ledger: Ledger in which the whole run is reserved at the start, and charged before the first sum over private records. A resumed
             run is charged again for the steps that it may repeat.
+        resume: Whether to continue the unfinished run in the folder.
         insecure_seed: Seed of reproducible noise, which protects nobody. The statement says NOT PRIVATE, and a ledger is refused.
         report: Function that is called after each step.
 
     Raises:
-        InputError: The file cannot be honoured.
+        InputError: The run that the file declares is impossible, or contradicts an argument.
         Denied: The ledger refuses the run.
         LedgerError: The ledger cannot be read.
     """
@@ -51,7 +53,7 @@ def train(
     from dpcli.train.run.ranks import ranks_of
 
     if ledger is not None and insecure_seed is not None:
-        raise InputError("--insecure-seed: expected no --ledger with it, found one: noise that can be repeated protects nobody")
+        raise InputError("--insecure-seed: expected no --ledger with a seed, found one: reproducible noise protects nobody")
     ranks, folder = ranks_of(plan.train.device), plan.folder
     with exclusive(folder) if ranks.first else nullcontext():
         outcome = _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
@@ -62,6 +64,7 @@ def train(
 def _run(
     plan: TrainingPlan, ledger: Ledger | None, resume: bool, insecure_seed: int | None, report: Report, ranks: Ranks, folder: str
 ) -> Outcome:
+    """Take the steps of a run in its folder, which this process has locked. The arguments are those of `train`."""
     from dpcli.train.run.charged_run import charged_run
     from dpcli.train.run.processes import Stopped, stoppable
     from dpcli.train.step.prepare import prepare
@@ -91,7 +94,7 @@ class Estimate:
         seconds: Duration of the whole run without evaluation, in seconds.
         bytes: Peak memory of the process or of the GPU, in bytes.
         method: Method of the clipped sums, in words.
-        parameters: Number of trained numbers.
+        parameters: Number of trained scalars.
         constants: Names of the constant tensors that the user's own program reads.
     """
 
@@ -103,9 +106,9 @@ class Estimate:
 
 
 def estimate(plan: TrainingPlan) -> Estimate | str:
-    """Return an estimate from steps on synthetic records, which are then discarded.
+    """Return an estimate from steps on synthetic records. The steps change nothing outside of this process.
 
-    If the steps cannot run, return in words what is not installed or not downloaded.
+    If a library is not installed or a model is not downloaded, return a message about it instead.
 
     Raises:
         InputError: The run itself would be refused.
@@ -122,6 +125,7 @@ def estimate(plan: TrainingPlan) -> Estimate | str:
 
 
 def _measured(plan: TrainingPlan) -> Estimate:
+    """Return an estimate. Raises Unavailable if something is not installed or not downloaded."""
     require_posix("measuring a run")
     import torch
 
@@ -132,7 +136,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
 
     prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
-    records = prepared.made_up_batch()
+    records = prepared.synthetic_batch()
     prepared.rehearse()
     gradient_seconds = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])
@@ -142,13 +146,13 @@ def _measured(plan: TrainingPlan) -> Estimate:
         micro_batches = max(1.0, stage.expected_batch / physical)
         seconds += stage.steps * (gradient_seconds * micro_batches + noise_seconds)
     memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak_memory()
-    prepared.measure()  # raises what the run would raise
+    prepared.measure()  # raises the error that the run would raise
     parameters = sum(shape.numel() for shape in trainer.shapes.values())
     return Estimate(seconds, memory, trainer.gradients.describe(), parameters, tuple(prepared.constants))
 
 
 def _peak_memory() -> int:
-    """Return the peak memory of this process, in bytes. Linux counts in kilobytes, macOS in bytes."""
+    """Return the peak memory of this process, in bytes. Linux reports it in kilobytes, macOS in bytes."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,8 +1,8 @@
-"""Samplers of batches, one for each scheme.
+"""The samplers that draw the batches of training. There is one for each sampling scheme.
 
 They draw exactly as the accountant assumes, from a stream that cannot be predicted. Rates come from the declarations in the file, never
-from the number of records: a rate of batch_size / len(data) would depend on the record whose absence is to be hidden. The state of a
-sampler is not saved. A resumed run draws anew, and a pass that was interrupted counts as a whole one.
+from the number of records. A rate of batch_size / len(data) would depend on the record whose absence must be hidden. The state of a
+sampler is not saved. A resumed run therefore draws new batches, and an interrupted pass costs as much as a complete one.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-LARGEST_ORDER = 2**31  # largest number of records in an order, which is held in memory
+LARGEST_ORDER = 2**31  # largest number of records in a random order; the order is held in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """The number of records.
+    """The actual and the declared number of records.
 
     Attributes:
-        records: Actual number, which is private.
-        declared: Public number that privacy.dataset_size declares; None if it is missing.
+        records: Actual number of records, which is private.
+        declared: Public number that privacy.dataset_size declares; None if the key is missing.
     """
 
     records: int
@@ -42,25 +42,25 @@ class Population:
 
 
 def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
-    """Yield the batch of each step as increasing record indices, without end. An empty batch also takes a step.
+    """Yield batches without end. A batch is an array of increasing record indices. An empty batch also counts as a step.
 
     Args:
         scheme: The `sampling` table of the entry.
         dataset_size: Declared privacy.dataset_size, from which rates and batch boundaries are computed.
-        stream: Source of the draws, separate from that of the noise.
-        records: Number of records; None for `dataset_size`.
+        stream: Source of the draws. It is separate from the source of the noise.
+        records: Number of records; None if it is `dataset_size`.
 
     Raises:
-        InputError: The scheme is not proven private for this number of records, because it exceeds the declared number, or differs from
+        InputError: The proof for the scheme does not cover this number of records. The number exceeds the declared number, or differs from
             it under fixed-size.
     """
     return SAMPLERS[scheme.scheme](scheme, _population(dataset_size, records), stream)
 
 
 def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
-    """Return the number of steps of one pass under shuffle or cyclic, in which each record takes part once.
+    """Return the number of steps of one pass under shuffle or cyclic. Each record takes part in one step of a pass.
 
-    It is 1 / rate, rounded up, or 1 if no rate is stated. The accountant assumes floor(1 / rate), which is never more.
+    The number is 1 / rate, rounded up, or 1 if there is no rate. The accountant assumes floor(1 / rate), which is never more.
     """
     rate = scheme.exact_rate(dataset_size)
     return 1 if rate is None else ceil(1 / rate)
@@ -71,11 +71,16 @@ def correlated_sampler(
 ) -> Iterator[Indices]:
     """Yield the batches for correlated noise.
 
-    The number of steps in which a record takes part, and the distance between them, respect the limits of the entry. A run cycles through
-    `batch_count(spec)` batches of nearly equal size, in an order that is drawn for the run. Absent records leave their places empty.
+    Each record takes part in at most max_participations steps, which are at least min_separation steps apart. A run cycles through
+    `batch_count(spec)` batches of nearly equal size. The assignment of records to batches is drawn for the run. An absent record leaves its
+    place empty.
+
+    Args:
+        spec: Mechanism with correlated noise.
+        dataset_size, stream, records: As in `sampler`.
 
     Raises:
-        InputError: privacy.dataset_size is missing, or there are more records.
+        InputError: privacy.dataset_size is missing, or is less than the number of records.
     """
     population = _population(dataset_size, records)
     size = _declared_size(population, "correlated noise")
@@ -86,22 +91,22 @@ def correlated_sampler(
 def batch_count(spec: CorrelatedSpec) -> int:
     """Return the number of batches through which a run of correlated noise cycles.
 
-    It is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times. It is at most the number of
-    steps. If a record may take part in every step, there is one batch with all records.
+    The number is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times. It is at most the
+    number of steps. If a record may take part in every step, there is one batch with all records.
     """
     return min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
 
 
 def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield Poisson samples: a size is binomial, and the sample is a uniform subset of that size.
+    """Yield Poisson samples. The size of a sample is binomial, and the sample is a uniform subset of this size.
 
     A sample that exceeds the largest size is truncated at random, which gives a uniform subset of the largest size.
     """
     rate = _rate(scheme, population)
     if scheme.max_batch_size is not None and population.records > (population.declared or 0):
         raise InputError(
-            "expected at most privacy.dataset_size records with max_batch_size, found more: how often a sample is cut is accounted for "
-            "with that number"
+            "expected at most privacy.dataset_size records with max_batch_size, found more: the accounting of truncated samples uses "
+            "this number"
         )
     most = population.records if scheme.max_batch_size is None else scheme.max_batch_size
     size = Binomial(population.records, rate)
@@ -109,7 +114,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
 
 
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield uniform subsets of the declared size, or of the declared share rounded down, so that no rate exceeds the accounted one."""
+    """Yield uniform subsets of the declared size, or of the declared share rounded down. Their rate never exceeds the accounted rate."""
     rate = _rate(scheme, population)
     size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size
     if not 0 < size <= rate * population.records:
@@ -121,22 +126,22 @@ def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> It
 
 
 def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield the batches of passes in which the steps of each record are drawn independently."""
+    """Yield the batches of passes. In a pass, the steps of each record are drawn independently of the other records."""
     steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
     passes = (different(stream, steps, scheme.participations, population.records) for _ in repeat(None))
     return chain.from_iterable(_batches(bins.reshape(-1), scheme.participations, steps) for bins in passes)
 
 
 def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield the batches of passes, each in a new random order."""
+    """Yield the batches of passes. Each pass has a new random order."""
     size, length = _declared_size(population, "scheme = shuffle"), pass_length(scheme, population.declared)
     return chain.from_iterable(_shuffled(population, size, length, stream) for _ in repeat(None))
 
 
 def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Yield the batches of passes, all in one random order.
+    """Yield the batches of passes. All passes have the same random order.
 
-    In the order of the file, an absent record would move all records after it to other places.
+    The order of the file is not used, because an absent record would move all records after it to other places.
     """
     size, length = _declared_size(population, "scheme = cyclic"), pass_length(scheme, population.declared)
     return cycle(_shuffled(population, size, length, stream))
@@ -156,21 +161,21 @@ def _population(dataset_size: int | None, records: int | None) -> Population:
 
 
 def _shuffled(population: Population, size: int, count: int, stream: Stream) -> Iterator[Indices]:
-    """Yield `count` batches, into which a random order of `size` places is divided.
+    """Yield `count` batches. They divide a random order of `size` places.
 
     An absent record leaves its place empty, so that no other record's batch depends on the number of records. The accounting of a pass as
-    one unsampled run relies on this.
+    one run without sampling relies on this.
     """
     place_of_record = order(stream, size)[: population.records]
     return _batches(place_of_record * count // size, 1, count)
 
 
 def _declared_size(population: Population, scheme: str) -> int:
-    """Return privacy.dataset_size. Raises InputError if it is missing or too large, or if there are more records."""
+    """Return privacy.dataset_size. Raises InputError if it is missing, too large, or less than the number of records."""
     if population.declared is None or population.records > population.declared:
         raise InputError(
-            f"expected privacy.dataset_size, and at most as many records, with {scheme}: each record has a place in the order, which "
-            "stays empty where it is absent"
+            f"expected privacy.dataset_size, and at most this number of records, with {scheme}: each record has a place in the order, "
+            "which stays empty if the record is absent"
         )
     if population.declared > LARGEST_ORDER:
         raise InputError(f"expected privacy.dataset_size of at most {LARGEST_ORDER:,} with {scheme}, found {population.declared:,}")
@@ -181,7 +186,7 @@ def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
     """Yield the records of each step.
 
     Args:
-        bins: Step numbers, `repeats` of them for record 0, then for record 1, and so on.
+        bins: Step numbers of the records: `repeats` numbers for record 0, then for record 1, and so on.
         repeats: Number of steps of each record.
         steps: Total number of steps.
     """

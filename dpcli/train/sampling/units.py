@@ -1,4 +1,4 @@
-"""Units of privacy, such as users, that own several records.
+"""The sampling of units of privacy that own several records, such as users.
 
 The number of records of each unit is bounded. The records of a unit are sampled and clipped either together or separately.
 
@@ -27,25 +27,26 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-def kept_records(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
-    """Return the increasing indices of the records that the run uses: at most `most` random records of each unit.
+def selected_records(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
+    """Return the increasing indices of the records that the run uses. They are at most `most` random records of each unit.
 
     The selection of a unit's records depends on no other unit. The number of omitted records is private, and is not reported.
 
     Args:
         units: Unit of each record.
-        most: Largest number of records of a unit, which is privacy.max_contributions.
+        most: Largest number of records of a unit.
+        stream: Source of random numbers.
     """
     ordered = np.lexsort((stream.words(len(units)), units))
     return np.sort(ordered[_rank_in_unit(units[ordered]) < most])
 
 
 class UnitRows(NamedTuple):
-    """The records of U units.
+    """The records of U units, in a table with the same number of places for each unit.
 
     Attributes:
-        records: Record indices, (U, most). Unused places repeat the unit's first record.
-        real: Whether each place is used, (U, most).
+        records: Record indices, of shape (U, most). Unused places repeat the unit's first record.
+        real: Whether each place is used, of shape (U, most).
     """
 
     records: Indices
@@ -53,8 +54,8 @@ class UnitRows(NamedTuple):
 
 
 def unit_rows(units: NDArray[np.generic], most: int, stream: Stream) -> UnitRows:
-    """Return at most `most` records of each unit, selected as in `kept_records`."""
-    chosen = kept_records(units, most, stream)
+    """Return at most `most` records of each unit, selected as in `selected_records`."""
+    chosen = selected_records(units, most, stream)
     ordered = chosen[np.argsort(units[chosen], kind="stable")]
     rank = _rank_in_unit(units[ordered])
     starts = np.flatnonzero(rank == 0)
@@ -65,23 +66,23 @@ def unit_rows(units: NDArray[np.generic], most: int, stream: Stream) -> UnitRows
 
 
 def _rank_in_unit(ordered: NDArray[np.generic]) -> Indices:
-    """Return the position of each value in its run of equal values, from 0."""
+    """Return the position of each value within its run of equal values, from 0."""
     positions = np.arange(len(ordered))
     begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
     return np.asarray(positions - np.maximum.accumulate(np.where(begins, positions, 0)))
 
 
 def with_bounded_units(problem: Learning, units: NDArray[np.generic], most: int, stream: Stream, ranks: Ranks) -> Learning:
-    """Return the problem with at most `most` records of each unit, which are sampled and clipped separately."""
-    chosen = torch.from_numpy(ranks.broadcast(kept_records(units, most, stream)))
+    """Return the problem with at most `most` records of each unit. The records are sampled and clipped separately."""
+    chosen = torch.from_numpy(ranks.broadcast(selected_records(units, most, stream)))
     return replace(problem, records=take(problem.records, chosen), units=None)
 
 
 def by_unit(problem: Learning, units: NDArray[np.generic], most: int, stream: Stream, ranks: Ranks) -> Learning:
-    """Return the problem with units instead of records.
+    """Return the problem with units in place of records.
 
-    The loss of a unit is the mean over at most `most` of its records, and its gradient is clipped. The accounting is that of a dataset
-    whose records are the units: dataset_size counts units, and max_contributions is 1.
+    The loss of a unit is the mean over at most `most` of its records, and the gradient of this loss is clipped. For the accounting, the
+    units are the records of the dataset: dataset_size counts units, and max_contributions is 1.
     """
     rows, real = ranks.broadcast(unit_rows(units, most, stream))
     records = tree_map(lambda leaf: leaf[torch.from_numpy(rows)], problem.records)
@@ -89,9 +90,9 @@ def by_unit(problem: Learning, units: NDArray[np.generic], most: int, stream: St
 
 
 def mean_over_units(loss: Loss) -> Loss:
-    """Return the loss of units, given a loss of records.
+    """Return a loss of units, which is the mean of the given loss over the records of each unit.
 
-    A batch of units is a pair: records (U, most, ...), and whether each of them is used (U, most).
+    A batch of units is a pair. It consists of records of shape (U, most, ...), and of whether each record is used, of shape (U, most).
     """
 
     def unit_losses(model: nn.Module, batch: Batch) -> Tensor:

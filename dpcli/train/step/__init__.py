@@ -1,0 +1,1 @@
+"""The steps of DP-SGD: their preparation, the noisy gradient, and the optimizers."""

@@ -1,8 +1,8 @@
 """The steps of DP-SGD.
 
-A step draws a sample, clips the gradient of each record, adds the gradients, adds noise once, divides by a public number, and updates the
-weights. It releases the noisy sum. Everything after that is post-processing, including a moving average of the weights. Adaptive clipping
-also releases a noisy count, which the accountant includes.
+A step draws a sample and clips the gradient of each record. It adds the clipped gradients, adds noise once, and divides by a public number.
+The noisy sum is the release of the step. The update of the weights and their moving average only post-process it. Adaptive clipping also
+releases a noisy count, which the accountant includes.
 
 Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile);
 De et al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
@@ -38,9 +38,11 @@ from dpcli.train.tasks.user_code import called_on_records
 class WeightAverage:
     """A moving average of the trained weights.
 
-    Each step moves the average towards the weights by the fraction 1 - decay of the difference, and by more in the first steps.
+    Each step moves the average towards the weights by the fraction 1 - decay of their difference. The first steps use a smaller decay.
 
     Attributes:
+        model: Model with the weights.
+        decay: Largest decay, which the file declares.
         values: Averages by parameter name; empty before the first step of a new run.
     """
 
@@ -59,7 +61,7 @@ class WeightAverage:
 
     @contextmanager
     def in_model(self) -> Iterator[None]:
-        """Set the model to its average weights within the block."""
+        """Set the model to its average weights within the block, and restore its weights afterwards."""
         before = {name: parameter.detach().clone() for name, parameter in self._trained()}
         try:
             self._put(self.values)
@@ -75,16 +77,19 @@ class WeightAverage:
                 parameter.copy_(values[name])
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the trained parameters with their names."""
         return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
 
 
 @dataclass(slots=True)
 class AdaptiveNorm:
-    """The clipping norm of adaptive clipping, moved after each step.
+    """The clipping norm C of adaptive clipping, which changes after each step.
 
     Attributes:
+        clip: Clipping style that holds C.
         count_noise: Standard deviation of the noise on the count of unclipped examples, in examples.
         expected_batch: Public number by which the noisy count is divided.
+        stream: Source of the noise on the count.
     """
 
     clip: Adaptive
@@ -93,53 +98,64 @@ class AdaptiveNorm:
     stream: Stream
 
     def follow(self, norms: torch.Tensor, ranks: Ranks) -> None:
-        """Move C by a geometric step, given the norms of a batch. The noise is drawn once in every step, even for an empty batch."""
+        """Update C by a factor that depends on the norms of a batch. Noise is drawn once in every step, even for an empty batch."""
         count = ranks.total(self.clip.centred_count(norms))
-        noise = np.float32(normals(1, self.stream)[0] * self.count_noise)  # single precision, as the noise of the gradients
+        noise = np.float32(normals(1, self.stream)[0] * self.count_noise)  # single precision, like the noise of the gradients
         self.clip.update(0.5 + ranks.broadcast(count + float(noise)) / self.expected_batch)
 
 
 def first_step_std(spec: Spec, count_noise: float | None) -> float:
-    """Return the standard deviation of the noise of the first step, in units of C. All numbers of that noise are independent."""
+    """Return the standard deviation of the noise of the first step, in units of C. This noise is independent in each number.
+
+    Args:
+        spec: Mechanism that the entry declares.
+        count_noise: Noise on the count of adaptive clipping; None for other clipping styles.
+    """
     if count_noise is not None:
         spec = gradient_spec(spec, count_noise)
     return float(spec.noise_multiplier) / first_weight(spec)  # type: ignore[attr-defined]
 
 
 def gradient_spec(spec: Spec, count_noise: float) -> Spec:
-    """Return the mechanism with more noise, so that the gradients and the noisy count together cost what the given mechanism costs.
+    """Return the mechanism for the gradients of adaptive clipping, which has more noise than the declared one.
+
+    The gradients and the noisy count together then cost as much as the declared mechanism.
 
     Raises:
-        InputError: The count alone would cost at least as much.
+        InputError: The count alone would cost at least as much as the declared mechanism.
     """
     assert isinstance(spec, GaussianSpec) and spec.noise_multiplier is not None
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
 
 
-# Samples, each as the indices of its records.
+# Iterator over samples. Each sample is the array of the indices of its records.
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
 class Gradients(Protocol):
-    """An engine, which computes the clipped sums of batches."""
+    """An engine that computes the clipped sums of batches."""
 
     @property
     def clip(self) -> Clip: ...
 
     def __call__(self, batch: Batch) -> Sums:
-        """Return the sum over a batch of gradients, each clipped to an L2 norm of at most clip.bound."""
+        """Return the sum of the gradients of a batch, each clipped to an L2 norm of at most clip.bound."""
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sum, after the gradient of one record was also computed alone. Raises InputError if the two gradients differ."""
+        """Return the sum, as a call does, and check the gradient of the record `row` against its gradient computed alone.
+
+        Raises:
+            InputError: The two gradients differ, so the program combines records.
+        """
 
     def rehearse(self, draw: Draw) -> None:
-        """Choose a method on synthetic records. Raises InputError if the program combines records."""
+        """Choose a method of computation on synthetic records. Raises InputError if the program combines records."""
 
     def settle(self) -> None:
-        """Fix the description of the method after synthetic records. Later changes may depend on private records."""
+        """Fix the result of `describe`. After this call, changes of the method may depend on private records."""
 
     def describe(self) -> str:
-        """Return the method in words."""
+        """Return the method of computation in words."""
 
 
 @dataclass(slots=True)
@@ -147,11 +163,15 @@ class Trainer:
     """DP-SGD on one model and its records.
 
     Attributes:
+        model: Model that is trained.
+        gradients: Engine that computes clipped sums.
+        optimizer: Optimizer of the trained parameters.
         records: Tensors whose first dimension counts the records, or the units if units are sampled.
         rate: Function that returns the learning rate of a step relative to the first; None if the caller's program sets it.
         physical: Number of records in memory at once. The sum does not depend on it.
         step: Number of steps taken so far.
-        adaptive_norm: Norm of adaptive clipping; None for other styles. If it is given, the noise is stated in units of C.
+        adaptive_norm: Norm of adaptive clipping; None for other styles. If it is given, the noise is drawn in units of C.
+        ranks: Processes of the run.
         average: Moving average of the weights; None if the file does not ask for it.
         before_sums: Function that is called before each sum over private records, to charge for them.
         shapes: Shapes of the trained parameters, by name.
@@ -189,7 +209,9 @@ class Trainer:
         """Take steps up to number `until`.
 
         Args:
-            batches: Samples of record indices, drawn as the accountant assumes. An empty sample also takes a step.
+            until: Number of the last step.
+            batches: Samples of record indices, drawn as the accountant assumes. A step is also taken for an empty sample.
+            noise: Noise of the steps.
             expected_batch: Public number by which the noisy sum is divided. It is never the number of records drawn.
             after: Function that is called after each step with the number of the step.
             stop_asked: Function that is called before each step and returns whether to stop there.
@@ -213,7 +235,7 @@ class Trainer:
     def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
         """Set the .grad of each trained parameter to the noisy sum of a sample, divided by `expected_batch`."""
         self.before_sums()
-        # C of this step, which `follow` changes below.
+        # With adaptive clipping, the scale is C of this step. It is read before `follow` changes C below.
         noise_scale = 1.0 if self.adaptive_norm is None else self.adaptive_norm.clip.bound
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.reduce(sums.gradients)
@@ -230,20 +252,20 @@ class Trainer:
             self.adaptive_norm.follow(sums.norms, self.ranks)
 
     def apply(self) -> None:
-        """Take a step of the optimizer, which is post-processing."""
+        """Take a step of the optimizer, which post-processes the noisy gradient."""
         if self.rate is not None:
             for group, base in zip(self.optimizer.param_groups, self.base_rates, strict=True):
                 group["lr"] = base * self.rate(self.step)
         self.optimizer.step()
 
     def count(self) -> None:
-        """Count a step, and update the average of the weights."""
+        """Count a step, and update the moving average of the weights."""
         self.step += 1
         if self.average is not None:
             self.average.follow(self.step)
 
     def _sums(self, batch: Tensor) -> Sums:
-        """Return the clipped sum of a sample. The gradient of one random record is also computed alone and compared.
+        """Return the clipped sum of a sample. The gradient of one random record is checked against its gradient computed alone.
 
         Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
         of a record.
@@ -262,10 +284,11 @@ class Trainer:
         """Return the clipped sum of a micro-batch.
 
         Args:
-            checked_row: Row of the record to check alone. The check is skipped if the row is outside of the micro-batch.
+            rows: Indices of the records.
+            checked_row: Row of the record that is also computed alone. There is no check if the row is outside of the micro-batch.
 
         Raises:
-            Raised: The user's code raised an error. The message does not quote it, because it may contain records.
+            Raised: The user's code raised an error. The message does not quote that error, because it may contain records.
         """
         records = take(self.records, rows)
         sums: Sums

@@ -1,6 +1,6 @@
-"""The optimizers that [train] may declare, including AdamBC, and their learning rates.
+"""The optimizers that [train] may declare, including AdamBC, and the schedules of their learning rates.
 
-An optimizer only processes noisy gradients, which costs no privacy.
+An optimizer only post-processes noisy gradients, so its choice does not change the cost.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ VARIANCE = "noise_variance"  # key of AdamBC's groups of parameters
 
 
 class AdamBC(torch.optim.Optimizer):
-    """AdamW with a second moment that is corrected for the noise. The variance of the noise, which the file determines, is subtracted.
+    """AdamW whose second moment is corrected for the noise. The variance of the noise is subtracted; it is known from the file.
 
     A step computes theta <- (1 - lr weight_decay) theta, and then theta <- theta - lr m^ / sqrt(max(v^ - p^, floor p^)). Here m^, v^ and p^
     are bias-corrected moving averages of the gradient g, of g^2, and of the variance of the noise.
 
-    The key `noise_variance` of each group holds the variance of the noise in one number of the gradient. It is set before each step.
+    The key `noise_variance` of each parameter group is the variance of the noise in one number of the gradient. `set_noise_variance` sets
+    it before each step.
 
     Source: Tang et al. 2023, arXiv:2312.14334, Algorithm 1.
 
     Args:
-        floor: Lower bound on the corrected second moment, in units of the variance of the noise. The paper's gamma' is floor times that
-            variance.
+        params: Trained parameters.
+        lr: Learning rate.
+        floor: Lower bound on the corrected second moment, in units of the variance of the noise. The paper's gamma' is the product of
+            `floor` and this variance.
+        betas: Decays of the moving averages of g and g^2.
+        weight_decay: Weight decay, as in AdamW.
     """
 
     def __init__(
@@ -76,13 +81,14 @@ def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: fl
         scale: Factor by which the noise was multiplied in the gradient.
 
     Raises:
-        InputError: The noise of the steps is correlated or has different variances.
+        InputError: The noise is correlated or differs in variance from step to step, and the optimizer is AdamBC.
     """
     for group in optimizer.param_groups:
         if VARIANCE in group:
             if noise.std is None:
                 raise InputError(
-                    "train.optimizer: expected another than adam-bc with correlated noise, of which no two steps are alike, found adam-bc"
+                    "train.optimizer: expected sgd, adam or adamw with correlated noise, whose variance differs from step to step, "
+                    "found adam-bc"
                 )
             group[VARIANCE] = (noise.std * scale) ** 2
 
@@ -106,7 +112,7 @@ def optimizer_of(train: Train, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def rate_schedule(train: Train, steps: int) -> Callable[[int], float]:
-    """Return a function that gives the learning rate of a step, numbered from 0, relative to the declared one."""
+    """Return a function of a step's number, counted from 0, that returns the step's learning rate relative to the declared one."""
 
     def rate(step: int) -> float:
         if train.schedule == "linear":

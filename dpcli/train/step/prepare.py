@@ -1,4 +1,4 @@
-"""Preparation of a run: it combines a plan with its data, model, optimizer and canaries in a trainer that can take steps."""
+"""The preparation of a run. It combines a plan with its data, model, optimizer and canaries into a trainer that can take steps."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from dpcli.train.sampling.batch_samplers import correlated_sampler, sampler
 from dpcli.train.sampling.units import by_unit, with_bounded_units
 from dpcli.train.step.loop import AdaptiveNorm, Indices, Trainer, WeightAverage, gradient_spec
 from dpcli.train.step.optimizers import optimizer_of, rate_schedule, set_noise_variance
-from dpcli.train.tasks.learning import Learning, Metrics, learning, moved
-from dpcli.train.trained.weights import trained
+from dpcli.train.tasks.learning import Learning, Metrics, learning, to_device
+from dpcli.train.trained.weights import released_weights
 
 if TYPE_CHECKING:
     from dpcli.train.run.saved_state import Checkpoint
 
-# Engines by the name that a file declares.
+# Classes of the engines, by the name in the file.
 ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus": "dpcli.train.engine.opacus:OpacusGradients"}
 
 
@@ -49,8 +49,11 @@ class Prepared:
     """A plan with its data and a trainer that is ready to take steps.
 
     Attributes:
-        canaries: Canaries of an audit; None if there are none. Canaries that are records are added to the problem's records if their
-            coin toss selects them.
+        plan: Plan of the run.
+        problem: Model, loss and records.
+        trainer: Trainer that takes the steps.
+        streams: Sources of random numbers.
+        canaries: Canaries of an audit; None if there are none. A canary record is among the problem's records if its coin toss selected it.
         buffers: Copies of the model's buffers at the start.
         constants: Names of the constant tensors that the user's own program reads. They are known after the rehearsal.
     """
@@ -64,64 +67,80 @@ class Prepared:
     constants: list[str] = field(default_factory=list)
 
     def take_steps(self, stage: Stage, after: Callable[[int], None], stop_asked: Callable[[], bool]) -> None:
-        """Take the remaining steps of a stage with fresh noise and samples. Raises Stopped when `stop_asked` returns True."""
+        """Take the remaining steps of a stage. Noise and samples are drawn afresh.
+
+        Args:
+            stage: Stage of the plan.
+            after: Function that is called with the number of each step after the step.
+            stop_asked: Function that returns whether to stop. It is called before each step.
+
+        Raises:
+            Stopped: `stop_asked` returned True.
+        """
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, stop_asked)
 
-    def made_up_batch(self) -> Batch:
-        """Return as many synthetic records as a micro-batch has."""
+    def synthetic_batch(self) -> Batch:
+        """Return synthetic records. Their number is that of a micro-batch."""
         expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
-        return self.made_up(min(self.plan.train.physical_batch_size, expected))
+        return self.synthetic_records(min(self.plan.train.physical_batch_size, expected))
 
-    def made_up(self, count: int) -> Batch:
-        """Return synthetic records, drawn by the task, or else with the shapes and types of the private records."""
+    def synthetic_records(self, count: int) -> Batch:
+        """Return `count` synthetic records. They are drawn by the task, or have the shapes and types of the private records."""
         if self.problem.draw is None:
             return like(self.trainer.records)(count)
         device = next(self.problem.model.parameters()).device
-        return moved(self.problem.draw(count, self.streams.initialisation), device)
+        return to_device(self.problem.draw(count, self.streams.initialisation), device)
 
     def rehearse(self) -> float:
         """Run a step on synthetic records, so that errors occur before anything is charged.
 
-        The rehearsal also chooses the method of clipped sums and the number of threads. It passes no private record to the model, because
-        the model could store the record while nothing is charged yet.
+        The rehearsal also chooses the method of the clipped sums and the number of threads. It passes no private record to the model,
+        because the model could store the record before anything is charged.
 
         Returns:
-            Duration of a step for each record, in seconds.
+            Duration of a step divided by its number of records, in seconds.
         """
         for stage in self.plan.first_stages:
             next(self.batches(stage))
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
-        self.trainer.gradients.rehearse(self.made_up)
+        self.trainer.gradients.rehearse(self.synthetic_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
-            self.constants[:] = constants(self.problem.model, self.problem.loss, self.made_up(2))
-        batch = self.made_up_batch()
-        self.trainer.gradients.checked(batch, 0)  # raises what a step would raise
+            self.constants[:] = constants(self.problem.model, self.problem.loss, self.synthetic_records(2))
+        batch = self.synthetic_batch()
+        self.trainer.gradients.checked(batch, 0)  # raises the errors that a step would raise
         self.trainer.gradients.settle()
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(batch))
         begun = time.perf_counter()
-        self.trainer.gradients(batch)  # timed without the checks, and after the one-time work of a first call
+        self.trainer.gradients(batch)  # timed without the checks; the calls above did the work of a first call
         seconds = (time.perf_counter() - begun) / size(batch)
         self.require_buffers()
         return seconds
 
     def require_buffers(self) -> None:
-        """Check that training has changed no buffer, which would then depend on data without noise. Raises InputError if it has."""
+        """Check that training has changed no buffer. A changed buffer may depend on private data without noise.
+
+        Raises:
+            InputError: A buffer has changed.
+        """
         for name, buffer in self.problem.model.named_buffers():
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
                 raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
 
     def measure(self) -> Metrics:
-        """Return the metrics on public data, with the weights that the run would release if it ended now."""
+        """Return the metrics on public data. They are measured with the weights that the run would release if it ended now."""
         with self.final_weights():
             return self.problem.measure()
 
     def final_weights(self) -> AbstractContextManager[None]:
-        """Set the model, within the block, to the weights that the run would release now: the moving average if the file asks for it."""
+        """Set the model within the block to the weights that the run would release now.
+
+        These are the moving average if the file asks for it, and the last weights otherwise.
+        """
         return nullcontext() if self.trainer.average is None else self.trainer.average.in_model()
 
     def batches(self, stage: Stage) -> Indices:
-        """Return the samples of a stage from its first step, drawn by the sampling scheme that its entry declares."""
+        """Return the samples of a stage from its first step. The sampling scheme of the stage's entry draws them."""
         size, stream = self.plan.size, self.streams.sampling
         count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
         if isinstance(stage.spec, CorrelatedSpec):
@@ -139,15 +158,15 @@ class Prepared:
     def rounding(self) -> float:
         """Return an upper bound on the relative excess over C by which one record may change a sum.
 
-        A record changes the rounding of the sum in addition to the sum itself. Each micro-batch is summed in single precision and is at
-        most physical_batch_size times C. Micro-batches are added in double precision.
+        Besides the sum itself, a record may change the rounding of the sum. The noise is enlarged by this factor. The sum of a micro-batch
+        is computed in single precision, and its norm is at most physical_batch_size times C. Micro-batches are added in double precision.
         """
         return 4.0 * float(torch.finfo(torch.float32).eps) * self.plan.train.physical_batch_size
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the trained parameters if others are frozen, or else the whole model. A tensor with several names occurs once."""
+        """Return the trained parameters if others are frozen, or the whole model otherwise. A tensor with several names occurs once."""
         self.require_buffers()
-        return {name: value.detach().cpu().contiguous() for name, value in trained(self.problem.model).items()}
+        return {name: value.detach().cpu().contiguous() for name, value in released_weights(self.problem.model).items()}
 
     def noise_source(self) -> str:
         """Return the source of the noise, in words."""
@@ -155,38 +174,44 @@ class Prepared:
             return "a seed that somebody knows"
         if cryptographic(number_count(self.trainer.shapes), self.streams.noise):
             return "OpenSSL's cryptographic generator, seeded by the operating system"
-        return (
-            "Philox, a generator that is not cryptographic, under a fresh key of 128 bits from the operating system for each step"
-        )
+        return "Philox, which is not a cryptographic generator; the operating system gives it a fresh key of 128 bits for each step"
 
 
 def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-    """Read the data, build the model, and restore the state of `before`, if it is given.
+    """Read the data, build the model, and restore the state of `before` if it is given.
 
-    Raises InputError if the data, the model or the state do not fit the plan.
+    Args:
+        plan: Plan of the run.
+        streams: Sources of random numbers.
+        ranks: Processes of the run.
+        before: Saved state of a resumed run.
+        folder: Folder of the run, which stores the canaries of an audit.
+
+    Raises:
+        InputError: The data, the model or the state do not fit the plan.
     """
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
     optimization = Optimization(partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps))
-    return assembled(plan, problem, optimization, streams, ranks, before, folder)
+    return assemble(plan, problem, optimization, streams, ranks, before, folder)
 
 
 @dataclass(frozen=True, slots=True)
 class Optimization:
-    """The optimizer that uses the noisy gradient, and its learning rates.
+    """The optimizer that uses the noisy gradient, and the schedule of its learning rate.
 
     Attributes:
         make: Function that returns an optimizer of a model's trained parameters.
-        rate: Function that returns the learning rate of a step, numbered from 0, relative to the first. None if the user's program sets
-            the learning rate.
+        rate: Function of a step's number, counted from 0, that returns the step's learning rate relative to the declared one. None if the
+            user's program sets the learning rate.
     """
 
     make: Callable[[nn.Module], torch.optim.Optimizer]
     rate: Callable[[int], float] | None
 
 
-def assembled(
+def assemble(
     plan: TrainingPlan,
     problem: Learning,
     optimization: Optimization,
@@ -195,19 +220,20 @@ def assembled(
     before: Checkpoint | None,
     folder: str,
 ) -> Prepared:
-    """Return a problem with its trainer, in the state of `before` if it is given.
+    """Return a problem with its trainer, in the state of `before` if it is given. The other arguments are those of `prepare`.
 
-    Raises InputError if the problem, the optimizer or the state do not fit the plan.
+    Raises:
+        InputError: The problem, the optimizer or the state do not fit the plan.
     """
     train = plan.train
     problem = _require_declared_size(plan, _with_units(plan, problem, streams, ranks))
     canaries: Canaries | GradientCanaries | None = None
-    if plan.canaries and not plan.laid_open:
+    if plan.canaries and not plan.open_to_audit:
         inserted = _inserted_canaries(plan, problem, streams, ranks, folder, before is not None)
         problem, canaries = problem.extended(inserted.inserted), inserted
     problem = problem.on(_device(train.device))
     model, clip = problem.model, train.clipping.clip()
-    if plan.laid_open:
+    if plan.open_to_audit:
         width = sum(p.numel() for p in model.parameters() if p.requires_grad)
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)
@@ -232,18 +258,23 @@ def assembled(
 
 
 def _with_units(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
-    """Return the problem with a bounded number of records for each unit, which are sampled and clipped either together or separately."""
+    """Return the problem with a bounded number of records of each unit.
+
+    With records_per_unit, the records of a unit are sampled and clipped together. Otherwise each record is sampled and clipped separately.
+    """
     if plan.train.units is None:
         return problem
     if problem.units is None or len(problem.units) != problem.count:
-        raise InputError(f"{plan.path}: train.units: expected an owner for each record, but their numbers differ")
+        raise InputError(
+            f"{plan.path}: train.units: expected an owner for each record, found unequal numbers of owners and records"
+        )
     if plan.train.records_per_unit is not None:
         return by_unit(problem, problem.units, plan.train.records_per_unit, streams.initialisation, ranks)
     return with_bounded_units(problem, problem.units, plan.pipeline.privacy.max_contributions or 1, streams.initialisation, ranks)
 
 
 def _require_declared_size(plan: TrainingPlan, problem: Learning) -> Learning:
-    """Return the problem unchanged. Raises InputError if it has more records, with the canaries, than the file declares."""
+    """Return the problem unchanged. Raises InputError if its records and the canaries outnumber the declared size."""
     if problem.count + plan.canaries > plan.size:
         with_canaries = f" and {plan.canaries} canaries" if plan.canaries else ""
         raise InputError(
@@ -255,7 +286,7 @@ def _require_declared_size(plan: TrainingPlan, problem: Learning) -> Learning:
 def _inserted_canaries(
     plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool
 ) -> Canaries:
-    """Return the canary records of an audit. The first process draws and saves them, and sends them to the others."""
+    """Return the canary records of an audit. The first process draws and saves them, and sends them to the other processes."""
     return ranks.broadcast(
         record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None
     )
@@ -265,18 +296,18 @@ def _device(device: str) -> str:
     """Return the device of this process. Raises InputError if the machine does not have the declared device."""
     count = torch.cuda.device_count() if device.startswith("cuda") else 1
     if int(device.partition(":")[2] or 0) >= count:
-        raise InputError(f"train.device: expected a device of this machine, found {device}, and torch sees {count or 'no'} GPU")
+        raise InputError(f"train.device: expected a device of this machine, found {device}; torch finds {count or 'no'} GPU")
     return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
 
 
 def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Load the saved state into the model and the optimizer. Raises InputError if it is of another model."""
+    """Load the saved state into the model and the optimizer. Raises InputError if the state does not fit the model."""
     try:
         model.load_state_dict(before.model)
         optimizer.load_state_dict(before.optimizer)
     except (RuntimeError, ValueError, KeyError) as problem:
         message = str(problem).strip().splitlines()[0]
-        raise InputError(f"--resume: expected the model that the run was started with: {message}") from None
+        raise InputError(f"--resume: the model differs from the one at the start of the run: {message}") from None
 
 
 def _broadcast_weights(model: nn.Module, ranks: Ranks) -> None:
@@ -287,13 +318,18 @@ def _broadcast_weights(model: nn.Module, ranks: Ranks) -> None:
 
 
 def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, before: Checkpoint | None) -> AdaptiveNorm | None:
-    """Return the adaptive clipping norm; None for other clipping styles."""
+    """Return the adaptive clipping norm; None for other clipping styles.
+
+    Raises:
+        InputError: The plan has several stages or correlated noise, which adaptive clipping does not support.
+    """
     count_noise = plan.train.clipping.count_noise
     if not isinstance(clip, Adaptive) or count_noise is None:
         return None
     if len(plan.stages) > 1 or isinstance(plan.stages[0].spec, CorrelatedSpec):
         raise InputError(
-            f"{plan.path}: train.clipping.style: expected another style than adaptive with a schedule or correlated noise, found adaptive"
+            f"{plan.path}: train.clipping.style: expected a style other than adaptive with a schedule or correlated noise, "
+            "found adaptive"
         )
     if before is not None:
         clip.norm = measurable("norm", before.bound)

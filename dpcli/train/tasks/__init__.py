@@ -1,1 +1,1 @@
-"""Training tasks. Each module builds a model, records and a loss from [train], and contains no code about privacy."""
+"""The tasks of [train]. Each module builds a model, records and a loss from the table. The code about privacy is elsewhere."""

@@ -1,6 +1,6 @@
-"""The records of a classification task as arrays.
+"""Readers of the records of a classification task, which return arrays.
 
-They come from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
+The records come from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function. Error messages quote no value.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# The header of a member of a zip file, from which the lengths of its name and of its extra field are read.
+# Format of the header of a member in a zip file. It contains the lengths of the member's name and of its extra field.
 MEMBER_HEADER = struct.Struct("<26xHH")
-CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once, to save memory
+CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once; this limits memory
 
 
 def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
     """Return the arrays with the given names in a .npz file; None if one of them is missing.
 
-    Arrays that are not compressed are mapped from the disk. Arrays of objects are refused. Errors are those of numpy, zipfile and zlib.
+    Arrays that are not compressed are mapped from the disk. Arrays of objects are refused. numpy, zipfile and zlib raise their own errors.
     """
     with zipfile.ZipFile(place) as archive:
         members = {info.filename: info for info in archive.infolist()}
@@ -73,9 +73,12 @@ def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
 
 
 class RawRecords(NamedTuple):
-    """Inputs, labels and units as a file or a function provides them, before they are checked.
+    """Inputs, labels and units from a file or a function, before they are checked.
 
     Attributes:
+        inputs: Inputs of the records.
+        labels: Labels of the records.
+        units: Owners of the records; None if the file does not declare units.
         names: Names of the input columns in their order; empty unless all other columns are inputs.
         blocks: Block of each record, if a unit is bounded in each block separately; None otherwise.
     """
@@ -94,7 +97,7 @@ def _npz(place: str, train: Classification, only: RowWindow | None, block_column
         columns = arrays_in(place, names)
     except Exception:  # numpy, zipfile and zlib may raise any error for another kind of file
         raise InputError(
-            f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
+            f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read as such"
         ) from None
     if columns is None:
         raise InputError(f"{place}: expected arrays named {' and '.join(names)}; at least one is missing")
@@ -104,10 +107,13 @@ def _npz(place: str, train: Classification, only: RowWindow | None, block_column
 def _columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
     """Return the records of a .csv or .parquet file.
 
-    The label is in the declared column, or else in the last one. The unit is in its declared column. The inputs are in the declared
-    columns, or else in all other columns.
+    The label is in the declared column, or in the last column if none is declared. The unit is in its declared column. The inputs are in
+    the declared columns, or in all other columns if none are declared.
 
     Args:
+        place: Path of the file.
+        train: [train] table.
+        only: Window to which the rows are restricted; None for all rows.
         block_column: Column that determines the block of a record in the ledger. It is an input only if it is declared as one.
     """
     names, rows = column_table(place, only)
@@ -117,15 +123,15 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
         if name not in columns:
             columns_of_file = instead_of(name, names, known_columns(train))
             raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
-    # Messages number the columns that the training file does not name: without a line of names, the first line is a record.
+    # Messages number the columns that the training file does not name. In a file without a line of names, the first line is a record.
     shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
     blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
-    stated = columns.pop(label, [])
+    raw_labels = columns.pop(label, [])
     if train.labels is None:
-        labels: Any = _column_numbers(place, shown[label], stated)
+        labels: Any = _column_numbers(place, shown[label], raw_labels)
     else:
-        labels = label_codes(stated, train.labels, shown[label], place, only)
+        labels = label_codes(raw_labels, train.labels, shown[label], place, only)
     if train.columns is not None:
         return RawRecords(encoded(columns, train, place, only), labels, units, (), blocks)
     if block_column is not None:
@@ -153,9 +159,9 @@ READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _columns, ".parquet": _
 
 
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return scikit-learn's digits, (n, 8, 8) in [0, 1], and their labels, (n,).
+    """Return scikit-learn's digits, of shape (n, 8, 8) in [0, 1], and their labels, of shape (n,).
 
-    They are read from scikit-learn's folder, because importing the library takes longer than training.
+    The digits are read from a file in scikit-learn's folder, because the import of the library takes longer than training.
 
     Raises:
         Unavailable: scikit-learn is not installed. The message begins with `place`.
@@ -168,7 +174,7 @@ def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64
 
 
 def _digit_rows(path: str) -> NDArray[np.float64]:
-    """Return a row for each digit, with 64 pixels from 0 to 16 and the label."""
+    """Return a row for each digit. It has 64 pixels from 0 to 16, and the label."""
     if os.path.isfile(path):
         with gzip.open(path, "rt", encoding="ascii") as lines:
             return np.array([line.split(",") for line in lines], dtype=np.float64)
@@ -183,9 +189,9 @@ class ArrayTable:
     """Checked records.
 
     Attributes:
-        inputs: (n, ...) float32.
-        labels: (n,) int64.
-        units: Owner of each record, (n,); None if the file does not declare units.
+        inputs: Inputs as float32, of shape (n, ...).
+        labels: Labels as int64, of shape (n,).
+        units: Owner of each record, of shape (n,); None if the file does not declare units.
         names: As in `RawRecords`.
     """
 
@@ -197,15 +203,15 @@ class ArrayTable:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Private records, and the records that the file declares public.
+    """The private records, and the records that the file declares public.
 
     Attributes:
-        inputs: (n, ...) float32.
-        labels: (n,) int64.
+        inputs: Inputs of the private records as float32, of shape (n, ...).
+        labels: Labels of the private records as int64, of shape (n,).
         public_inputs: Inputs of the public records; None if there are none.
         public_labels: Labels of the public records; None if there are none.
         classes: Declared number of labels.
-        units: Owner of each private record, (n,); None if the file does not declare units.
+        units: Owner of each private record, of shape (n,); None if the file does not declare units.
     """
 
     inputs: Array
@@ -229,11 +235,11 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
     if train.public != "held-out":
         public = _load(train.public, "public", train, classes, path, rows)
         if public.inputs.shape[1:] != table.inputs.shape[1:]:
-            raise InputError(f"{path}: train.public: expected records of the shape of the private ones")
+            raise InputError(f"{path}: train.public: expected records of the same shape as the private records")
         if table.names and public.names and table.names != public.names:
             raise InputError(
-                f"{path}: train.public: expected the columns of the private records in their order: declare train.columns, "
-                "which are read by their names"
+                f"{path}: train.public: expected the columns of the private records in the same order; with train.columns, columns are "
+                "read by name and may have any order"
             )
         return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
     public_rows = held_out(len(table.labels), train.held_out, table.units, path)
@@ -243,9 +249,9 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
 
 
 def _classes(train: Classification, path: str) -> int:
-    """Return the declared number of labels. It is not counted, because the shape of the model must not depend on private records."""
+    """Return the declared number of labels. Labels are not counted, because the shape of the model must not depend on private records."""
     if train.label_count is None and train.data != "digits":
-        raise InputError(f"{path}: train.classes: expected the number of labels, or train.labels, declared, found neither")
+        raise InputError(f"{path}: train.classes: expected classes (the number of labels) or train.labels, found neither")
     return train.label_count or 10
 
 
@@ -254,18 +260,22 @@ def table_in(source: str, train: Classification, classes: int, rows: RowWindow |
 
     Args:
         source: "digits", the path of a file, or module:function.
-        rows: Window of rows that the model was trained on; None for all.
+        train: [train] table.
+        classes: Number of labels.
+        rows: Window of rows that the model was trained on; None for all rows.
     """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
     return _table(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
 
 
 def _load(source: str, key: str, train: Classification, classes: int, path: str, rows: RowWindow | None) -> ArrayTable:
+    """Return the checked records of a source that the file at `path` names under `key`."""
     place = f"{path}: train.{key}"
     return _table(_read(source, key, train, path, place, rows), key, train, classes, path, place)
 
 
 def _table(parts: RawRecords, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
+    """Return records after all checks. Raises InputError if one fails."""
     inputs, labels = inputs_of(parts.inputs, train.shift, place), labels_of(parts.labels, classes, place, path)
     if len(inputs) != len(labels):
         raise InputError(f"{place}: expected one label for each record, but their numbers differ")
@@ -278,10 +288,14 @@ def _table(parts: RawRecords, key: str, train: Classification, classes: int, pat
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
-    """Return inputs (n, ...) as float32, after subtraction of the declared shift. Raises InputError if a number is not finite."""
+    """Return inputs of shape (n, ...) as float32, after the declared shift is subtracted.
+
+    Raises:
+        InputError: The values are no array of this shape, or a number is not finite.
+    """
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
-        raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")
+        raise InputError(f"{place}: expected inputs of shape (n, ...) with numbers in each record, found shape {_shape(numbers)}")
     with np.errstate(over="ignore", invalid="ignore"):
         inputs: Array = numbers.astype(np.float32, copy=False)
         inputs = np.subtract(inputs, np.float32(shift)) if shift else inputs
@@ -291,7 +305,7 @@ def inputs_of(values: Any, shift: float, place: str) -> Array:
 
 
 def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
-    """Return labels (n,) as int64. Raises InputError unless all are integers from 0 to `classes` - 1."""
+    """Return labels of shape (n,) as int64. Raises InputError unless all are integers from 0 to `classes` - 1."""
     numbers = _numbers(values, "labels", place)
     if numbers.ndim != 1:
         raise InputError(f"{place}: expected one label for each record, found labels of shape {_shape(numbers)}")
@@ -303,11 +317,11 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
 
 
 def _numbers(values: Any, what: str, place: str) -> Array:
-    """Return an array of numbers. Raises InputError for anything else, without numpy's own message, which may quote values."""
+    """Return the values as an array of numbers. Raises InputError without numpy's own message, which may quote values."""
     try:
         numbers = np.asarray(values)
     except Exception:  # conversion may raise any error: lists of different lengths, tensors on another device
-        raise InputError(f"{place}: expected {what} as an array of numbers, found what is no array") from None
+        raise InputError(f"{place}: expected {what} as an array of numbers, found a value that is no array") from None
     if numbers.dtype.kind not in "biuf":
         raise InputError(f"{place}: expected {what} as an array of numbers, found one of {numbers.dtype.type.__name__}")
     return numbers.astype(np.uint8) if numbers.dtype.kind == "b" else numbers
@@ -322,8 +336,11 @@ def _read(source: str, key: str, train: Classification, path: str, stated: str, 
     """Return the unchecked records of a source.
 
     Args:
-        key: "data" for private records, "public" for public ones.
-        stated: Name of the source's key in the training file, for messages.
+        source: Source of the records.
+        key: "data" for private records, "public" for public records.
+        train: [train] table.
+        path: Path of the training file.
+        stated: Place of the source's key in the training file, for messages.
         rows: Window to which private records are restricted. Public records are read completely.
     """
     ending = os.path.splitext(source)[1]

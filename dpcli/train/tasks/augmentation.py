@@ -1,8 +1,8 @@
 """Augmentation of images by random views.
 
-The loss of a record is the mean over several views, so the mean gradient of the views is clipped. One record still adds one clipped
-gradient, so the sensitivity remains C. Views are drawn by torch's generator and need not be secret: given all draws, each record merely has
-another loss, and the guarantee holds for any losses.
+The loss of a record is the mean over several views, so the mean gradient of the views is clipped. A record still adds one clipped gradient,
+so the sensitivity remains C. Torch's generator draws the views, and they need not be secret. Given all draws, each record has a fixed loss,
+and the guarantee holds for any losses.
 
 Source: De et al. 2022, arXiv:2204.13650, Section 3.3.
 """
@@ -24,8 +24,12 @@ from dpcli.train.tasks.learning import Learning
 IMAGE = 4  # number of dimensions of images, (B, channels, height, width); other tensors are repeated unchanged for each view
 
 
-def augmented(problem: Learning, train: Images, path: str) -> Learning:
-    """Return the problem with the mean loss over views if [train] asks for views. Raises InputError if no record has an image."""
+def with_augmentation(problem: Learning, train: Images, path: str) -> Learning:
+    """Return the problem with the mean loss over views if [train] declares augmentations, and unchanged otherwise.
+
+    Raises:
+        InputError: [train] declares augmentations, and the records have no images.
+    """
     if train.augmentations is None or train.augment is None:
         return problem
     if all(leaf.dim() != IMAGE for leaf in tree_leaves(problem.records)):
@@ -34,7 +38,7 @@ def augmented(problem: Learning, train: Images, path: str) -> Learning:
 
 
 def mean_over_views(loss: Loss, count: int, view: View) -> Loss:
-    """Return a loss (B,) that is, for each record, the mean of the given loss over `count` views of the record."""
+    """Return a loss of shape (B,). The loss of each record is the mean of the given loss over `count` views of the record."""
 
     def loss_over_views(model: nn.Module, batch: Batch) -> Tensor:
         records = tree_leaves(batch)[0].shape[0]
@@ -52,7 +56,7 @@ def mean_over_views(loss: Loss, count: int, view: View) -> Loss:
 
 
 def draw_moves(records: int, count: int, most: int) -> Tensor:
-    """Return random displacements of the views, (B, K, 2), in pixels down and to the right, uniform from -most to most."""
+    """Return the displacements of the views, of shape (B, K, 2): pixels down and to the right, uniform from -most to most."""
     return torch.randint(-most, most + 1, (records, count, 2))
 
 
@@ -60,8 +64,9 @@ def views(images: Tensor, moves: Tensor, mirrored: Tensor) -> Tensor:
     """Return views (B, K, channels, height, width) of images (B, channels, height, width). A view has pixels of its own image only.
 
     Args:
-        moves: Displacement of each view in pixels, down and to the right, (B, K, 2). Pixels beyond an edge repeat those of the edge.
-        mirrored: Whether the columns of each view are reversed, (B, K).
+        images: Images.
+        moves: Displacement of each view in pixels, down and to the right, of shape (B, K, 2). Pixels beyond an edge repeat the edge.
+        mirrored: Whether the columns of each view are reversed, of shape (B, K).
     """
     records, channels, height, width = images.shape
     rows = (torch.arange(height, device=images.device) + moves[..., :1]).clamp(0, height - 1)  # (B, K, height)

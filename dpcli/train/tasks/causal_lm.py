@@ -1,7 +1,7 @@
-"""Language modelling: a model predicts each token of a record from the earlier ones.
+"""The task "causal-lm": a language model predicts each token of a record from the earlier tokens.
 
-A record is a line, a paragraph, a row or a window of text, as `record` declares. It is the unit of privacy, unless `units` names a larger
-one. A text that is cut into windows becomes as many records.
+A record is a line, a paragraph, a row or a window of text, as the key `record` declares. The record is the unit of privacy unless the key
+`units` names a larger unit. If a text is cut into windows, each window is a record.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
 from dpcli.train.tasks.files import held_out, owners_of
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, records, tokens_of
+from dpcli.train.tasks.lm_texts import PADDING, Tokens, records, synthetic_tokens, tokens_of
 
 
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem of [train]. Raises InputError if its model or its records cannot be read."""
+    """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read."""
     model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
     words = vocabulary(model, path)
     tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
@@ -38,17 +38,21 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
         public = public_records(train, tokens, words, path)
     if tokens_of_records.shape[1] < 2:
         raise InputError(f"{path}: train.data: no record has two tokens or more")
-    draw = partial(drawn, tokens_of_records.shape[1], words)
+    draw = partial(synthetic_tokens, tokens_of_records.shape[1], words)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else owners_of(units, path)
     return Learning(model, LOSSES[train.token_loss], tokens_of_records, measure, owners, draw, facts(train, words, path))
 
 
 def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:
-    """Return the records that are declared public. Raises InputError if there are none.
+    """Return the records that the file declares public. Raises InputError if there are none.
 
     Args:
-        rows: Window of the private records from which public ones are held out; None for all.
+        train: [train] table.
+        tokens: Tokenizer; None if the file names none.
+        words: Number of tokens in the model's vocabulary.
+        path: Path of the training file.
+        rows: Window of the private records from which public records are held out; None for all records.
     """
     if train.public == "held-out":
         tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
@@ -57,7 +61,7 @@ def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the loss of the token after each position, (B, T), and the number of losses of each record, (B,).
+    """Return the loss of the next token at each position, of shape (B, T), and the number of losses of each record, of shape (B,).
 
     A position without a next token has a loss of zero.
     """
@@ -69,20 +73,29 @@ def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def mean_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean loss of each record over its tokens, (B,)."""
+    """Return the mean loss of each record over its tokens, of shape (B,)."""
     losses, counts = token_losses(model, batch)
     return losses.sum(1) / counts.clamp_min(1)
 
 
 def sum_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the sum of the losses of each record, (B,). It is minus the log-probability of the record given its first token."""
+    """Return the sum of the losses of each record, of shape (B,).
+
+    The sum is minus the log-probability of the record given its first token.
+    """
     return token_losses(model, batch)[0].sum(1)
 
 
 def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
-    """Return the perplexity of the public records: exp of the mean loss over all tokens. `part` records are in memory at a time."""
+    """Return the perplexity of the public records, which is exp of the mean loss over all tokens.
+
+    Args:
+        model: Language model.
+        public: Public records.
+        part: Number of records in memory at a time.
+    """
     total, count = 0.0, 0
-    with evaluating(model) as device:
+    with evaluation_mode(model) as device:
         for rows in torch.split(public, part):
             losses, counts = token_losses(model, rows.to(device))
             total, count = total + float(losses.double().sum()), count + int(counts.sum())

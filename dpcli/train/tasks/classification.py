@@ -1,4 +1,4 @@
-"""The task of classification on arrays, tables and images: built-in models, losses and accuracy."""
+"""The task "classification" on arrays, tables and images, with its built-in models, losses and accuracy."""
 
 from __future__ import annotations
 
@@ -18,16 +18,26 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.array_files import Arrays, arrays
-from dpcli.train.tasks.augmentation import augmented
+from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.encoding import input_names
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating
-from dpcli.train.tasks.user_code import built, code_of
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
+from dpcli.train.tasks.user_code import build_model, code_of
 
 
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
-    """Return the model that [train] names, for examples of the given shape. Raises InputError if the model is unknown."""
+    """Return the model that [train] names, for examples of the given shape.
+
+    Args:
+        train: [train] table.
+        shape: Shape of the inputs of one example.
+        classes: Number of labels.
+        path: Path of the training file.
+
+    Raises:
+        InputError: The model is unknown, or the user's function does not build one.
+    """
     if ":" in train.model:
-        return built(train.model, train.data, path)
+        return build_model(train.model, train.data, path)
     if train.model not in MODELS:
         raise InputError(f"train.model: expected one of {', '.join(MODELS)}, or module:function, found {train.model!r}")
     return MODELS[train.model](train, shape, classes)
@@ -65,17 +75,23 @@ MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] =
 
 
 def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem of [train]. Raises InputError if its model or its records cannot be read."""
+    """Return the learning problem that [train] describes. Raises InputError if its model or its records cannot be read.
+
+    Args:
+        train: [train] table.
+        path: Path of the training file.
+        rows: Window to which the private records are restricted; None for all records.
+    """
     data = arrays(train, path, rows)
     shape = data.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)
     require_scores(model, shape, data.classes, path)
     records = pair(data.inputs, data.labels)
-    draw = partial(drawn, shape, data.classes)
-    plain = Learning(
+    draw = partial(synthetic_examples, shape, data.classes)
+    problem = Learning(
         model, loss_of(train), records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
     )
-    return augmented(plain, train, path)
+    return with_augmentation(problem, train, path)
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
@@ -86,13 +102,13 @@ def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str
 
 
 def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path: str) -> None:
-    """Raise InputError unless the model returns a score for each class.
+    """Raise InputError unless the model returns a score for each label.
 
-    It is called on zeros and not on records, so that its error messages may be shown.
+    The model is called on zeros and not on records, so that its error messages may be shown.
     """
     expected = f"{path}: train.model: expected scores (B, {classes}) from float32 inputs (B, {', '.join(map(str, shape))})"
     try:
-        with evaluating(model) as device:
+        with evaluation_mode(model) as device:
             scores = model(torch.zeros(2, *shape, device=device))
     except FAILURES as problem:
         raise InputError(f"{expected}: {error_text(problem)}") from None
@@ -107,23 +123,23 @@ def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(np.ascontiguousarray(labels))
 
 
-def drawn(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
-    """Return synthetic records, with inputs uniform on [0, 1] and uniform labels."""
+def synthetic_examples(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
+    """Return `count` synthetic records. Their inputs are uniform on [0, 1], and their labels are uniform."""
     inputs = stream.words(count * int(np.prod(shape))).astype(np.float64) / 2.0**64
     labels = stream.words(count) % np.uint64(classes)
     return pair(inputs.astype(np.float32).reshape(count, *shape), labels.astype(np.int64))
 
 
 def loss_of(train: Classification) -> Loss:
-    """Return the loss, which is cross-entropy times the declared weight of the record's label."""
+    """Return the loss: cross-entropy, times the weight of the record's label if [train] declares weights."""
     return cross_entropy if train.class_weights is None else partial(weighted, torch.tensor(train.class_weights))
 
 
 def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the loss of each record times the weight of its label, (B,).
+    """Return the cross-entropy of each record times the weight of its label, of shape (B,).
 
     Args:
-        weights: Weight of each label, (classes,).
+        weights: Weight of each label, of shape (classes,).
     """
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
@@ -131,14 +147,14 @@ def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the cross-entropy of each record, (B,)."""
+    """Return the cross-entropy of each record, of shape (B,)."""
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
     return nn.functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
 def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
-    """Return a function that measures accuracy on the public data. It returns no metrics if there are no public data."""
+    """Return a function that measures the accuracy on the public data. Without public data, the function returns no metrics."""
     if data.public_inputs is None or data.public_labels is None:
         return dict
     inputs, labels = pair(data.public_inputs, data.public_labels)
@@ -150,6 +166,6 @@ def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
 
 
 def scores_of(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the scores of many records, (n, classes), computed in parts to save memory."""
-    with evaluating(model) as device:
+    """Return the scores of records, of shape (n, classes). They are computed in parts to save memory."""
+    with evaluation_mode(model) as device:
         return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])

@@ -1,4 +1,7 @@
-"""The task whose model, records, loss and metric are the user's own functions, or come from a program that calls dpcli.private."""
+"""The task "custom", whose model, records, loss and metric are the user's own functions.
+
+The module also builds the learning problem of a program that calls `dpcli.private`.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings_custom import Custom, Loop
 from dpcli.train.plan.sources import one_source
-from dpcli.train.tasks.augmentation import augmented
+from dpcli.train.tasks.augmentation import with_augmentation
 from dpcli.train.tasks.files import owners_of
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
-from dpcli.train.tasks.user_code import built, called_on_records, code_of, private_result, result, user
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode, tensors, to_device
+from dpcli.train.tasks.user_code import build_model, called_on_records, code_of, private_result, result, user
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,21 +32,21 @@ if TYPE_CHECKING:
 def build(train: Custom, path: str) -> Learning:
     """Return the learning problem that the functions of [train] define.
 
-    The model function returns an nn.Module. The data function returns records, or a pair of records and their owners with train.units.
+    The model function returns an nn.Module. The data function returns records or, with train.units, a pair of records and their owners.
 
     Raises:
         InputError: A function cannot be imported, raises an error, or returns an object of another kind.
     """
-    model = built(train.model, train.data, path)
+    model = build_model(train.model, train.data, path)
     records, units = _data(train, path, model)
     loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path, model)
     measure = measure_of(train, path, model, records)
-    plain = Learning(model, loss, records, measure, units, draw, code_of(train.model, path))
-    return augmented(plain, train, path)
+    problem = Learning(model, loss, records, measure, units, draw, code_of(train.model, path))
+    return with_augmentation(problem, train, path)
 
 
 def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np.generic] | None]:
-    """Return the private records, and the owner of each record; None instead of owners without train.units."""
+    """Return the private records, and the owner of each record. Without train.units, None replaces the owners."""
     returned = private_result(train.data, path)
     if train.units is None:
         return checked(returned, train.data, path, model), None
@@ -54,16 +57,17 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """Return the user's loss, wrapped so that its errors quote no record.
+    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record.
 
     Args:
         source: Name of the loss for messages.
+        function: The user's loss.
     """
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = called_on_records(source, function, model, batch)
         if not isinstance(losses, Tensor):
-            raise InputError(f"{source}: expected a tensor, one loss for each record, found {type(losses).__name__}")
+            raise InputError(f"{source}: expected a tensor with one loss for each record, found {type(losses).__name__}")
         return losses
 
     return loss
@@ -80,7 +84,7 @@ def checked(records: Any, source: str, path: str, model: nn.Module) -> Batch:
 
 
 def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callable[[int, Stream], Batch] | None:
-    """Return the user's function that draws synthetic records, with a check of its result; None if the file names none."""
+    """Return the user's function that draws synthetic records, in a wrapper that checks its result; None if the file names none."""
     if train.canary is None:
         return None
     source, function = train.canary, user(train.canary, path)
@@ -88,23 +92,26 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     def draw(count: int, stream: Stream) -> Batch:
         records_drawn = checked(called(source, function, count, stream.bulk()), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
-            raise InputError(f"{path}: {source}: expected {count} records of the form of the data's")
+            raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")
         return records_drawn
 
     return draw
 
 
 def _form(records: Batch) -> object:
-    """Return the structure of a batch, with the shape of one record and the type of each tensor."""
-    leaves, arranged = tree_flatten(records)
-    return arranged, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+    """Return the structure of a batch, and for each tensor the shape of one record and the type."""
+    leaves, structure = tree_flatten(records)
+    return structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
 
 def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None = None) -> Callable[[], Metrics]:
-    """Return a function that computes `metric` on the public records. It returns no metrics if the file declares neither.
+    """Return a function that computes `metric` on the public records. If the file has no metric, the function returns no metrics.
 
     Args:
-        records: Private records, which the public ones must differ from; None to skip this check.
+        train: [train] table.
+        path: Path of the training file.
+        model: Model to measure.
+        records: Private records, from which the public records must differ; None to skip this check.
     """
     if train.metric is None or train.public is None:
         return dict
@@ -114,41 +121,49 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
         raise one_source(path, train.public, train.data)
 
     def measure() -> Metrics:
-        with evaluating(model) as device:
-            return metrics(called(source, function, model, moved(public, device)), source)
+        with evaluation_mode(model) as device:
+            return metrics(called(source, function, model, to_device(public, device)), source)
 
     return measure
 
 
 def same_numbers(public: Batch, private: Batch) -> bool:
-    """Check whether two batches hold the same numbers in the same order."""
-    one, other = tree_leaves(public), tree_leaves(private)
-    return len(one) == len(other) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(one, other, strict=True))
+    """Check whether two batches have the same numbers in the same order."""
+    ours, theirs = tree_leaves(public), tree_leaves(private)
+    return len(ours) == len(theirs) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(ours, theirs, strict=True))
 
 
 def metrics(result: Any, source: str) -> Metrics:
-    """Return metrics as floats by name. Raises InputError unless they are a mapping to numbers."""
+    """Return the user's metrics as floats by name. Raises InputError unless the result is a mapping to numbers."""
     try:
         return {str(name): float(value) for name, value in result.items()}
     except (AttributeError, TypeError, ValueError, RuntimeError):
-        raise InputError(f"{source}: expected metrics, numbers by name, found {type(result).__name__}") from None
+        raise InputError(f"{source}: expected metrics as a mapping of names to numbers, found {type(result).__name__}") from None
 
 
 def refuse(train: Loop, path: str) -> NoReturn:
-    """Raise InputError, because a file of task "loop" names no model and no data."""
+    """Raise InputError, because a file with the task "loop" names no model and no data."""
     raise InputError(
         f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it'
     )
 
 
-def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
-    """Return the learning problem of the caller's own model, loss and records. Raises InputError for anything else."""
+def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
+    """Return the learning problem of the arguments of `dpcli.private`. Raises InputError if one has the wrong type.
+
+    Args:
+        model: Model to train.
+        loss: The caller's loss.
+        data: Private records, as in `records_of`.
+        units: Owner of each record; None without units.
+        path: Path of the pipeline file, for messages.
+    """
     if not isinstance(model, nn.Module):
         raise InputError(f"model: expected a torch module, found {type(model).__name__}")
     if any(base.__name__ == "LightningModule" for base in type(model).__mro__):
         raise InputError(
-            f"model: expected the network that {type(model).__name__} holds, found the LightningModule itself, which its Trainer changes "
-            "between two steps; give the network, such as module.net"
+            f"model: expected the network that {type(model).__name__} holds, found the LightningModule itself: its Trainer changes the "
+            "LightningModule between two steps; pass the network, such as module.net"
         )
     if not callable(loss):
         raise InputError(f"loss: expected a function (model, batch) -> one loss per record, found {type(loss).__name__}")
@@ -168,15 +183,15 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     """Return records from tensors or arrays, or from a dataset, which is read item by item.
 
     Raises:
-        InputError: The object is a loader, which draws its own batches, a dataset without a length, or of another kind.
+        InputError: The object is a DataLoader, a dataset without a length, or neither a dataset nor arrays.
     """
     if isinstance(data, DataLoader):
         raise InputError(
-            "data: expected the dataset itself, as loader.dataset, found a DataLoader, which draws batches of its own: here they are drawn "
-            "as the file declares, which is what its epsilon is for"
+            "data: expected the dataset itself, as loader.dataset, found a DataLoader, which draws batches of its own: the epsilon of the "
+            "file holds only for batches that dpcli draws as the file declares"
         )
     if isinstance(data, IterableDataset):
-        raise InputError("data: expected a dataset with a length and items by number, found one that is read in its own order")
+        raise InputError("data: expected a dataset with a length and numbered items, found one that can only be iterated")
     if isinstance(data, TensorDataset):
         return checked(data.tensors, "data", path, model)
     if isinstance(data, Dataset):
@@ -185,11 +200,11 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
 
 
 def _collate(data: Any) -> Any:
-    """Return the items of a dataset as one batch. Raises InputError without the message of the error, which may quote a record."""
+    """Return the items of a dataset as one batch. The message of an InputError omits the original message, which may quote a record."""
     try:
         return default_collate([data[row] for row in range(len(data))])
     except Exception as problem:
         raise InputError(
-            f"data: expected items that torch's default_collate puts together, found {type(problem).__name__} on the way; "
-            "give the tensors themselves"
+            f"data: expected items that torch's default_collate combines into a batch, found {type(problem).__name__}; "
+            "pass the tensors themselves"
         ) from None

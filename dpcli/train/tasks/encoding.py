@@ -1,4 +1,4 @@
-"""Encoding of table columns as numbers, as the training file declares it.
+"""The encoding of table columns as numbers, which the training file declares.
 
 The encoding of a record does not depend on other records. No message shows a value.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Encoded = NDArray[np.float32]
 
 Values = Sequence[Any]
-MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # texts of missing values; data frames write the last two
-PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # types that numpy and Python convert alike
+MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # texts of missing values; data frames write "<NA>" and "NaT"
+PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # types that numpy converts as float() does
 
 
 def known_columns(train: Classification) -> tuple[str, ...]:
@@ -39,22 +39,24 @@ def input_names(train: Classification) -> list[str]:
 
 
 def encoded(table: Mapping[str, Values], train: Classification, place: str, only: RowWindow | None = None) -> Encoded:
-    """Return the inputs of every row, (n, inputs), in [-1, 1].
+    """Return the inputs of every row, of shape (n, inputs), in [-1, 1].
 
     Args:
-        only: Window of rows of the file at `place` that the table holds, for messages; None for all rows.
+        table: Values of each column, by name.
+        train: [train] table.
+        place: File or other source of the table, for messages.
+        only: Window of rows of the file at `place` that the table contains, for messages; None for all rows.
 
     Raises:
-        InputError: A declared column is absent, or a value is not covered by the declaration. The message states the line and not the
-            value.
+        InputError: A declared column is absent, or the declaration does not cover a value. The message gives the line and not the value.
     """
     absent = [name for name, _ in train.features if name not in table]
     if absent:
         columns = instead_of(absent[0], list(table), known_columns(train))
-        raise InputError(f"{place}: expected a column {absent[0]!r}, as train.columns declares, found {columns}")
+        raise InputError(f"{place}: expected a column {absent[0]!r}, which train.columns declares, found {columns}")
     counts = {len(table[name]) for name, _ in train.features}
     if len(counts) > 1:
-        raise InputError(f"{place}: expected columns of one length, found several lengths")
+        raise InputError(f"{place}: expected columns of the same length, found different lengths")
     missing = MISSING | {plain(word) for word in train.missing_words or ()}
     inputs = np.zeros((counts.pop(), len(input_names(train))), dtype=np.float32)
     start = 0
@@ -67,22 +69,27 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
 
 
 def label_codes(values: Values, labels: Sequence[str], column: str, place: str, only: RowWindow | None = None) -> NDArray[np.int64]:
-    """Return the index of each label among the declared ones, (n,). Raises InputError for another label, or a missing one.
+    """Return the index of each label among the declared labels, of shape (n,). Raises InputError for another or a missing label.
 
     Args:
+        values: Labels of the rows.
+        labels: Declared labels.
         column: Name of the column for messages.
+        place: As in `encoded`.
         only: As in `encoded`.
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
     cells = _Cells(values, column, place, MISSING, only)
     codes_of_rows = [codes.get(text, -1) for text in cells.texts()]
     if -1 in codes_of_rows:
-        raise cells.refusal(codes_of_rows.index(-1), "one of the declared labels", "another, or none: declare it in train.labels")
+        raise cells.refusal(
+            codes_of_rows.index(-1), "one of the declared labels", "another label, or none: declare it in train.labels"
+        )
     return np.asarray(codes_of_rows, dtype=np.int64)
 
 
 class _Cells:
-    """The values of one column, with the place of the column for messages."""
+    """The values of one column, with the names of the column and its file for messages."""
 
     def __init__(self, values: Values, column: str, place: str, missing: Collection[str], only: RowWindow | None = None) -> None:
         self.values, self.column, self.place, self.missing, self.only = values, column, place, missing, only
@@ -92,12 +99,12 @@ class _Cells:
         return [text_of(value) for value in self.values]
 
     def refusal(self, row: int, expected: str, problem: str) -> InputError:
-        """Return an error for a row, without its value."""
+        """Return the error for a row. Its message does not quote the value."""
         return InputError(f"{row_place(self.place, row, self.only)}: {self.column}: expected {expected}, found {problem}")
 
 
 def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
-    """Encode a column of numbers into `inputs`. Missing values are replaced before the numbers are clamped, because NaN passes a clamp."""
+    """Encode a column of numbers into `inputs`. Missing values are replaced before the numbers are clamped, because a clamp keeps NaN."""
     assert feature.min is not None and feature.max is not None
     numbers = _numbers(cells)
     absent = np.isnan(numbers)
@@ -123,13 +130,13 @@ def _numbers(cells: _Cells) -> NDArray[np.float64]:
                 numbers[row] = _as_float(value, text)
             except (ValueError, TypeError):
                 raise cells.refusal(
-                    row, "a number", "something else: write missing values in train.missing_words, or declare a domain"
+                    row, "a number", "a text: list texts of missing values in train.missing_words, or declare a domain"
                 ) from None
     return numbers
 
 
 def _as_float(value: Any, text: str) -> float:
-    """Return a value as a float; infinity for an integer that is too large for a float, as it lies outside of every range."""
+    """Return a value as a float. An integer that is too large for a float becomes infinity, which lies outside of every range."""
     try:
         return float(value)
     except OverflowError:
@@ -137,7 +144,7 @@ def _as_float(value: Any, text: str) -> float:
 
 
 def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
-    """Return the numbers of a column, converted together; None if a value is neither a number nor NaN."""
+    """Return the numbers of a column, converted in one operation. Return None if a value is neither a number nor NaN."""
     if not {*map(type, values)} <= PLAIN:
         return None
     try:
@@ -148,7 +155,7 @@ def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
 
 
 def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
-    """Encode a column of categories into `inputs`, with one input for each declared value."""
+    """Encode a column of categories into `inputs`. Each declared value has an input."""
     assert feature.domain is not None
     codes = {plain(value): code for code, value in enumerate(feature.domain)}
     other = len(codes) if feature.other == "code" else -1
@@ -158,12 +165,12 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
             continue
         code = codes.get(text, other)
         if code < 0:
-            raise cells.refusal(row, "one of the declared values", 'another: add it to domain, or declare other = "code"')
+            raise cells.refusal(row, "one of the declared values", 'another value: add it to domain, or declare other = "code"')
         inputs[row, code] = 1.0
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value as a .csv file has it, for a value from any kind of file; "" for None."""
+    """Return the text that a value has in a .csv file. The value may come from any kind of file. None becomes ""."""
     plain_value = value.item() if isinstance(value, np.generic) else value
     if plain_value is None:
         return ""

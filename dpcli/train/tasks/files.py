@@ -1,4 +1,7 @@
-"""Readers of .csv, .parquet and .jsonl files, and checks of the owners of records. No error message quotes a value of the data."""
+"""Readers of .csv, .parquet and .jsonl files, and checks of the owners of records.
+
+No error message quotes a value of the data, because the data are private.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000
 
 
 def text_of(place: str) -> str:
-    """Return the content of a text file in UTF-8, without its byte-order mark. Raises InputError for another encoding."""
+    """Return the content of a text file in UTF-8 without its byte-order mark. Raises InputError for another encoding."""
     try:
         with open(place, encoding="utf-8-sig") as file:
             return file.read()
@@ -36,14 +39,14 @@ def text_of(place: str) -> str:
 
 
 def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a .csv file, and its rows that are not empty.
+    """Return the names of the columns of a .csv file, and its rows. Empty lines are skipped.
 
     Args:
         only: Window to which the rows are restricted; None for all rows.
 
     Raises:
         InputError: The file has no line of names, two equal names, lines of different lengths, or another encoding or format. The window
-            has no rows.
+            contains no row.
     """
     lines = [line for line in _csv_lines(place) if line]
     if not lines:
@@ -52,7 +55,7 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
     if all(_is_number(name) for name in names):
         raise InputError(f"{place}: expected the names of the columns in the first line, found numbers only")
     if any(len(row) != len(names) for row in rows):
-        raise InputError(f"{place}: expected as many values in each line as in the first; one has more or fewer")
+        raise InputError(f"{place}: expected as many values in each line as in the first line; a line has more or fewer")
     require_distinct(names, place)
     if only is None:
         return names, rows
@@ -64,7 +67,7 @@ def _block_column(names: list[str], only: RowWindow, place: str) -> int:
     """Return the index of the column that determines the block of a row. Raises InputError if the column is missing."""
     if only.column not in names:
         columns = instead_of(only.column, names)
-        raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found {columns}')
+        raise InputError(f'{place}: expected a column "{only.column}", which determines the ledger\'s blocks, found {columns}')
     return names.index(only.column)
 
 
@@ -85,12 +88,13 @@ def _csv_lines(place: str) -> list[list[str]]:
     except csv.Error:
         longest = csv.field_size_limit()
         raise InputError(
-            f"{place}: expected comma-separated values of at most {longest} characters, where a value that begins with a quote ends with "
-            "one and has those within it twice: .jsonl has no such limit"
+            f"{place}: expected comma-separated values of at most {longest} characters; a value that begins with a quote must end with a "
+            "quote, and quotes inside it must be doubled; .jsonl has no such limits"
         ) from None
 
 
 def _is_number(text: str) -> bool:
+    """Check whether a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -101,7 +105,7 @@ def _is_number(text: str) -> bool:
 def require_distinct(names: list[str], place: str) -> None:
     """Raise InputError if two columns have the same name, because one of them would be lost silently."""
     if len(set(names)) < len(names):
-        raise InputError(f"{place}: expected columns of different names, found two of the same")
+        raise InputError(f"{place}: expected columns of different names, found two columns of the same name")
 
 
 def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
@@ -138,7 +142,11 @@ def column_table(place: str, only: RowWindow | None = None) -> tuple[list[str], 
 
 
 def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
-    """Return for each row of an arrow table whether it is in the window. Raises InputError if the column has another type."""
+    """Return for each row of an arrow table whether it is in the window.
+
+    Raises:
+        InputError: The column that determines the block is missing, or has the wrong type.
+    """
     import pyarrow
 
     column = table.column(_block_column(list(table.column_names), only, place))
@@ -155,7 +163,7 @@ def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
 
 
 def days(column: Any, kind: Any) -> list[int | None]:
-    """Return dates and times as days since 1970-01-01. This includes years that Python's calendar does not have."""
+    """Return dates and times as days since 1970-01-01. Years outside of Python's calendar are included."""
     import pyarrow
 
     if not pyarrow.types.is_timestamp(kind):
@@ -165,13 +173,16 @@ def days(column: Any, kind: Any) -> list[int | None]:
 
 
 def contains_day(day: int | None, only: RowWindow) -> bool:
-    """Check whether a day, as a number of days since 1970-01-01, is in the window. None and years outside of Python's calendar are not."""
+    """Check whether a day is in the window. The day is a number of days since 1970-01-01.
+
+    None and years outside of Python's calendar are in no window.
+    """
     number = 0 if day is None else day + EPOCH
     return 1 <= number <= date.max.toordinal() and only.holds(date.fromordinal(number))
 
 
 def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
-    """Return the place of a row for messages: the first line of the row in a .csv file, or its number in another file.
+    """Return the place of a row for messages. This is the first line of the row in a .csv file, or the row's number in another file.
 
     Args:
         row: Number of the row, from 0.
@@ -201,7 +212,7 @@ def _number_in_file(place: str, row: int, only: RowWindow) -> int:
         in_window = in_window_mask(pyarrow.parquet.read_table(place), only, place)
     counted = [number for number, one in enumerate(in_window) if one]
     if row >= len(counted):
-        raise InputError(f"{place}: expected a file that nobody writes to, found fewer rows than were read before")
+        raise InputError(f"{place}: the file changed while it was read: it has fewer rows than before")
     return counted[row]
 
 
@@ -213,22 +224,22 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
             try:
                 result.append(json.loads(line))
             except (ValueError, RecursionError):
-                raise InputError(f"{place}: a line is no JSON (which one is private)") from None
+                raise InputError(f"{place}: a line is not JSON (its number is private)") from None
     if only is None:
         return result
     in_window = only.judge()
     return require_rows([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
 
 
-# Sets of types that owners may have together. Equal values of one type are the same owner.
+# Sets of types that the owners of a file may have. Two equal values of one type are the same owner.
 UNIT_TYPES = ({int}, {str}, {bytes}, {float})
 
 
 def owners_of(units: Any, path: str) -> NDArray[np.generic]:
-    """Return the owner of each record, (n,), as integers, texts or finite numbers of one type.
+    """Return the owner of each record, of shape (n,). All owners are integers, texts, bytes or finite numbers of one type.
 
     Raises:
-        InputError: An owner is missing, which includes NaN and the empty text, or is infinite. Owners of different types are also refused,
+        InputError: An owner is missing or infinite; NaN and the empty text count as missing. Owners of different types are also refused,
             because 1 and "1" would be two owners. The message shows no value.
     """
     values = _listed(units, path)
@@ -245,16 +256,18 @@ def owners_of(units: Any, path: str) -> NDArray[np.generic]:
 
 
 def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np.generic]:
-    """Return the unit of each record, (n,), as an integer that identifies the pair of its owner and its block.
+    """Return the unit of each record, of shape (n,). A unit is an integer that identifies a pair of an owner and a block.
 
     An owner's records are then bounded in each block separately. Otherwise the selection of records in one block would depend on the
-    owner's records in other blocks: when those of one block are removed, records of other blocks would take their place, a second change.
+    owner's records in other blocks. If the owner's records of one block were removed, records of other blocks would replace them in the
+    selection, which is a second change.
 
     Args:
+        units: Owner of each record.
         blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
 
     Raises:
-        InputError: As `owners_of` does, or the numbers of owners and blocks differ.
+        InputError: As in `owners_of`, or the numbers of owners and blocks differ.
     """
     owners = owners_of(units, path)
     if blocks is None:
@@ -279,14 +292,14 @@ def _refusal(path: str, problem: str) -> InputError:
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
-    """Return for each of `count` records whether it is declared public. This is every k-th record of the file, the same in every run.
+    """Return for each of `count` records whether it is held out as public. Every k-th record of the file is, in every run.
 
     Raises:
         InputError: The records have owners, or the share is more than one half.
     """
     if units is not None:
         raise InputError(
-            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
+            f"{path}: train.public: expected a separate file with units, found held-out, which would split a unit's records"
         )
     every = round(1.0 / share)
     if every < 2:

@@ -1,4 +1,4 @@
-"""The learning problem of a task. It has a model, private records, a loss for each record, and metrics on public data."""
+"""The learning problem of a task: a model, private records, a loss for each record, and metrics on public data."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Learning:
 
     Attributes:
         model: Model to train. Only parameters with requires_grad are trained.
-        loss: Function of the model and a batch, which returns losses (B,). The loss of a record depends on no other record.
+        loss: Function of the model and a batch that returns losses of shape (B,). The loss of a record depends on no other record.
         records: Tensors whose first dimension counts the private records.
-        measure: Function that returns metrics on data that the file declares public, the most important one first. It returns no metrics
-            if there are no such data.
-        units: Owner of each record, (n,); None if the file does not declare units.
+        measure: Function that returns metrics on data that the file declares public, the most important one first. Without such data, it
+            returns no metrics.
+        units: Owner of each record, of shape (n,); None if the file does not declare units.
         draw: Function that draws synthetic records, such as canaries of an audit; None if the task has none.
         facts: Public JSON values about the model. Together with [train], they suffice to build it again.
     """
@@ -57,16 +57,16 @@ class Learning:
         return size(self.records)
 
     def extended(self, more: Batch) -> Learning:
-        """Return the problem with further private records after the present ones."""
+        """Return the problem with `more` appended to its private records."""
         return replace(self, records=tree_map(lambda a, b: torch.cat([a, b]), self.records, more))
 
     def on(self, device: str) -> Learning:
         """Return the problem with its model and records on a device."""
-        return replace(self, model=self.model.to(device), records=moved(self.records, device))
+        return replace(self, model=self.model.to(device), records=to_device(self.records, device))
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[torch.device]:
+def evaluation_mode(model: nn.Module) -> Iterator[torch.device]:
     """Switch the model to evaluation mode without gradients within the block, and yield its device.
 
     The mode of each module is restored afterwards.
@@ -81,13 +81,16 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
             module.training = mode
 
 
-def moved(batch: Batch, device: str | torch.device) -> Batch:
+def to_device(batch: Batch, device: str | torch.device) -> Batch:
     """Return the batch on a device."""
     return tree_map(lambda leaf: leaf.to(device), batch)  # type: ignore[no-any-return]
 
 
 def tensors(values: Any, model: nn.Module) -> Batch:
-    """Return arrays, alone or in tuples and dicts, as tensors. float64 becomes float32 unless the model is in double precision."""
+    """Return arrays as tensors. The arrays may be in tuples and dicts.
+
+    float64 becomes float32 unless the model is in double precision.
+    """
     narrow = all(value.dtype != torch.float64 for value in model.parameters())
 
     def column(one: Any) -> torch.Tensor:
@@ -101,6 +104,7 @@ def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = N
     """Return the learning problem that [train] describes. Raises InputError if it cannot be built.
 
     Args:
+        train: [train] table.
         path: Path of the training file.
         stream: Source of the seed for the initial weights.
         rows: Window to which the private records are restricted; None for all records.

@@ -1,4 +1,7 @@
-"""Access to transformers and peft, which only language models need: importing, loading without network, and silencing logs."""
+"""Access to transformers and peft, which only language models need.
+
+The functions import these libraries, load models and tokenizers with or without the network, and silence the libraries' logs.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from typing import Any
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.tasks.user_code import relative_to_file
 
-# Whether loading may not download anything.
+# Whether loading a model may only use files that are already on this machine.
 CACHED_ONLY = ContextVar("CACHED_ONLY", default=False)
 # Errors that the libraries raise for a model that cannot be loaded.
 UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError)
 
 
 def library(name: str) -> Any:
-    """Return an imported library. Raises Unavailable, which states what to install, if it is not installed."""
+    """Return an imported library. Raises Unavailable if it is not installed; the message says what to install."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -32,40 +35,44 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
     """Return a model or a tokenizer, loaded from a folder or by name. A name is downloaded only if it is neither a folder nor cached.
 
     Args:
+        source: Folder, or a name on the Hugging Face Hub.
+        key: Key of the file that names the source, for messages.
+        path: Path of the file.
         load: Function from_pretrained of a class of transformers.
-        key, table: Key and table of the file that state the source, for messages.
+        table: Table of the file that has the key, for messages.
 
     Raises:
         InputError: The folder does not exist or cannot be read, or the name is not cached and cannot be downloaded.
         Unavailable: The name is not cached, and nothing may be downloaded.
     """
-    place, stated = relative_to_file(source, path), f"{path}: {table}.{key}"
+    place, key_place = relative_to_file(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)
     if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):
-        raise InputError(f"{stated}: no such folder: {source}")
+        raise InputError(f"{key_place}: no such folder: {source}")
     try:
         with quiet(), offline():
             return load(place if local else source, local_files_only=True, trust_remote_code=False)
     except UNREADABLE as problem:
         if local:
-            raise _unread(source, stated, "a folder that cannot be read as one", problem) from None
+            raise _unread(source, key_place, "a folder from which neither can be read", problem) from None
         if CACHED_ONLY.get():
-            raise Unavailable(str(_unread(source, stated, "a name that is not cached here", problem))) from None
+            raise Unavailable(str(_unread(source, key_place, "a name that is not cached here", problem))) from None
     try:
         with quiet():
-            return load(source, trust_remote_code=False)  # code that comes with weights is never run
+            return load(source, trust_remote_code=False)  # code in the model's repository is never run
     except UNREADABLE as problem:
-        raise _unread(source, stated, "a name that is not cached here and cannot be downloaded", problem) from None
+        raise _unread(source, key_place, "a name that is not cached here and cannot be downloaded", problem) from None
 
 
-def _unread(source: str, stated: str, what: str, problem: Exception) -> InputError:
+def _unread(source: str, key_place: str, what: str, problem: Exception) -> InputError:
+    """Return the error for a source that cannot be loaded, with the first line of the library's message."""
     message = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    return InputError(f"{stated}: expected a folder, or a name that transformers knows, found {source!r}, {what} ({message})")
+    return InputError(f"{key_place}: expected a folder, or a name that transformers knows, found {source!r}, {what} ({message})")
 
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Keep transformers from using the network within the block. It looks for adapters there even with local_files_only."""
+    """Keep transformers from using the network within the block. It would look for adapters there even with local_files_only."""
     constants = library("huggingface_hub").constants
     before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
     try:
@@ -76,7 +83,7 @@ def offline() -> Iterator[None]:
 
 @contextmanager
 def cached_only() -> Iterator[None]:
-    """Forbid downloads within the block, for a dry run."""
+    """Forbid downloads of models and tokenizers within the block, for a dry run."""
     before = CACHED_ONLY.set(True)
     try:
         yield

@@ -1,4 +1,7 @@
-"""Language models: loading them, low-rank adapters, soft prompts, logits, and saving adapters in the format of PEFT."""
+"""The language models that training uses.
+
+The functions load models, add low-rank adapters and soft prompts, compute logits, and save adapters in the format of PEFT.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from torch import Tensor, nn
 from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import Language, Lora
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
-from dpcli.train.tasks.user_code import built, code_of
+from dpcli.train.tasks.user_code import build_model, code_of
 
 
 class Prompted(nn.Module):
-    """A frozen language model with a soft prompt: trained vectors that precede every text.
+    """A frozen language model with a soft prompt. A soft prompt consists of trained vectors that precede every text.
 
     Each example looks the vectors up separately, so that each example has a separate gradient. The initial vectors are embeddings of random
     tokens.
+
     Source: Lester et al. 2021, arXiv:2104.08691; Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD).
     """
 
@@ -35,17 +39,22 @@ class Prompted(nn.Module):
             self.prompt.weight.copy_(table.weight[torch.randint(table.num_embeddings, (count,))])
 
     def forward(self, input_ids: Tensor) -> Any:
-        """Return logits at every position, those of the prompt first."""
+        """Return the logits at every position. The positions of the prompt come before those of the texts."""
         prompt = self.prompt(self.places.expand(input_ids.shape[0], -1))
         texts = self.model.get_input_embeddings()(input_ids)  # type: ignore[operator]
         return self.model(inputs_embeds=torch.cat([prompt, texts], 1), **FLAGS)
 
 
-FLAGS: dict[str, Any] = {"use_cache": False}  # arguments of every call of a model of transformers
+FLAGS: dict[str, Any] = {"use_cache": False}  # additional arguments of every call of a model of transformers
 
 
 def language_model(train: Language, path: str, adapter: Lora | None = None) -> nn.Module:
-    """Return the model that [train] names, without dropout, in which only the trained parameters require a gradient.
+    """Return the model that [train] names, without dropout. Only its trained parameters require a gradient.
+
+    Args:
+        train: [train] table.
+        path: Path of the training file.
+        adapter: Low-rank adapter to train; None to train all weights or a soft prompt.
 
     Raises:
         InputError: The model cannot be loaded, or does not fit the file.
@@ -53,7 +62,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     model = _base(train, path)
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if longest is not None and train.context + (train.soft_prompt or 0) > longest:
-        raise InputError(f"{path}: train.context: expected at most the model's {longest} tokens, prompt included, found more")
+        raise InputError(f"{path}: train.context: expected at most the model's {longest} tokens, including the prompt, found more")
     if adapter is not None:
         return lora(model, adapter, path).eval()
     if train.soft_prompt is None:
@@ -67,7 +76,7 @@ def _base(train: Language, path: str) -> nn.Module:
     """Return the model that [train] names, before parameters are frozen or added."""
     if ":" not in train.model:
         return _pretrained(train, path)
-    return built(train.model, train.data, path).eval()
+    return build_model(train.model, train.data, path).eval()
 
 
 def _pretrained(train: Language, path: str) -> nn.Module:
@@ -76,13 +85,13 @@ def _pretrained(train: Language, path: str) -> nn.Module:
     loaded, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
     if report["missing_keys"]:
         absent = ", ".join(sorted(report["missing_keys"])[:3])
-        raise InputError(f"{path}: train.model: expected the weights of a causal language model, but they lack {absent}")
+        raise InputError(f"{path}: train.model: expected the weights of a causal language model, found none for {absent}")
     model: nn.Module = loaded
     return model.eval()
 
 
 def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
-    """Return the model with low-rank matrices. Only these are trained."""
+    """Return the model with low-rank matrices. Only these matrices are trained."""
     peft = library("peft")
     targets = None if chosen.targets is None else list(chosen.targets)
     try:
@@ -95,12 +104,12 @@ def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
 
 
 def logits(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return logits (B, T, vocabulary) at each token of `ids` (B, T), where -100 is padding.
+    """Return the logits at each token of `ids`, of shape (B, T, vocabulary). The shape of `ids` is (B, T), and -100 is padding.
 
     Texts are padded at their end. A causal model uses earlier tokens only, so padding changes no logit before it.
     """
-    known = ids.clamp_min(0).long()
-    output = model(input_ids=known, **FLAGS) if hasattr(model, "config") else model(known)
+    unpadded = ids.clamp_min(0).long()
+    output = model(input_ids=unpadded, **FLAGS) if hasattr(model, "config") else model(unpadded)
     logits_: Tensor = getattr(output, "logits", output)
     return logits_
 
@@ -123,18 +132,20 @@ def vocabulary(model: nn.Module, path: str) -> int:
 
 
 def facts(train: Language, words: int, path: str) -> dict[str, Any]:
-    """Return the facts of a learning problem: tokenizer, vocabulary, context, and the code of the user's own model."""
+    """Return the facts about a language model: tokenizer, vocabulary, context, and the digest of the code of the user's own model."""
     tokenizer = train.tokenizer or (None if ":" in train.model else train.model)
     return {"tokenizer": tokenizer, "vocabulary": words, "context": train.context, **code_of(train.model, path)}
 
 
 def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
-    """Write the files of PEFT to the folder. Return False, and write nothing, for a model without an adapter.
+    """Write the adapter of a model to the folder in the format of PEFT. Return False, and write nothing, if the model has no adapter.
 
     The files are adapter_config.json and adapter_model.safetensors.
 
     Args:
-        base: Folder or name of the frozen model, as the training file states it.
+        model: Trained model.
+        base: Folder or name of the frozen model, as in the training file.
+        folder: Folder to write to.
     """
     if isinstance(model, Prompted):
         _save_prompt(model, base, folder)
@@ -149,7 +160,7 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
 
 
 def _save_prompt(model: Prompted, base: str, folder: str) -> None:
-    """Save the vectors in PEFT's format of prompt tuning, in which they also precede the embeddings of the text."""
+    """Save the vectors in PEFT's format of prompt tuning. PEFT also puts them before the embeddings of the text."""
     from safetensors.torch import save_file
 
     peft, vectors = library("peft"), model.prompt.weight.detach().cpu().contiguous()

@@ -1,6 +1,7 @@
-"""The records of language tasks: texts from a file or the user's own function, as token ids in rows of equal length, padded with -100.
+"""The records of language tasks. They are texts from a file or the user's own function.
 
-A tokenizer must be public, because its vocabulary reveals much about the text from which it was made.
+The texts become rows of token ids of equal length, padded with -100. A tokenizer must be public, because its vocabulary reveals much about
+the text from which it was made.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 Text = str | Sequence[int]  # a text, or the token ids of a text
 PADDING = -100  # the label that torch's cross entropy ignores
-UNLIMITED = 10**9  # number of tokens above which a tokenizer warns: never, as texts are cut afterwards
+UNLIMITED = 10**9  # length above which a tokenizer warns; no text is this long, and texts are cut after tokenization
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Texts:
     """Texts with their labels and owners.
 
     Attributes:
+        texts: Texts.
         labels: Label of each text; None if the task has no labels.
         units: Owner of each text; None if the file does not declare units.
         blocks: Block of each text, if a unit is bounded in each block separately; None otherwise.
@@ -53,7 +55,13 @@ class Texts:
 
 
 def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = None) -> Texts:
-    """Return the texts of a file, restricted to the window `rows` if it is given, or those that module:function returns.
+    """Return the texts of a file, or the texts that module:function returns.
+
+    Args:
+        source: Path of a file, or module:function.
+        train: [train] table.
+        path: Path of the training file.
+        rows: Window to which the texts of a file are restricted; None for all texts.
 
     Raises:
         InputError: The texts cannot be read, or there are none.
@@ -73,7 +81,7 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
 
 
 def _checked(texts: Texts, source: str, path: str) -> Texts:
-    """Return the texts unchanged. Raises InputError if there are none, or if they have another number of labels or units."""
+    """Return the texts unchanged. Raises InputError if there are none, or if the numbers of labels, units and texts differ."""
     for name, values in (("labels", texts.labels), ("units", texts.units)):
         if values is not None and len(values) != len(texts.texts):
             raise InputError(f"{path}: {source}: expected as many {name} as texts, but their numbers differ")
@@ -83,7 +91,10 @@ def _checked(texts: Texts, source: str, path: str) -> Texts:
 
 
 def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
-    """Return the texts that the user's function returned, followed by labels if the task has them, and by units if declared."""
+    """Return the texts in the result of the user's function.
+
+    The result has the texts, the labels if the task has labels, and the units if the file declares units.
+    """
     labelled = train.label_column is not None
     count = 1 + labelled + (train.units is not None)
     parts = (parts,) if count == 1 else parts if isinstance(parts, tuple | list) else ()
@@ -107,12 +118,12 @@ def _listed(part: Any, place: str) -> list[Any]:
 def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
     """Return the texts of a .txt file.
 
-    They are its lines or paragraphs, as declared. If records are windows, the text is the whole file, or each line or paragraph if units
-    are declared.
+    The texts are the lines or paragraphs, as [train] declares. If records are windows, the text is the whole file, or each line or
+    paragraph if units are declared.
     """
     cuts = {"line": r"\n", "paragraph": r"\n\s*\n"}
     if train.cut_by is None:
-        raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
+        raise InputError(f"{place}: expected a .csv, .jsonl or .parquet file with labels, found plain text")
     if train.units is not None and (train.cut_by != "window" or train.units not in cuts):
         raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
     content = text_of(place)
@@ -133,7 +144,7 @@ def _columns(place: str, train: Language, only: RowWindow | None) -> Texts:
 
 
 def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
-    """Return the texts, labels and owners in the declared columns. Raises InputError if a row lacks one of them."""
+    """Return the texts, labels and owners in the declared columns. Raises InputError if a row lacks a declared column."""
     label = train.label_column
     for row in rows:
         for name in (train.text, label, train.units):
@@ -201,9 +212,9 @@ class Pretrained:
 
 
 def tokens_of(train: Language, path: str) -> Tokens | None:
-    """Return the tokenizer that [train] names, or else that of the model.
+    """Return the tokenizer that [train] names, or the tokenizer of the model otherwise.
 
-    Returns None if the model is the user's own and [train] names no tokenizer.
+    Return None if the model is the user's own and [train] names no tokenizer.
 
     Raises:
         InputError: The tokenizer cannot be loaded.
@@ -218,21 +229,26 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
 
 
 def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
-    """Return the tokenizer unchanged. Raises InputError if there is none, because texts need one."""
+    """Return the tokenizer unchanged. Raises InputError if there is none, because texts need a tokenizer."""
     if tokens is None:
-        raise InputError(f"{path}: train.tokenizer: a model of your own needs one: bytes, a path or a name")
+        raise InputError(f"{path}: train.tokenizer: a model of your own needs a tokenizer: bytes, a path or a name")
     return tokens
 
 
 def records(
     source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, list[object] | None]:
-    """Return the token ids of the records, (n, T) as int32, and the owner of each record; None instead of owners if none are declared.
+    """Return the token ids of the records as int32, of shape (n, T), and the owner of each record. Without units, None replaces the owners.
 
-    T is at most train.context. A longer text is cut off. With record = "window" it becomes several records instead. Privacy then protects
-    each of these records, and protects the whole text only if train.units declares which records belong together.
+    T is at most train.context. A longer text is cut off. With record = "window", it becomes several records instead. Privacy then protects
+    each of these records. It protects the whole text only if train.units declares which records belong together.
 
     Args:
+        source: Source of the texts.
+        train: [train] table.
+        tokens: Tokenizer; None if there is none.
+        vocabulary: Number of tokens in the model's vocabulary.
+        path: Path of the training file.
         rows: Window to which the texts are restricted; None for all texts.
     """
     texts = texts_of(source, train, path, rows)
@@ -245,7 +261,7 @@ def records(
 
 
 def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
-    """Return the records of one text, each of at most train.context ids."""
+    """Return the token ids of the records of one text. Each record has at most train.context ids."""
     ids = encoded(text, tokens, path)
     if train.record == "window":
         return [ids[start : start + train.context] for start in range(0, len(ids), train.context)]
@@ -254,10 +270,10 @@ def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequen
 
 
 def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
-    """Return the token ids of a text, or the given ids. Raises InputError if the text or the ids have the wrong form."""
+    """Return the token ids of a text. Ids are returned unchanged. Raises InputError if the text or the ids have the wrong form."""
     try:
         ids = np.asarray(required_tokens(tokens, path).ids(text) if isinstance(text, str) else text)
-    except (ValueError, TypeError, OverflowError):  # lone surrogates, nested lists; the message would quote them
+    except (ValueError, TypeError, OverflowError):  # lone surrogates or nested lists; the original message would quote them
         raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids") from None
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids")
@@ -265,7 +281,7 @@ def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
 
 
 def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
-    """Return the rows as one int32 tensor, padded at the end. Raises InputError for an id outside of the model's vocabulary."""
+    """Return the rows as one int32 tensor. Rows are padded at the end. Raises InputError for an id outside of the vocabulary."""
     ids = np.full((len(rows), max((len(row) for row in rows), default=0)), PADDING, np.int32)
     for place, row in zip(ids, rows, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < vocabulary:
@@ -274,7 +290,10 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
     return torch.from_numpy(ids)
 
 
-def drawn(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
-    """Return synthetic records, (count, length), of tokens that are uniformly random up to a negligible modulo bias."""
+def synthetic_tokens(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
+    """Return synthetic records of random tokens, of shape (count, length).
+
+    The tokens are uniform up to a negligible bias of the modulo operation.
+    """
     words = stream.words(count * length) % np.uint64(vocabulary)
     return torch.from_numpy(words.astype(np.int32).reshape(count, length))

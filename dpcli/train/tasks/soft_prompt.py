@@ -1,4 +1,4 @@
-"""The task of classifying texts by a frozen language model with a trained prompt. The model predicts the word of a label as next token.
+"""The task "soft-prompt": a frozen language model with a trained prompt classifies texts. Its next token is the word of a label.
 
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
@@ -21,16 +21,16 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
 from dpcli.train.tasks.files import held_out, owners_of
-from dpcli.train.tasks.learning import Learning, Metrics, evaluating
+from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, padded, required_tokens, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, encoded, padded, required_tokens, synthetic_tokens, texts_of, tokens_of
 
 if TYPE_CHECKING:
     from dpcli.random.streams import Stream
 
 
 def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem of [train]. Raises InputError if its model or its texts cannot be read."""
+    """Return the learning problem that [train] describes. Raises InputError if its model or its texts cannot be read."""
     model, tokens = language_model(train, path), required_tokens(tokens_of(train, path), path)
     words = vocabulary(model, path)
     label_tokens = verbalizers(train, tokens, words, path)
@@ -44,18 +44,22 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
         public = public_records(train, tokens, words, path)
     measure = dict if public is None else partial(accuracy, model, label_tokens, public, train.physical_batch_size)
     units = None if private.units is None else owners_of(private.units, path)
-    draw = partial(drawn_labelled, records[0].shape[1], words, len(label_tokens))
-    known = {**facts(train, words, path), "labels": list(train.labels)}
-    return Learning(model, partial(loss, label_tokens), records, measure, units, draw, known)
+    draw = partial(synthetic_labelled, records[0].shape[1], words, len(label_tokens))
+    model_facts = {**facts(train, words, path), "labels": list(train.labels)}
+    return Learning(model, partial(loss, label_tokens), records, measure, units, draw, model_facts)
 
 
 def public_records(
     train: SoftPrompt, tokens: Tokens, words: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the labelled texts that are declared public. Raises InputError if there are none.
+    """Return the labelled texts that the file declares public. Raises InputError if there are none.
 
     Args:
-        rows: Window of the private texts from which public ones are held out; None for all.
+        train: [train] table.
+        tokens: Tokenizer.
+        words: Number of tokens in the model's vocabulary.
+        path: Path of the training file.
+        rows: Window of the private texts from which public texts are held out; None for all texts.
     """
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
@@ -65,24 +69,28 @@ def public_records(
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
-    """Return the token of each label, (labels,). Raises InputError if two labels share a token, or if the model lacks one."""
+    """Return the first token of each label's word, of shape (labels,).
+
+    Raises:
+        InputError: Two labels have the same token, or a token is not in the model's vocabulary.
+    """
     chosen = train.verbalizers or train.labels
     first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]
     if len(set(first_tokens)) < len(first_tokens):
         raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(chosen)}")
     if not all(0 <= token < words for token in first_tokens):
-        raise InputError(f"{path}: train.verbalizers: expected words that the model has tokens for, found {first_names(chosen)}")
+        raise InputError(f"{path}: train.verbalizers: expected words whose tokens the model has, found {first_names(chosen)}")
     return torch.tensor(first_tokens)
 
 
 def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
-    """Return the token ids (n, T) and the labels (n,) of texts."""
+    """Return the token ids of texts, of shape (n, T), and their labels, of shape (n,)."""
     ids = prompts(texts.texts, train, tokens, words, path)
     return ids, torch.tensor(numbers(texts.labels or [], train.labels, path))
 
 
 def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
-    """Return the token ids (n, T) of texts that are inserted into the template."""
+    """Return the token ids of texts inserted into the template, of shape (n, T). A text that is too long is cut off."""
     before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(before) - len(after)
     if room < 1:
@@ -92,14 +100,17 @@ def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
-    """Return the index of each label among the declared ones. Integers are indices, unless a declared label is a number."""
+    """Return the index of each label among the declared labels.
+
+    An integer counts as an index, unless a declared label is itself a number. Raises InputError for a label that is not declared.
+    """
     places = {name.strip(): number for number, name in enumerate(declared)}
     if not any(name.isdecimal() for name in places):
         places |= {str(number): number for number in range(len(declared))}
     try:
         return [places[str(label).strip()] for label in labels]
     except KeyError:
-        raise InputError(f"{path}: train.labels: a label of the data is not among them") from None
+        raise InputError(f"{path}: train.labels: a label in the data is not declared") from None
 
 
 def select(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,7 +119,7 @@ def select(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor
 
 
 def scores(model: nn.Module, label_tokens: Tensor, ids: Tensor) -> Tensor:
-    """Return the score of each label's word after each text's last token, (B, labels)."""
+    """Return the score of each label's word after the last token of each text, of shape (B, labels)."""
     all_scores = logits(model, ids)
     last = all_scores.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # for an empty text, the last position of the prompt
     last_scores = all_scores.gather(1, last[:, None, None].expand(-1, 1, all_scores.shape[2]))[:, 0]
@@ -116,22 +127,31 @@ def scores(model: nn.Module, label_tokens: Tensor, ids: Tensor) -> Tensor:
 
 
 def loss(label_tokens: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the cross entropy over the labels' words, (B,)."""
+    """Return the cross-entropy of each text over the labels' words, of shape (B,)."""
     ids, labels = batch
     assert isinstance(ids, Tensor) and isinstance(labels, Tensor)
     return functional.cross_entropy(scores(model, label_tokens, ids), labels, reduction="none")
 
 
 def accuracy(model: nn.Module, label_tokens: Tensor, public: tuple[Tensor, Tensor], part: int) -> Metrics:
-    """Return the share of public texts whose label's word has the highest score. `part` texts are in memory at a time."""
-    with evaluating(model) as device:
-        right = [
+    """Return the accuracy: the share of public texts whose label's word has the highest score.
+
+    Args:
+        model: Language model with a prompt.
+        label_tokens: Token of each label's word.
+        public: Public texts with their labels.
+        part: Number of texts in memory at a time.
+    """
+    with evaluation_mode(model) as device:
+        correct = [
             (scores(model, label_tokens, ids.to(device)).argmax(1).cpu() == labels).sum()
             for ids, labels in zip(*(torch.split(leaf, part) for leaf in public), strict=True)
         ]
-    return {"accuracy": float(torch.stack(right).sum()) / len(public[1])}
+    return {"accuracy": float(torch.stack(correct).sum()) / len(public[1])}
 
 
-def drawn_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
-    """Return synthetic records: random tokens with random labels."""
-    return drawn(length, words, count, stream), torch.from_numpy((stream.words(count) % np.uint64(labels)).astype(np.int64))
+def synthetic_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
+    """Return `count` synthetic records, which are random tokens with random labels."""
+    return synthetic_tokens(length, words, count, stream), torch.from_numpy(
+        (stream.words(count) % np.uint64(labels)).astype(np.int64)
+    )

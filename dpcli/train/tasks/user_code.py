@@ -1,4 +1,7 @@
-"""Calls of the user's own functions, which are imported from the folder of the training file or the current one."""
+"""Calls of the user's own functions. They are imported from the folder of the training file, or from the current folder.
+
+A function that handles private records is called without showing its error messages, because these may quote a record.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Raised(DpcliError, RuntimeError):
-    """An error of the user's loss.
+    """An error of the user's code in a step.
 
-    It is no InputError, because a method of the engine may be its cause. The engine then uses another method.
+    It is no InputError, because the engine's method of computation may be its cause. The engine then tries another method.
     """
 
 
@@ -34,41 +37,42 @@ def _folders(path: str) -> tuple[str, ...]:
 
 
 def result(target: str, path: str) -> Any:
-    """Return the result of a function without arguments.
+    """Return the result of a function that takes no arguments.
 
-    Raises InputError with the message of the function's error. It must therefore not be used for private data.
+    If the function raises an error, the message is shown in an InputError. Do not use this for functions that read private data.
     """
     return called(target, user(target, path))
 
 
-def built(target: str, data: str, path: str) -> nn.Module:
-    """Return the model that the user's function builds.
+def build_model(target: str, data: str, path: str) -> nn.Module:
+    """Return the model that the user's function `target` builds.
 
-    Raises InputError as `result` does, and if the function calls that of the private data. Weights and constants that depend on records
-    would be released without noise.
+    Raises:
+        InputError: The function raises an error, returns no module, or calls the function `data` that returns the private records. Weights
+            and constants that depend on records would be released without noise.
     """
     function, called_code, before = user(target, path), set[object](), sys.getprofile()
     sys.setprofile(lambda frame, event, argument: called_code.add(frame.f_code) if event == "call" else None)
     try:
-        model_made = called(target, function)
+        model = called(target, function)
     finally:
         sys.setprofile(before)
     module, _, name = data.partition(":")
     loaded = getattr(sys.modules.get(module), name, None)  # a module that is not loaded was not called
     if callable(loaded) and getattr(inspect.unwrap(loaded), "__code__", None) in called_code:
         raise InputError(
-            f"{path}: train.model: expected a model that is made without the private records, found that {target} calls {data}: what it "
-            "takes from them has no noise; state a shape or a number of classes in the code"
+            f"{path}: train.model: expected a model that is made without the private records, found that {target} calls {data}: values "
+            "from the records would have no noise; write shapes and numbers of classes into the code"
         )
-    from torch import nn  # imported late: functions of texts do not need torch
+    from torch import nn  # imported late, because other functions of this module do not need torch
 
-    if not isinstance(model_made, nn.Module):
-        raise InputError(f"{path}: train.model: expected a torch module from {target}, found {type(model_made).__name__}")
-    return model_made
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{path}: train.model: expected a torch module from {target}, found {type(model).__name__}")
+    return model
 
 
 def code_of(target: str, path: str) -> dict[str, str]:
-    """Return the SHA-256 of the file that defines a function, as a fact about a model. Return no fact for other sources."""
+    """Return the SHA-256 of the file that defines a function, as a fact about a model. Other sources have no such fact."""
     if ":" not in target:
         return {}
     file = module_file(target.partition(":")[0], _folders(path))
@@ -81,7 +85,7 @@ def code_of(target: str, path: str) -> dict[str, str]:
 def private_result(target: str, path: str) -> Any:
     """Return the result of a function that returns private data.
 
-    Raises InputError without the message of the function's error, which may quote a record.
+    If the function raises an error, the InputError omits its message, which may quote a record.
     """
     function = user(target, path)
     try:
@@ -93,13 +97,13 @@ def private_result(target: str, path: str) -> Any:
 
 
 def called_on_records(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function of records.
+    """Return the result of a function that is called with records.
 
     Raises:
         Raised: The function raised an error. Its message is omitted, because it may quote a record.
-        Unsuitable: A hook of the engine raised it.
+        Unsuitable: A hook of the engine raised this error.
     """
-    from dpcli.train.engine.method import Unsuitable  # imported late: functions of texts do not need torch
+    from dpcli.train.engine.method import Unsuitable  # imported late, because other functions of this module do not need torch
 
     try:
         return function(*arguments)
@@ -110,5 +114,5 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
 
 
 def relative_to_file(source: str, path: str) -> str:
-    """Return a path that the file at `path` states. It is relative to the folder of the file unless it is absolute."""
+    """Return the path of a source that the file at `path` names. A relative source is in the folder of that file."""
     return source if os.path.isabs(source) else os.path.join(os.path.dirname(os.path.abspath(path)), source)

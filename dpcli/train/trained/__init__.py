@@ -1,1 +1,1 @@
-"""Trained models: loading, predictions, metrics and attestations."""
+"""Trained models of private runs: loading, predictions, metrics, attestations, and folders for the Hugging Face Hub."""

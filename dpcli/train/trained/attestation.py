@@ -1,4 +1,4 @@
-"""The attestation of a run, which is an in-toto statement about the file of its model; and its verification.
+"""The attestation of a training run, and its verification. An attestation is an in-toto statement about the file of the model.
 
 The attestation is unsigned. A tool such as cosign can sign its bytes as the payload of a DSSE envelope. This module does not import torch.
 Source: in-toto Attestation Framework, Statement v1; DSSE v1.0.
@@ -22,18 +22,18 @@ from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT, eps
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:dpcli:private-training:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-ROUNDING = 1e-9  # relative difference of epsilon that is accepted, as an accountant's rounding may differ between machines
+ROUNDING = 1e-9  # accepted relative difference of epsilon, because an accountant's rounding may differ between machines
 
 
 def attestation(folder: str) -> dict[str, Any]:
     """Return the attestation of the run in a folder.
 
     It states the digest of the model, the guarantee, and the digests of the files from which the guarantee follows. Epsilon is computed
-    again from the run's copy of the training file, and a smaller claim is refused.
+    again from the run's copy of the training file. A run that claims a smaller epsilon is refused.
 
     Raises:
-        InputError: The folder has no run with a description, the run is NOT PRIVATE, a file was changed after the run, two files contradict
-            each other about privacy, or the training file costs more than the run claims.
+        InputError: The folder has no run with a description, the run is NOT PRIVATE, or a file was changed after the run. Two files
+            contradict each other about privacy, or the training file costs more than the run claims.
         CannotCertify: No accountant can bound the cost of the file.
     """
     description = description_in(folder)
@@ -43,13 +43,13 @@ def attestation(folder: str) -> dict[str, Any]:
         raise InputError(f"{description.path(changed[0])}: changed or removed after training (SHA-256 differs)")
     with open(description.path(STATEMENT), "rb") as file:
         first_line = file.readline()
-    require_private(description, b"NOT PRIVATE" not in first_line)  # detects a description that was changed by hand
+    require_private(description, b"NOT PRIVATE" not in first_line)  # detects a description that was edited
     require_stamp(description)
     plan = plan_of(description.path(PIPELINE))
     require_claim(description, plan)
     claim = epsilon_at_delta(description.guarantee["epsilon"], description.guarantee["delta"])
     if f": {claim}.".encode() not in first_line:
-        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, which has {claim}")
+        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, whose guarantee is {claim}")
     return {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
@@ -68,12 +68,12 @@ def attestation(folder: str) -> dict[str, Any]:
 
 
 def text_of(statement: dict[str, Any]) -> bytes:
-    """Return the bytes of a statement. Repeated attestations of a run give the same bytes."""
+    """Return the bytes of an attestation. Repeated attestations of a run have the same bytes."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _adapter(description: Description) -> list[str]:
-    """Return the names of the files of the adapter, which has the weights in the format of PEFT."""
+    """Return the names of the files of the adapter, which contain weights in the format of PEFT."""
     return sorted(description.files.keys() - {*RUN_FILES})
 
 
@@ -81,7 +81,7 @@ def require_private(description: Description, private: bool) -> None:
     """Raise InputError if the run is not private."""
     if not private:
         raise InputError(
-            f"{description.folder}: the run is NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested"
+            f"{description.folder}: the run is NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested"
         )
 
 
@@ -93,12 +93,12 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
         )
     claimed = dict(description.guarantee)
     priced = guarantee(_on_its_blocks(description, plan).on_rows(description.rows), description.repeated, True)
-    least, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
-    if not stated >= least:
+    smallest, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
+    if not stated >= smallest:
         raise InputError(
-            f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, as its file costs, found {stated!r}"
+            f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, the cost of its file, found {stated!r}"
         )
-    may_differ = {"epsilon", "accountant"}  # versions may differ in these
+    may_differ = {"epsilon", "accountant"}  # versions of dpcli may compute another bound by another accountant
     for name in sorted((priced.keys() | claimed.keys()) - may_differ):
         if priced.get(name) != claimed.get(name):
             raise InputError(
@@ -107,23 +107,27 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
 
 
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
-    """Return the plan with the run's window, if a flag and not the file stated the window. The cost does not depend on it."""
+    """Return the plan with the run's window if a command option set the window. The cost does not depend on it.
+
+    Raises:
+        InputError: The guarantee and the ledger's entry name different windows.
+    """
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan
     if not charged or stated != charged:
         raise InputError(
-            f"{description.path(DESCRIPTION)}: guarantee.window: expected {charged}, which its ledger charged, found {stated}"
+            f"{description.path(DESCRIPTION)}: guarantee.window: expected {charged}, which the ledger charged, found {stated}"
         )
     return plan.over(tuple(charged))
 
 
 def _resource(name: str, digest: str) -> dict[str, Any]:
-    """Return a resource descriptor of in-toto."""
+    """Return the name and digest of a file as a resource descriptor of in-toto."""
     return {"name": name, "digest": {"sha256": digest}}
 
 
-KIND = "what dpcli attest writes"
+KIND = "an attestation that dpcli attest writes"
 STATEMENT_NAMES = frozenset({"_type", "subject", "predicateType", "predicate"})
 ENVELOPE_NAMES = frozenset({"payload", "payloadType"})
 
@@ -133,7 +137,9 @@ class Verification:
     """The comparison of an attestation with a run.
 
     Attributes:
-        problems: Differences in words; empty if the attestation is of this run.
+        folder: Folder of the run.
+        file: File of the attestation.
+        problems: Differences in words; empty if the attestation matches the run.
         signed: Whether the attestation has signatures, which dpcli does not check.
         claimed: Guarantee that the attestation states.
     """
@@ -146,10 +152,10 @@ class Verification:
 
 
 def verify(folder: str, file: str) -> Verification:
-    """Compare the attestation in a file with the run in a folder. The file has a statement, or a DSSE envelope with a statement.
+    """Compare the attestation in a file with the run in a folder. The file contains a statement, or a DSSE envelope with a statement.
 
     Raises:
-        InputError: The file is no attestation of this kind, or the folder has no run with a description.
+        InputError: The file is no attestation by dpcli, or the folder has no run with a description.
     """
     stated, signed = _read(file)
     description_in(folder)
@@ -161,7 +167,11 @@ def verify(folder: str, file: str) -> Verification:
 
 
 def _read(file: str) -> tuple[dict[str, Any], bool]:
-    """Return the statement in a file, and whether it was in an envelope with signatures. The envelope may be in a Sigstore bundle."""
+    """Return the statement in a file, and whether its envelope has signatures. The envelope may be in a Sigstore bundle.
+
+    Raises:
+        InputError: The file contains no statement by dpcli, or readers could find different statements in it.
+    """
     data = read_bytes(file, KIND)
     try:
         if len(data) > MAX_BYTES:
@@ -174,11 +184,11 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
                 raise ValueError
             content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=unique_names)
         types = (content["_type"], content["predicateType"])
-        sound = types == (STATEMENT_TYPE, PREDICATE_TYPE) and type(content["predicate"]["guarantee"]) is dict
+        valid = types == (STATEMENT_TYPE, PREDICATE_TYPE) and type(content["predicate"]["guarantee"]) is dict
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
-        sound = False
-    if not sound:
-        raise InputError(f"{file}: not {KIND}: a statement or a signed envelope of one")
+        valid = False
+    if not valid:
+        raise InputError(f"{file}: not {KIND}, nor a signed envelope of one")
     return content, signed
 
 
@@ -190,7 +200,11 @@ def _is_ambiguous(content: dict[str, Any], envelope: dict[str, Any]) -> bool:
 
 
 def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
-    """Yield the differences between two JSON values, in words."""
+    """Yield the differences between two JSON values in words: `expected` of the run, and `stated` in the attestation.
+
+    Args:
+        place: Keys that lead to the values, for messages.
+    """
     if isinstance(expected, dict) and isinstance(stated, dict):
         name = expected.get("name")
         if "digest" in expected and name == stated.get("name") and expected["digest"] != stated.get("digest"):
@@ -199,8 +213,8 @@ def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
         for name in sorted(expected.keys() | stated.keys()):
             where = f"{place}.{name}" if place else str(name)
             if name not in stated:
-                yield f"{where}: expected {json.dumps(expected[name])}, as the run is, found no such name in the attestation"
-            elif name not in expected:  # null is a difference too, as another reader may give it a meaning
+                yield f"{where}: expected {json.dumps(expected[name])} of the run, found no such name in the attestation"
+            elif name not in expected:  # null is also a difference, because another reader may give it a meaning
                 yield f"{where}: expected no such name, found {json.dumps(stated[name])} in the attestation"
             else:
                 yield from _differences(expected[name], stated[name], where)
@@ -208,4 +222,4 @@ def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
         for number, (one, other) in enumerate(zip(expected, stated, strict=True)):
             yield from _differences(one, other, f"{place}[{number}]")
     elif type(expected) is not type(stated) or expected != stated:
-        yield f"{place}: expected {json.dumps(expected)}, as the run is, found {json.dumps(stated)} in the attestation"
+        yield f"{place}: expected {json.dumps(expected)} of the run, found {json.dumps(stated)} in the attestation"

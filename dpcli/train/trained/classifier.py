@@ -1,4 +1,4 @@
-"""The trained model of a classification task, and readers of records to classify."""
+"""The trained model of a classification task, and readers of the records that it classifies."""
 
 from __future__ import annotations
 
@@ -20,18 +20,24 @@ from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.files import column_table
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.user_code import private_result
-from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
+from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, label_predictions, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: RowWindow | None = None) -> Any:
-    """Return the inputs of records, (n, ...), from a source.
+    """Return the inputs of the records in a source, of shape (n, ...).
 
-    They are the array `inputs` of a .npz file, or the columns of a .csv or .parquet file. Columns are selected by the names that
-    [train.columns] declares. If it declares none, all columns are inputs, in the order of the training data, except for the label, the unit
-    and the column of the ledger's blocks.
+    The inputs are the array `inputs` of a .npz file, or the columns of a .csv or .parquet file that [train.columns] declares. If it
+    declares none, all columns are inputs, in the order of the training data, except for the label, the unit and the column of the
+    ledger's blocks.
+
+    Args:
+        source: "digits", the path of a file, or module:function.
+        train: [train] table of the run.
+        shape: Shape of the inputs of one record in training.
+        rows: Window of rows that the model was trained on; None for all rows.
 
     Raises:
         InputError: The records cannot be read.
@@ -54,7 +60,7 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column
     try:
         arrays_read = arrays_in(place, ["inputs"])
     except Exception:  # a file of another kind may raise anything
-        raise InputError(f"{place}: expected a .npz file of plain arrays, found one that cannot be read so") from None
+        raise InputError(f"{place}: expected a .npz file of plain arrays, found one that cannot be read as such") from None
     if arrays_read is None:
         raise InputError(f"{place}: no array named inputs")
     return arrays_read[0]
@@ -63,19 +69,19 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column
 def _columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
     """Return the input columns of a .csv or .parquet file.
 
-    If the training file names no label, and there is one column more than the model reads, the last column is the label and is omitted.
+    If the training file names no label, and there is one column more than the model reads, the last column is taken for the label.
     """
     names, rows = column_table(place)
     if train.columns is not None:
         return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
-    kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, block_column)]
-    if train.label is None and (len(kept),) == (shape[0] + 1,):
-        kept = kept[:-1]
-    if (len(kept),) != shape:
+    columns = [at for at, name in enumerate(names) if name not in (train.label, train.units, block_column)]
+    if train.label is None and (len(columns),) == (shape[0] + 1,):
+        columns = columns[:-1]
+    if (len(columns),) != shape:
         expected = f"{shape[0]} columns of numbers" if len(shape) == 1 else f"an .npz file, as the records have shape {shape}"
-        raise InputError(f"{place}: expected {expected}, as in training, found {len(kept)} columns")
+        raise InputError(f"{place}: expected {expected}, as in training, found {len(columns)} columns")
     try:
-        return np.asarray([[row[at] for at in kept] for row in rows], dtype=np.float64).reshape(-1, shape[0])
+        return np.asarray([[row[at] for at in columns] for row in rows], dtype=np.float64).reshape(-1, shape[0])
     except (ValueError, TypeError, OverflowError):
         raise InputError(f"{place}: expected numbers in every column, found a value that is not a number") from None
 
@@ -92,6 +98,7 @@ class Classifier(TrainedModel):
     """A trained classifier.
 
     Attributes:
+        train: [train] table of the run.
         shape: Shape of the inputs of one record.
         classes: Number of labels.
     """
@@ -101,15 +108,16 @@ class Classifier(TrainedModel):
     classes: int
 
     def probabilities(self, inputs: Any, place: str = "inputs") -> NDArray[np.float64]:
-        """Return the probability of each label, (n, classes), in the declared order, from raw inputs.
+        """Return the probabilities of the labels, of shape (n, classes), in the declared order.
 
         Args:
-            inputs: (n, ...), of which the run's shift is taken off here; or, where the run declares columns, a table of raw values by
-                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training. An array is
-                then what such a table becomes: the inputs that the run's description names, within [-1, 1].
+            inputs: Raw inputs, of shape (n, ...). The run's shift is subtracted from them. If the run declares columns, `inputs` may be a
+                table of raw values by column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame. It is encoded as in
+                training. An array must then have the encoded inputs that the run's description names, within [-1, 1].
+            place: Name of the inputs for messages.
 
         Raises:
-            InputError: Inputs of another shape, with a number that is not finite, or with a value that has no declared meaning.
+            InputError: The inputs have another shape, a number that is not finite, or a value that the columns do not declare.
         """
         if hasattr(inputs, "keys"):
             inputs = self._encoded(inputs, place)
@@ -121,7 +129,7 @@ class Classifier(TrainedModel):
     def _encoded(self, table: Any, place: str) -> NDArray[np.float32]:
         """Return the inputs of a table of raw values, encoded as in training."""
         if self.train.columns is None:
-            raise InputError(f"{place}: expected an array, as the run declares no columns, found a table")
+            raise InputError(f"{place}: expected an array, because the run declares no columns, found a table")
         return encoded({name: list(table[name]) for name in self.train.columns if name in table}, self.train, place)
 
     def _as_trained(self, inputs: NDArray[Any], place: str) -> NDArray[Any]:
@@ -129,13 +137,13 @@ class Classifier(TrainedModel):
         if inputs.shape[1:] != self.shape:
             raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {inputs.shape[1:]}")
         if self.train.columns is not None and (np.abs(inputs) > 1).any():
-            raise InputError(f"{place}: inputs beyond [-1, 1], which train.columns never makes: give raw values by their columns")
+            raise InputError(f"{place}: inputs beyond [-1, 1], which train.columns cannot produce: give raw values by column")
         return inputs
 
     def answers(self, question: ModelInput) -> Predictions:
         source = question.one_source()
         labels = None if self.train.labels is None else list(self.train.labels)
-        return classified(
+        return label_predictions(
             self.probabilities(inputs_in(source, self.train, self.shape, self.description.rows), source).tolist(), labels
         )
 

@@ -1,7 +1,7 @@
-"""A folder for the Hugging Face Hub, with the weights, the tokenizer, the statement and a model card of a run.
+"""Folders for the Hugging Face Hub. A folder has the weights, the tokenizer, the statement and a model card of a run.
 
 A model of transformers is written by transformers, and read again for comparison. An adapter is written in the format of PEFT, and any
-other model in that of `dpcli.load_model`. The folder is computed from what the run released, so publishing it costs no more privacy.
+other model in the format of `dpcli.load_model`. The folder is computed from released files, so its publication costs no epsilon.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATE
 from dpcli.train.trained.attestation import attestation, text_of
 
 CARD = "README.md"
-# How each library loads the folder, for the model card.
+# Python expression that loads the folder, by library, for the model card.
 USE = {
     "transformers": "transformers.AutoModelForCausalLM.from_pretrained(FOLDER)",
     "peft": "peft.PeftModel.from_pretrained(base_model, FOLDER)",
@@ -33,11 +33,11 @@ USE = {
 
 @dataclass(frozen=True, slots=True)
 class HubFolder:
-    """A folder that was written.
+    """A description of a folder that was written.
 
     Attributes:
         library: Name of the library that reads the folder.
-        title: Name of the pipeline.
+        title: Title of the model card, which is the name of the pipeline.
         files: Names of the files of the model.
         base: Model to which an adapter belongs; "" without an adapter.
     """
@@ -48,17 +48,17 @@ class HubFolder:
     base: str = ""
 
 
-def model_card(description: Description, what: HubFolder) -> str:
-    """Return the content of README.md: front matter, the guarantee in words, how to load the model, and the run's statement.
+def model_card(description: Description, written: HubFolder) -> str:
+    """Return the content of README.md. It has front matter, the guarantee in words, a way to load the model, and the run's statement.
 
     The front matter is YAML whose values are JSON, so that no text of a file can be read as another key.
     """
     stated = description.guarantee
     with open(description.path(STATEMENT), encoding="utf-8") as file:
         statement = file.read()
-    front: dict[str, object] = {"library_name": what.library, "tags": ["differential-privacy", "dpcli"]}
-    if what.base:
-        front["base_model"] = what.base
+    front: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
+    if written.base:
+        front["base_model"] = written.base
     front["differential_privacy"] = {
         **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},
         "statement": STATEMENT,
@@ -66,8 +66,8 @@ def model_card(description: Description, what: HubFolder) -> str:
         "dpcli": description.version,
     }
     return (
-        f"---\n{_yaml(front)}---\n\n# {_line(what.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[what.library]}`.\n\n"
-        f"What the model computes costs no more privacy. A metric computed from the training data does.\n\n{_deeper(statement)}"
+        f"---\n{_yaml(front)}---\n\n# {_line(written.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[written.library]}`.\n\n"
+        f"Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n{_deeper(statement)}"
     )
 
 
@@ -76,12 +76,12 @@ def _guarantee(stated: Mapping[str, Any]) -> str:
     return (
         f"Trained with differential privacy: {epsilon_at_delta(stated['epsilon'], stated['delta'])}, per {stated['unit']}, "
         f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
-        f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has the digests of the run's files, unsigned."
+        f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has digests of the run's files, and is not signed."
     )
 
 
 def _window(stated: Mapping[str, Any]) -> str:
-    """Return in words the blocks on which the model was trained; "" if there are none."""
+    """Return the blocks on which the model was trained, in words; "" if there are none."""
     blocks = stated.get("window")
     if not isinstance(blocks, list):
         return ""
@@ -104,55 +104,54 @@ def _yaml(values: Mapping[str, object], indent: str = "") -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with a decimal point, because YAML 1.1 reads 1e-05 as text."""
+    """Return a number with a decimal point. YAML 1.1 would read 1e-05 as text."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
 
 
 def _line(text: str) -> str:
-    """Return a text in one line, with the special characters of Markdown and HTML escaped."""
+    """Return the text in one line, with the special characters of Markdown and HTML escaped."""
     return "".join(f"\\{one}" if one in "\\`*_{}[]<>()#+-!|&" else one for one in text if one.isprintable())
 
 
 def _deeper(statement: str) -> str:
-    """Return the statement with its headings one level deeper, below the heading of the card."""
+    """Return the statement with its headings one level deeper, so that they are below the heading of the card."""
     return "".join(f"#{line}" if line.startswith("#") else line for line in statement.splitlines(keepends=True))
 
 
 ATTESTATION = "dpcli-attestation.json"
 
 
-def published(run: str, folder: str) -> HubFolder:
+def write_hub_folder(run: str, folder: str) -> HubFolder:
     """Write a run atomically to a new folder, and return a description of the folder.
 
     Raises:
-        InputError: The folder exists or cannot be created, or the run cannot be attested: it is NOT PRIVATE, was changed, or claims less
-            than its file costs.
+        InputError: The folder exists or cannot be created. The run is NOT PRIVATE, was changed, or claims less than its file costs.
         CannotCertify: No accountant can bound the cost of the run's file.
-        Unavailable: Torch is not installed, or transformers for a model of transformers.
+        Unavailable: torch is not installed, or transformers is not installed and the model is one of transformers.
     """
-    statement = attestation(run)  # computes epsilon again
+    statement = attestation(run)  # this also computes epsilon again
     description = description_in(run)
     if os.path.lexists(folder):
-        raise InputError(f"{folder}: expected a path that does not exist yet, found one")
+        raise InputError(f"{folder}: expected a path that does not exist yet, found an existing one")
     above = os.path.dirname(os.path.abspath(folder))
     if not os.path.isdir(above):
         raise InputError(f"{above}: no such folder")
     with tempfile.TemporaryDirectory(prefix=".publishing-", dir=above) as scratch:
-        made = os.path.join(scratch, "made")
-        os.mkdir(made)
-        what = _write_weights(description, made)
-        _copy(description, STATEMENT, made)
-        with open(os.path.join(made, ATTESTATION), "xb") as file:
+        new = os.path.join(scratch, "made")
+        os.mkdir(new)
+        written = _write_weights(description, new)
+        _copy(description, STATEMENT, new)
+        with open(os.path.join(new, ATTESTATION), "xb") as file:
             file.write(text_of(statement))
-        with open(os.path.join(made, CARD), "x", encoding="utf-8") as text:
-            text.write(model_card(description, what))
-        os.rename(made, folder)
-    return what
+        with open(os.path.join(new, CARD), "x", encoding="utf-8") as text:
+            text.write(model_card(description, written))
+        os.rename(new, folder)
+    return written
 
 
 def _write_weights(description: Description, folder: str) -> HubFolder:
-    """Write the weights in the format of the library that reads them, and return a description of the folder."""
+    """Write the weights in the format of the library that reads them. Return a description of the folder."""
     plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
     names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
@@ -180,7 +179,11 @@ def _copy(description: Description, name: str, folder: str) -> None:
 
 
 def _write_by_transformers(model: Any, folder: str) -> tuple[str, ...]:
-    """Write a model by transformers, and return the names of its files. Raises InternalError if transformers reads other weights."""
+    """Write a model by transformers, and return the names of its files.
+
+    Raises:
+        InternalError: transformers reads other weights from the folder than it was given.
+    """
     import torch
 
     from dpcli.train.tasks.lm_library import library, offline, quiet
@@ -193,5 +196,5 @@ def _write_by_transformers(model: Any, folder: str) -> tuple[str, ...]:
         again = library("transformers").AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     expected, reread = model.module.state_dict(), again.state_dict()
     if expected.keys() != reread.keys() or not all(torch.equal(reread[name], value) for name, value in expected.items()):
-        raise InternalError("transformers reads other weights than it was given: nothing is published")
+        raise InternalError("transformers reads other weights than it was given: no folder is written")
     return tuple(sorted(os.listdir(folder)))

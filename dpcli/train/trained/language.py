@@ -1,4 +1,4 @@
-"""The trained models of the tasks on text: a model that continues prompts, and a classifier of texts."""
+"""The trained models of the language tasks: a model that continues prompts, and a classifier of texts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import CausalLm, Language, SoftPrompt
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.causal_lm import perplexity, public_records
-from dpcli.train.tasks.learning import Metrics, evaluating
+from dpcli.train.tasks.learning import Metrics, evaluation_mode
 from dpcli.train.tasks.lm_models import language_model, logits
 from dpcli.train.tasks.lm_texts import Tokens, encoded, required_tokens, texts_of, tokens_of
 from dpcli.train.tasks.soft_prompt import accuracy, prompts, scores, verbalizers
 from dpcli.train.tasks.soft_prompt import public_records as labelled_records
-from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
+from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, label_predictions, place_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def prompts_of(question: ModelInput, train: Language) -> list[str]:
-    """Return the texts of --prompt, followed by those of DATA.
+    """Return the texts of --prompt, followed by the texts of DATA.
 
     The texts of DATA are the lines of a .txt file, the text column of a .csv, .jsonl or .parquet file, or the result of a function.
     """
@@ -39,7 +39,7 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
     )
     texts = texts_of(source, replace(unlabelled, context=train.context), question.source).texts
     if not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{question.source}: not texts")
+        raise InputError(f"{question.source}: expected texts, found other values")
     return [*question.prompts, *map(str, texts)]
 
 
@@ -53,6 +53,7 @@ class TrainedLanguageModel(TrainedModel):
     """A trained language model.
 
     Attributes:
+        train: [train] table of the run.
         tokens: Tokenizer of the model; None if the file names none.
         vocabulary: Number of tokens in the model's vocabulary.
     """
@@ -65,31 +66,33 @@ class TrainedLanguageModel(TrainedModel):
         """Return the model's continuation of a prompt.
 
         Args:
-            tokens: At most; fewer where the model ends the text.
-            temperature: 0 takes the likeliest token each time.
-            seed: Seed to draw the same text again, which costs no privacy, as only the model is read.
+            prompt: Text to continue.
+            tokens: Largest number of tokens of the continuation. The model may end the text earlier.
+            temperature: Sampling temperature. 0 picks the most likely token each time.
+            seed: Seed of the sampling; None for a random text. The same seed gives the same text. This costs no privacy, because only the
+                model is read.
 
         Raises:
-            InputError: For a prompt without a token, or with one that the model does not know.
+            InputError: The prompt has no token, or a token that is not in the model's vocabulary.
         """
-        known = required_tokens(self.tokens, self.description.folder)
-        ids = encoded(prompt, known, "--prompt").tolist()
+        tokenizer = required_tokens(self.tokens, self.description.folder)
+        ids = encoded(prompt, tokenizer, "--prompt").tolist()
         if not ids or max(ids) >= self.vocabulary:
-            raise InputError("--prompt: an empty text, or one with tokens that the model does not know")
+            raise InputError("--prompt: expected a text of tokens in the model's vocabulary, found an empty text or another token")
         generator = torch.Generator()
         if seed is None:
             generator.seed()
         else:
             generator.manual_seed(seed)
-        written: list[int] = []
-        with evaluating(self.module) as device:
-            while len(written) < tokens:
-                seen = torch.tensor([[*ids, *written][-self.train.context :]], device=device)
-                token = _draw_token(logits(self.module, seen)[0, -1].cpu().double(), temperature, generator)
-                if token == known.end:
+        continuation: list[int] = []
+        with evaluation_mode(self.module) as device:
+            while len(continuation) < tokens:
+                context = torch.tensor([[*ids, *continuation][-self.train.context :]], device=device)
+                token = _draw_token(logits(self.module, context)[0, -1].cpu().double(), temperature, generator)
+                if token == tokenizer.end:
                     break
-                written.append(token)
-        return known.text(written)
+                continuation.append(token)
+        return tokenizer.text(continuation)
 
     def answers(self, question: ModelInput) -> Predictions:
         prompts = prompts_of(question, self.train)
@@ -106,7 +109,7 @@ class TrainedLanguageModel(TrainedModel):
 
 
 def _draw_token(scores: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
-    """Return a random token. Temperature 0 gives the most probable one."""
+    """Return a random token at the given temperature. Temperature 0 gives the most probable token."""
     if temperature == 0.0:
         return int(scores.argmax())
     return int(torch.multinomial(torch.softmax(scores / temperature, 0), 1, generator=generator))
@@ -124,32 +127,40 @@ class TextClassifier(TrainedModel):
     """A frozen language model with a trained prompt that classifies texts.
 
     Attributes:
+        train: [train] table of the run.
         tokens: Tokenizer of the model.
         vocabulary: Number of tokens in the model's vocabulary.
-        spoken: Token of each label, (labels,).
+        label_tokens: Token of each label's word, of shape (labels,).
     """
 
     train: SoftPrompt
     tokens: Tokens
     vocabulary: int
-    spoken: Tensor
+    label_tokens: Tensor
 
     def probabilities(self, texts: Sequence[str], place: str = "texts") -> NDArray[np.float64]:
-        """Return the probability of each label, in the order of [train] labels, (n, labels)."""
+        """Return the probabilities of the labels, of shape (n, labels), in the order of the key `labels` of [train].
+
+        Args:
+            texts: Texts to classify.
+            place: Name of the texts for messages.
+        """
         ids, part = prompts(texts, self.train, self.tokens, self.vocabulary, place), self.train.physical_batch_size
-        with evaluating(self.module) as device:
-            label_scores = torch.cat([scores(self.module, self.spoken, rows.to(device)).cpu() for rows in torch.split(ids, part)])
+        with evaluation_mode(self.module) as device:
+            label_scores = torch.cat(
+                [scores(self.module, self.label_tokens, rows.to(device)).cpu() for rows in torch.split(ids, part)]
+            )
         probabilities: NDArray[np.float64] = torch.softmax(label_scores.double(), 1).numpy()
         return probabilities
 
     def answers(self, question: ModelInput) -> Predictions:
         texts = prompts_of(question, self.train)
-        return classified(self.probabilities(texts, question.source or "--prompt").tolist(), list(self.train.labels))
+        return label_predictions(self.probabilities(texts, question.source or "--prompt").tolist(), list(self.train.labels))
 
     def measured(self, source: str, path: str) -> Metrics:
         train = self.train if path else replace(self.train, public=_absolute(source))
         public = labelled_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
-        return accuracy(self.module, self.spoken, public, self.train.physical_batch_size)
+        return accuracy(self.module, self.label_tokens, public, self.train.physical_batch_size)
 
 
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:

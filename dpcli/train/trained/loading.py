@@ -1,4 +1,4 @@
-"""Loading and evaluation of the model in a run's folder."""
+"""Functions that load and evaluate the model in a run's folder."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 def load_model(run: str | os.PathLike[str]) -> TrainedModel:
-    """Return the model that a private run left, ready to be used.
+    """Return the trained model of a private run.
 
     Args:
-        run: the folder that `dpcli train` left, such as "runs/digits". It may have been moved; the training file is not needed, as the
-            folder has a copy. What the file mentions (a module of your own, a folder of pretrained weights) is looked for in the run's
-            folder, if the file was, and in the current folder.
+        run: the folder that `dpcli train` wrote, such as "runs/digits". It may have been moved. The training file is not needed, because
+            the folder has a copy. The file may name a module of your own or a folder of pretrained weights. These are searched for in the
+            run's folder, in the folder of the training file, and in the current folder.
 
     Returns:
-        `TrainedModel`: `.module` is a torch module in evaluation mode on the CPU; `.description.guarantee` says what it guarantees. A
-        classifier has `.probabilities(inputs)`, a language model `.text(prompt)`.
+        `TrainedModel`. Its `.module` is a torch module in evaluation mode on the CPU. Its `.description.guarantee` is the guarantee of the
+        run. A classifier has `.probabilities(inputs)`, and a language model has `.text(prompt)`.
 
     Raises:
-        InputError: the folder holds no run that describes itself; a file of it has changed since the run; the module, or the frozen
-            weights, that the run was trained with have changed or cannot be found. Unavailable: torch is not installed.
+        InputError: the folder has no run with a description, or a file was changed after the run. The module or the frozen weights of the
+            training have changed, or cannot be found. Unavailable: torch is not installed.
 
     >>> import dpcli
     >>> model = dpcli.load_model("runs/digits")                 # doctest: +SKIP
@@ -55,9 +55,9 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     require_stamp(description)
     train = read_train(read_bytes(description.path(PIPELINE)), description.path(PIPELINE))
     _require_code(train, description)
-    use: Callable[[Train, Description], TrainedModel] = load(train.use)
-    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and then replaced
-        model = use(train, description)
+    build: Callable[[Train, Description], TrainedModel] = load(train.use)
+    with torch.random.fork_rng(devices=[]):  # the model draws initial weights, which are replaced below
+        model = build(train, description)
     weights = read_weights(description.path(MODEL))
     put_weights(model.module, weights, description.model.get("frozen_sha256"), description.path(MODEL))
     model.module.eval()
@@ -65,7 +65,7 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
 
 
 def _require_code(train: Train, description: Description) -> None:
-    """Import the user's module if it is unchanged. Raises InputError if it was changed, as it may use the weights in another way."""
+    """Import the user's module. Raises InputError if it was changed after training, because it may use the weights in another way."""
     from dpcli.train.tasks.user_code import code_of, user
 
     place, trained = place_of(description, train.model), description.model.get("code_sha256")
@@ -75,14 +75,14 @@ def _require_code(train: Train, description: Description) -> None:
             user(train.model, place)
     if digest != trained:
         raise InputError(
-            f"{description.folder}: {train.model}: expected the module as it was when the model was trained, found it changed: put the one "
-            "of then into the run's folder, and start from there"
+            f"{description.folder}: {train.model}: expected the module with which the model was trained, found it changed: put the old "
+            "version into the run's folder, and start from there"
         )
 
 
 @contextlib.contextmanager
 def _from_source() -> Iterator[None]:
-    """Compile imported modules from source within the block, because a file in __pycache__ may contain other code."""
+    """Compile imported modules from their source within the block. A file in __pycache__ might contain other code."""
     before = sys.pycache_prefix
     with tempfile.TemporaryDirectory() as empty:
         sys.pycache_prefix = empty
@@ -97,7 +97,10 @@ class ModelEvaluation:
     """The metrics of a model on a source of data.
 
     Attributes:
-        declared: Whether the training file declares these data public.
+        description: Description of the run.
+        metrics: Metrics, the most important one first.
+        source: Source of the data.
+        declared: Whether the training file declares the data public.
     """
 
     description: Description
@@ -110,16 +113,17 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """Return the metrics of a run's model, the most important one first.
 
     Args:
-        source: Labelled data, which are "digits", a file or module:function; None for the data that the training file declares public.
+        run: Folder of the run.
+        source: Source of labelled data: "digits", a file or module:function. None for the data that the training file declares public.
 
     Raises:
-        InputError: There are no such data, or they cannot be read.
+        InputError: The data cannot be read, or `source` is None and the training file declares no data public.
     """
     model = load_model(run)
     if source is not None:
         return ModelEvaluation(model.description, model.measured(source, ""), source, False)
     public = model.train.public
     if public is None:
-        raise InputError(f"{run}: train.public: the file declares no data public: name some, dpcli evaluate RUN DATA")
+        raise InputError(f"{run}: train.public: the file declares no data public: name data by dpcli evaluate RUN DATA")
     place = place_of(model.description, model.train.data if public == HELD_OUT else public)
     return ModelEvaluation(model.description, model.measured(public, place), public, True)

@@ -1,4 +1,4 @@
-"""The trained model of a custom task: a module of the user's own."""
+"""The trained model of a custom task, which is the user's own torch module."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedMo
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OwnModel(TrainedModel):
-    """A trained module whose outputs have a meaning for the user alone."""
+    """A trained module of the user's own. dpcli does not know the meaning of its outputs, so it gives no answers."""
 
     train: Custom
 
     def answers(self, question: ModelInput) -> Predictions:
         raise InputError(
-            f'predict: expected a run of another task, found task = "{self.train.task}": use dpcli.load_model in Python'
+            f'predict: expected the task classification or a language task, found "{self.train.task}": use dpcli.load_model in Python'
         )
 
     def measured(self, source: str, path: str) -> Metrics:
         if self.train.metric is None:
-            raise InputError(f"{self.description.folder}: train.metric: the file names no function that measures")
+            raise InputError(f"{self.description.folder}: train.metric: the file names no function that computes metrics")
         place = place_of(self.description, self.train.metric)
         if not path and ":" not in source:
-            raise InputError(f"{source}: not a module:function, which returns records for {self.train.metric}")
+            raise InputError(f"{source}: expected module:function, which returns records for {self.train.metric}")
         train = self.train if path else replace(self.train, public=source)
         return measure_of(train, path or place, self.module)()
 
 
 def own_model(train: Custom, description: Description) -> OwnModel:
-    """Return the module that [train] names. Raises InputError if it is none."""
+    """Return the module that the function in [train] builds. Raises InputError if the result is no module."""
     module = result(train.model, place_of(description, train.model))
     if not isinstance(module, nn.Module):
         raise InputError(f"{description.folder}: {train.model}: expected a torch module, found {type(module).__name__}")
@@ -47,8 +47,8 @@ def own_model(train: Custom, description: Description) -> OwnModel:
 
 
 def of_a_loop(train: Loop, description: Description) -> NoReturn:
-    """Raise InputError: the file of a loop does not say how its module was built."""
+    """Raise InputError, because the file of a run of dpcli.private does not say how its module was built."""
     raise InputError(
-        f"{description.folder}: expected a run whose file names its model, found one of dpcli.private: build the module as you did then, "
-        f"and put safetensors.torch.load_file({description.path(MODEL)!r}) into it"
+        f"{description.folder}: expected a run whose file names its model, found one of dpcli.private: build the module as for training, "
+        f"and load safetensors.torch.load_file({description.path(MODEL)!r}) into it"
     )

@@ -1,4 +1,4 @@
-"""The interface of trained models: their inputs and their answers. This module does not import torch."""
+"""The interface of trained models, with their inputs and their answers. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = str | float | int
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """Inputs for which a model is asked for answers.
+    """Inputs for which a trained model gives answers.
 
     Attributes:
         source: "digits", a file or module:function; None if there are only prompts.
@@ -42,17 +42,19 @@ class ModelInput:
     seed: int | None = None
 
     def one_source(self) -> str:
-        """Return the source of records, for a model that reads no text. Raises InputError for prompts."""
+        """Return the source of records for a model that reads no text. Raises InputError if there are prompts."""
         if self.source is None or self.prompts:
-            raise InputError("--prompt: expected DATA, as the model reads numbers and no text, found a prompt")
+            raise InputError("--prompt: expected DATA, because the model reads numbers and no text, found a prompt")
         return self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """The answers of a model, with a row for each record or prompt in their order.
+    """The answers of a model. There is a row for each record or prompt, in their order.
 
     Attributes:
+        columns: Names of the columns.
+        rows: Rows of values.
         brief: Number of columns that a printed table shows. csv and json have all columns.
     """
 
@@ -61,10 +63,11 @@ class Predictions:
     brief: int
 
 
-def classified(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
+def label_predictions(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
     """Return the most probable label of each record, and the probability of every label.
 
     Args:
+        probabilities: Probability of each label, for each record.
         labels: Names of the labels; None if labels are numbers.
     """
     width = len(probabilities[0]) if probabilities else 0
@@ -78,14 +81,16 @@ def classified(probabilities: list[list[float]], labels: list[str] | None) -> Pr
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedModel(Displayed, ABC):
-    """The model of a private run, as `dpcli.load_model` finds it.
+    """The trained model of a private run; `dpcli.load_model` returns it.
+
+    Computations from the module alone are post-processing and cost nothing more. The guarantee does not cover computations from private
+    records, such as a metric.
 
     Attributes:
-        module: In evaluation mode, on the CPU, with the run's weights.
-        train: The run's [train] table.
-        description: What the run says of itself; `description.guarantee` has epsilon (an upper bound, None if the run was NOT PRIVATE),
-            delta, unit and adjacency. What is computed from the module alone is post-processing and costs nothing more; what is computed
-            from private records, such as a metric, is not covered.
+        module: Torch module with the run's weights, in evaluation mode on the CPU.
+        train: [train] table of the run.
+        description: Description of the run. `description.guarantee` has epsilon, delta, unit and adjacency. Its epsilon is an upper bound,
+            or None if the run was NOT PRIVATE.
     """
 
     module: nn.Module
@@ -104,15 +109,16 @@ class TrainedModel(Displayed, ABC):
 
     @abstractmethod
     def measured(self, source: str, path: str) -> Metrics:
-        """Return the task's metric on labelled data. Raises InputError if they cannot be read.
+        """Return the metrics of the task on labelled data. Raises InputError if the data cannot be read.
 
         Args:
-            path: Path of the file in whose [train] they are named; "" where a user names them.
+            source: Source of the data.
+            path: Path of the training file if its [train] table names the source; "" if the user names it.
         """
 
 
 def parquet_of(answers: Predictions) -> bytes:
-    """Return every row and column as a parquet file. Raises Unavailable if pyarrow is not installed."""
+    """Return all rows and columns as the bytes of a parquet file. Raises Unavailable if pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -125,13 +131,17 @@ def parquet_of(answers: Predictions) -> bytes:
 
 
 def place_of(description: Description, source: str) -> str:
-    """Return a path in the first folder that has the source: the run's, that of the training file, or the current one."""
+    """Return a path in the first folder that contains the source.
+
+    The folders are the run's folder, the folder of the training file, and the current folder. If none contains the source, the path is in
+    the run's folder. Other functions resolve the source relative to this path.
+    """
     folders = (description.folder, description.path(description.origin), os.getcwd())
     return os.path.join(next((folder for folder in folders if _holds(folder, source)), description.folder), PIPELINE)
 
 
 def _holds(folder: str, source: str) -> bool:
-    """Check whether a folder has a file, or the module of a function."""
+    """Check whether a folder contains a file, or the module of a function."""
     module, colon, _ = source.partition(":")
     if not colon:
         return os.path.exists(os.path.join(folder, source))

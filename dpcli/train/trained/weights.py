@@ -1,4 +1,4 @@
-"""The weights of a trained model. A run saves its trained weights, and only a digest of frozen ones."""
+"""The weights of a trained model. A run saves the trained weights, and a digest of the frozen weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from dpcli.base.errors import InputError
 
 
-def trained(model: nn.Module) -> dict[str, Tensor]:
-    """Return the trained parameters if others are frozen, or else the whole model. A tensor with several names occurs once."""
+def released_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the trained parameters if others are frozen, or the whole model otherwise. A tensor with several names occurs once."""
     parameters: dict[str, Tensor] = dict(model.named_parameters())
     if all(value.requires_grad for value in parameters.values()):
         return parameters | dict(model.named_buffers())
@@ -21,8 +21,8 @@ def trained(model: nn.Module) -> dict[str, Tensor]:
 
 
 def frozen_digest(model: nn.Module) -> str | None:
-    """Return the SHA-256 of the frozen part of the model: names, types, shapes and bytes; None if nothing is frozen."""
-    saved = {id(value) for value in trained(model).values()}
+    """Return the SHA-256 of the frozen part of the model, over names, types, shapes and bytes. Return None if nothing is frozen."""
+    saved = {id(value) for value in released_weights(model).values()}
     frozen = {name: value for name, value in model.state_dict(keep_vars=True).items() if id(value) not in saved}
     digest = hashlib.sha256()
     for name in sorted(frozen):
@@ -33,28 +33,34 @@ def frozen_digest(model: nn.Module) -> str | None:
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, place: str) -> None:
-    """Copy the weights of a run into a model that was built in the same way.
+    """Copy the weights of a run into a model that was built from the run's [train] table.
+
+    Args:
+        model: Model to change.
+        weights: Trained weights, by name.
+        frozen: Digest of the frozen weights; None if nothing was frozen.
+        place: File of the weights, for messages.
 
     Raises:
         InputError: The model differs in names, shapes, types or frozen weights.
     """
-    own = trained(model)
-    if own.keys() != weights.keys():
-        odd = sorted(own.keys() ^ weights.keys())[0]
-        raise InputError(f"{place}: not the weights of the model that [train] names (they differ in {odd})")
-    for name, value in own.items():
+    targets = released_weights(model)
+    if targets.keys() != weights.keys():
+        unmatched = sorted(targets.keys() ^ weights.keys())[0]
+        raise InputError(f"{place}: not the weights of the model that [train] names (they differ in {unmatched})")
+    for name, value in targets.items():
         if (value.shape, value.dtype) != (weights[name].shape, weights[name].dtype):
             expected, form = _form(value), _form(weights[name])
             raise InputError(f"{place}: {name}: expected {expected}, found {form}: the model that [train] names has changed")
     if frozen_digest(model) != frozen:
         raise InputError(f"{place}: not the frozen weights that the run was trained on: the model that [train] names has changed")
     with torch.no_grad():
-        for name, value in own.items():
+        for name, value in targets.items():
             value.copy_(weights[name])
 
 
 def read_weights(path: str) -> dict[str, Tensor]:
-    """Return the tensors in a safetensors file, which cannot contain code. Raises InputError for another kind of file."""
+    """Return the tensors in a safetensors file, a format that cannot contain code. Raises InputError for another kind of file."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -62,7 +68,7 @@ def read_weights(path: str) -> dict[str, Tensor]:
         with open(os.fspath(path), "rb") as file:
             return load(file.read())
     except (OSError, SafetensorError, ValueError, KeyError):
-        raise InputError(f"{path}: expected a file of safetensors, found one that cannot be read as such") from None
+        raise InputError(f"{path}: expected a safetensors file, found one that cannot be read as such") from None
 
 
 def _form(value: Tensor) -> str:

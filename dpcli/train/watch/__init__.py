@@ -1,1 +1,1 @@
-"""Watches over training loops that dpcli did not create. Their sampling and their noise are compared with a file while they run."""
+"""Monitoring of training loops that dpcli did not create. Their sampling and their noise are compared with a file while they run."""

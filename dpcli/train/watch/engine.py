@@ -13,16 +13,16 @@ from torch import Tensor
 
 from dpcli.train.watch.loader import ALARM
 
-INNER = ("optimizer", "original_optimizer", "_optimizer")  # attributes of the wrappers of accelerate, Opacus and Lightning
-EQUAL = (
-    1e-3  # difference, in standard deviations, below which numbers of noise count as equal: they are rounded differences of sums
-)
-HEAD = 16  # how many numbers of a step's noise are compared with later steps
-FEWEST = 6  # fewer equal numbers could occur by chance
+# Attributes in which the wrappers of accelerate, Opacus and Lightning store an optimizer.
+INNER = ("optimizer", "original_optimizer", "_optimizer")
+# Two numbers of noise count as equal below this difference, in standard deviations. Each is computed by a rounded subtraction.
+EQUAL = 1e-3
+HEAD = 16  # count of numbers of a step's noise that are compared with later steps
+FEWEST = 6  # smallest count of equal numbers that is reported; fewer could be equal by chance
 
 
 def layers_of(optimizer: Any) -> list[Any]:
-    """Return an optimizer and the optimizers that it wraps, outermost first."""
+    """Return an optimizer followed by the optimizers that it wraps, from the outermost to the innermost."""
     layers = [optimizer]
     while True:
         inner = next((vars(layers[-1])[name] for name in INNER if name in vars(layers[-1])), None)
@@ -42,85 +42,86 @@ def opacus_in(layers: list[Any]) -> Any:
     return None if module is None else next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
 
 
-def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
-    """Return in words a setting of an Opacus optimizer that contradicts the file; "" if there is none."""
-    if not engine.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):
-        return f"noise multiplier {engine.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
-    if engine.max_grad_norm != norm:
-        return f"clipping norm {engine.max_grad_norm!r}, where the file declares {norm:g}"
+def contradiction(opacus_optimizer: Any, noise_multiplier: float, norm: float) -> str:
+    """Return a description of the first setting of an Opacus optimizer that contradicts the file; "" if there is none."""
+    if not opacus_optimizer.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):
+        return f"noise multiplier {opacus_optimizer.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
+    if opacus_optimizer.max_grad_norm != norm:
+        return f"clipping norm {opacus_optimizer.max_grad_norm!r}, where the file declares {norm:g}"
     return ""
 
 
 @dataclass(slots=True)
 class MeasuredNoise:
-    """A measurement of the noise that Opacus added to its clipped sums, for each tensor over all steps.
+    """A measurement of the noise that Opacus adds to its clipped sums. It covers each tensor over all steps.
 
     Attributes:
-        engine: Opacus optimizer.
+        opacus_optimizer: Opacus optimizer that adds the noise.
         noise_multiplier: Declared noise multiplier.
         norm: Declared clipping norm.
-        squares: Sum of the squared numbers of noise by tensor, in units of the declared variance.
-        heads: The first numbers of each step's noise, in units of the declared standard deviation.
+        squares: Sum of the squares of the noise by position of the tensor, in units of the declared variance.
+        heads: First numbers of each step's noise, in units of the declared standard deviation.
     """
 
-    engine: Any
+    opacus_optimizer: Any
     noise_multiplier: float
     norm: float
     squares: dict[int, float] = field(default_factory=dict)
     heads: list[Tensor] = field(default_factory=list)
 
     def watch(self, report: Callable[[str], None]) -> Any:
-        """Measure each step of the inner optimizer and report the result of `measure`. Return the handle of the hook."""
+        """Register a hook that measures each step and reports the result of `measure`. Return the handle that removes the hook."""
 
         def before(optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
             report(self.measure(optimizer))
 
-        return self.engine.original_optimizer.register_step_pre_hook(before)
+        return self.opacus_optimizer.original_optimizer.register_step_pre_hook(before)
 
     @torch.no_grad()
     def measure(self, optimizer: torch.optim.Optimizer) -> str:
-        """Measure the noise of one more step. Return in words how it contradicts the file; "" if it does not.
+        """Measure the noise of the next step. Return a description of how it contradicts the file; "" if it does not.
 
-        The noise may be smaller than declared, or repeat the noise of an earlier step. A correct run is accused of too little noise with
-        probability at most 10^-9.
+        Noise contradicts the file if it is smaller than declared, or if it repeats the noise of an earlier step. The probability that a
+        correct run is accused of too little noise is at most 10^-9.
         """
-        engine, scale = self.engine, 1.0
-        words = contradiction(engine, self.noise_multiplier, self.norm)
-        if words:
-            return f"an Opacus optimizer with {words}"
-        if engine.loss_reduction == "mean":
-            scale = float(engine.expected_batch_size * engine.accumulated_iterations)
-        stepped = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
+        opacus_optimizer, scale = self.opacus_optimizer, 1.0
+        problem = contradiction(opacus_optimizer, self.noise_multiplier, self.norm)
+        if problem:
+            return f"an Opacus optimizer with {problem}"
+        if opacus_optimizer.loss_reduction == "mean":
+            scale = float(opacus_optimizer.expected_batch_size * opacus_optimizer.accumulated_iterations)
+        parameters = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
         noises = []
-        for parameter in stepped:
+        for parameter in parameters:
             clipped = getattr(parameter, "summed_grad", None)
             if clipped is None:
                 return "a gradient without a clipped sum"
             noise = parameter.grad.double() * scale - clipped.double().view_as(parameter)
             noises.append(noise.flatten() / (self.noise_multiplier * self.norm))
-        for number, noise in enumerate(noises):
-            words = self._too_small(number, noise)
-            if words:
-                return words
+        for position, noise in enumerate(noises):
+            problem = self._too_small(position, noise)
+            if problem:
+                return problem
         return self._repeated(noises)
 
-    def _too_small(self, place: int, noise: Tensor) -> str:
-        """Return in words that the noise of a tensor is smaller than declared or constant; "" if it is neither."""
+    def _too_small(self, position: int, noise: Tensor) -> str:
+        """Return a message if the noise of a tensor is smaller than declared or constant; "" otherwise."""
         if len(noise) >= FEWEST and float(noise.max() - noise.min()) < EQUAL:
-            return "one number as the noise of a whole tensor"
-        self.squares[place] = self.squares.get(place, 0.0) + float(noise.square().sum())
+            return "the same noise in every number of a tensor"
+        self.squares[position] = self.squares.get(position, 0.0) + float(noise.square().sum())
         steps = len(self.heads) + 1
         numbers = steps * len(noise)
-        ratio = self.squares[place] / numbers
+        ratio = self.squares[position] / numbers
         if ratio >= 1.0:
             return ""
-        chance = -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))  # Chernoff bound on the lower tail of chi-square
-        least = math.log(ALARM / (steps * (steps + 1) * (place + 1) * (place + 2)))
-        return f"noise of {math.sqrt(ratio):.3g} times the declared size" if chance < least else ""
+        log_chance = -0.5 * numbers * (ratio - 1.0 - math.log(max(ratio, 1e-300)))  # Chernoff bound on the lower tail of chi-square
+        # The levels of all steps and tensors add up to ALARM, because sum_n 1 / (n (n + 1)) = 1.
+        log_level = math.log(ALARM / (steps * (steps + 1) * (position + 1) * (position + 2)))
+        return f"noise of {math.sqrt(ratio):.3g} times the declared size" if log_chance < log_level else ""
 
     def _repeated(self, noises: list[Tensor]) -> str:
-        """Return in words that an earlier step had the same noise in its first numbers; "" if none had."""
+        """Return a message if an earlier step had the same noise in its first numbers; "" otherwise."""
         head = torch.cat([noise[: max(1, HEAD // len(noises))].cpu() for noise in noises])[:HEAD]
         repeated = len(head) >= FEWEST and any(bool(((head - other).abs() < EQUAL).all()) for other in self.heads)
         self.heads.append(head)
-        return "the noise of a step before" if repeated else ""
+        return "the noise of an earlier step again" if repeated else ""

@@ -1,4 +1,4 @@
-"""A watch as a callback of Lightning's Trainer. This module needs lightning, so it is imported on demand."""
+"""The callback by which `dpcli.watch` observes Lightning's Trainer. Only `Watch.lightning_callback` imports it: it needs lightning."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from dpcli.train.watch.watch import Watch
 
 
 class LightningWatch(Callback):
-    """A callback that watches a Trainer, and stops it after the planned steps."""
+    """A callback that observes a Trainer and stops it after the planned steps."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Follow the loader of the Trainer, which begins to draw before the training starts."""
+        """Follow the loader of the Trainer, before its first batch is drawn."""
         self.watch.release()
         trainer.fit_loop.setup_data()
         self.watch.follow_loader(trainer.train_dataloader, trainer.accumulate_grad_batches)
-        iter(getattr(trainer.fit_loop, "_data_fetcher", ()))  # anew, as it began before; else the sampling is said to be not seen
+        # The fetcher has begun to draw already. It begins again here, so that the watch observes every batch.
+        iter(getattr(trainer.fit_loop, "_data_fetcher", ()))
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Follow the optimizer of the Trainer."""

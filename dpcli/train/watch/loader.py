@@ -1,7 +1,7 @@
 """Statistical tests of whether the batches of a loader may come from the declared sampling scheme.
 
-The tests refuse a correct sampler with probability at most 10^-9 in a run of any length. A test describes in words how the batches
-contradict the scheme, and returns "" if they do not. A loader that passes is not proven to be correct.
+The tests refuse a correct sampler with probability at most 10^-9, however long the run is. Each test returns a description of how the
+batches contradict the scheme, or "" if they do not. Passing a test does not prove that a loader is correct.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-# Samplers that go through the data in passes, or draw with replacement.
+# Samplers of torch that go through the data in passes, or draw with replacement. None of them is Poisson or fixed-size sampling.
 IN_PASSES = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
 
 
 @dataclass(slots=True)
 class Recording:
-    """A sampler of batches that reports each batch."""
+    """A wrapper of a batch sampler that reports each batch before it yields it."""
 
     recorded: Any
     report: Callable[[Indices], None]
@@ -54,7 +54,10 @@ class Recording:
 
 
 def record(loader: Any, report: Callable[[Indices], None]) -> bool:
-    """Make a loader report each batch when it is drawn. Return False, and do nothing, if the loader draws no indices."""
+    """Make a loader report the indices of each batch that it draws.
+
+    Return False, without changing the loader, if it draws no indices.
+    """
     loader = base_loader(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return False
@@ -67,7 +70,7 @@ def record(loader: Any, report: Callable[[Indices], None]) -> bool:
 
 
 class BatchSampler(NamedTuple):
-    """The sampler of a loader's batches, with the object and the name of its attribute that hold the sampler."""
+    """The sampler that draws a loader's batches, and the place where it is stored: an object and the name of its attribute."""
 
     holder: Any
     name: str
@@ -77,7 +80,7 @@ class BatchSampler(NamedTuple):
 def batch_sampler(loader: Any) -> BatchSampler:
     """Return the sampler that draws a loader's batches.
 
-    Opacus' BatchMemoryManager wraps it in a sampler that splits batches to save memory.
+    Opacus' BatchMemoryManager wraps this sampler in another one, which splits batches to save memory.
     """
     sampler: Any = getattr(loader, "batch_sampler", None)
     holder, name = loader, "batch_sampler"
@@ -87,21 +90,18 @@ def batch_sampler(loader: Any) -> BatchSampler:
 
 
 def base_loader(loader: Any) -> Any:
-    """Return the loader that draws batches. Loaders of accelerate contain it."""
+    """Return the loader that draws batches. A loader of accelerate wraps it, and other loaders are returned unchanged."""
     return getattr(loader, "__dict__", {}).get("base_dataloader", loader)
 
 
 def order_of(loader: Any) -> str:
-    """Return the name of the loader's sampler if it goes through the data in passes or draws with replacement; "" otherwise.
-
-    The properties of samplers are those in torch's documentation.
-    """
+    """Return the class name of the loader's sampler if it is one of IN_PASSES; "" otherwise."""
     sampler = getattr(batch_sampler(base_loader(loader)).sampler, "sampler", None)
     return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""
 
 
 def rate_of(loader: Any) -> float | None:
-    """Return the sampling rate that a loader's sampler states, as that of Opacus does; None if it states none."""
+    """Return the attribute `sample_rate` of a loader's sampler, which Opacus sets; None if there is no such number."""
     rate = getattr(batch_sampler(base_loader(loader)).sampler, "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None
 
@@ -111,14 +111,14 @@ ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is
 
 @dataclass(slots=True)
 class DrawnBatches(ABC):
-    """A test of the batches of a loader against a scheme.
+    """A test of the batches of a loader against a sampling scheme.
 
     Attributes:
         records: Number of records of the loader.
         rate: Declared sampling rate.
         count: Number of batches so far.
-        times: Number of times that each record was drawn.
-        may_be_passes: Whether the numbers of times have never differed by more than one, as in passes over the data.
+        times: Number of draws of each record.
+        may_be_passes: Whether the numbers of draws have never differed by more than one between records, as in passes over the data.
     """
 
     records: int
@@ -131,7 +131,7 @@ class DrawnBatches(ABC):
         self.times = np.zeros(self.records, np.int64)
 
     def add(self, batch: Indices) -> str:
-        """Add a batch to the test. Return in words how the batches contradict the scheme; "" if they do not."""
+        """Add a batch to the test. Return a description of how the batches contradict the scheme; "" if they do not."""
         self.count += 1
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
@@ -142,37 +142,40 @@ class DrawnBatches(ABC):
 
     @abstractmethod
     def contradiction(self, batch: Indices) -> str:
-        """Return in words how this batch, after the earlier ones, contradicts the scheme; "" if it does not."""
+        """Return a description of how this batch, after the earlier ones, contradicts the scheme; "" if it does not."""
 
     @property
-    def alarm(self) -> float:
-        """Return the logarithm of the level of the test on this batch. The levels of all batches add up to ALARM."""
+    def log_level(self) -> float:
+        """Return the logarithm of the significance level for this batch. The levels of all batches add up to ALARM."""
         return math.log(ALARM / (self.count * (self.count + 1)))
 
     def find_passes(self, batch: Indices) -> str:
-        """Return words if the records are drawn too evenly, as in passes over the data; "" otherwise."""
+        """Return a message if the records are drawn too evenly, as in passes over the data; "" otherwise."""
         least, most = int(self.times.min()), int(self.times.max())
         self.may_be_passes = self.may_be_passes and most - least <= 1
         if not self.may_be_passes:
             return ""
-        # The numbers of times are one of count + 1 pairs of neighbours, so this is a union bound over these pairs.
-        if math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), 1e-300)) < self.alarm:
+        # All numbers of draws lie in {k, k + 1} for one k out of count + 1. The probability of this is bounded by a union over k.
+        if math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), 1e-300)) < self.log_level:
             return f"every record {least} or {least + 1} times in {self.count} batches, as in passes over shuffled data"
         return ""
 
     def find_frequent(self) -> str:
-        """Return words if a record is drawn more often than the rate allows, which would cost it more privacy; "" otherwise."""
+        """Return a message if a record is drawn more often than the rate allows; "" otherwise.
+
+        Such a record would lose more privacy than the file states.
+        """
         most = int(self.times.max())
         share = most / self.count
         if share <= self.rate:
             return ""
         beyond = 0.0 if share >= 1.0 else (1.0 - share) * math.log((1.0 - share) / (1.0 - self.rate))
         # The Chernoff bound, with a union bound over the records.
-        chance = math.log(self.records) - self.count * (share * math.log(share / self.rate) + beyond)
-        return f"one record {most} times in {self.count} batches of rate {self.rate:.4g}" if chance < self.alarm else ""
+        log_chance = math.log(self.records) - self.count * (share * math.log(share / self.rate) + beyond)
+        return f"one record {most} times in {self.count} batches of rate {self.rate:.4g}" if log_chance < self.log_level else ""
 
     def _largest_pair_probability(self) -> float:
-        """Return the largest probability that a binomial count has one of two neighbouring values."""
+        """Return the largest probability with which a binomial count takes one of two consecutive values."""
         mode = int((self.count + 1) * self.rate)
         chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in range(max(0, mode - 2), min(self.count, mode + 2) + 1)]
         return min(1.0, max((a + b for a, b in zip(chances, [*chances[1:], 0.0], strict=True)), default=1.0))
@@ -180,7 +183,12 @@ class DrawnBatches(ABC):
 
 @dataclass(slots=True)
 class PoissonBatches(DrawnBatches):
-    """A test of Poisson sampling, in which every record is in every batch independently, with the declared rate."""
+    """A test of Poisson sampling, in which each record joins each batch independently with the declared rate.
+
+    Attributes:
+        total: Number of records in all batches so far.
+        sizes: Batch sizes that have occurred.
+    """
 
     total: int = 0
     sizes: set[int] = field(default_factory=set)
@@ -190,11 +198,11 @@ class PoissonBatches(DrawnBatches):
         self.sizes.add(len(batch))
         n, mean = self.records, self.records * self.rate
         variance, off = self.count * mean * (1.0 - self.rate), abs(self.total - self.count * mean)
-        if off > 0.0 and math.log(2.0) - off * off / (2.0 * (variance + off / 3.0)) < self.alarm:  # Bernstein's inequality
+        if off > 0.0 and math.log(2.0) - off * off / (2.0 * (variance + off / 3.0)) < self.log_level:  # Bernstein's inequality
             return f"{self.total / self.count:.4g} records in a batch on average, where the rate makes it {mean:.4g}"
         highest = log_binomial(n, self.rate, int((n + 1) * self.rate))
-        if len(self.sizes) == 1 and (self.count - 1) * highest < self.alarm:
-            return f"{self.count} batches of exactly {len(batch)} records, where their sizes should vary"
+        if len(self.sizes) == 1 and (self.count - 1) * highest < self.log_level:
+            return f"{self.count} batches of exactly {len(batch)} records, although sizes vary in Poisson sampling"
         return self.find_frequent() or self.find_passes(batch)
 
 
@@ -207,17 +215,16 @@ class FixedSizeBatches(DrawnBatches):
             return f"a batch of {len(batch)} records, more than the declared share"
         if self.times.max() > 1:
             return self.find_frequent()
-        once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
-        if (
-            self.records * math.log(max(once, 1e-300)) < self.alarm
-        ):  # counts are negatively associated, so the joint probability is at most the product
+        at_most_once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
+        # The counts of the records are negatively associated, so their joint probability is at most the product.
+        if self.records * math.log(max(at_most_once, 1e-300)) < self.log_level:
             return f"no record twice in {self.count} batches, as in a pass over shuffled data"
         return ""
 
 
 @dataclass(slots=True)
 class PassBatches(DrawnBatches):
-    """A test of passes, in which every record is in at most one of `length` batches."""
+    """A test of sampling in passes. A pass has `length` batches, and each record is in at most one of them."""
 
     length: int = 1
 
@@ -245,7 +252,7 @@ def log_binomial(count: int, rate: float, k: int) -> float:
 
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
-    """Return the test of a sampling scheme; None if there is none."""
+    """Return the test of a sampling scheme; None for a scheme that has no test."""
     exact = None if scheme is None else scheme.exact_rate(dataset_size)
     if isinstance(scheme, Unsampled | None) or (exact is not None and exact >= 1):
         return WholeBatches(records, 1.0)

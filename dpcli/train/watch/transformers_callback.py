@@ -1,4 +1,4 @@
-"""A watch as a callback of transformers' Trainer. This module needs transformers, so it is imported on demand."""
+"""The callback by which `dpcli.watch` observes transformers' Trainer. Only `Watch.trainer_callback` imports it: it needs transformers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.train.watch.watch import Watch
 
 
 class TrainerWatch(TrainerCallback):
-    """A callback that watches a Trainer, and stops it after the planned steps."""
+    """A callback that observes a Trainer and stops it after the planned steps."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch

@@ -1,4 +1,4 @@
-"""A watch over a training loop that dpcli did not create. The loop is compared with its file while it runs."""
+"""`dpcli.watch`, which compares a training loop that dpcli did not create with its pipeline file while the loop runs."""
 
 from __future__ import annotations
 
@@ -24,30 +24,36 @@ CALLBACKS = {
     "transformers": "dpcli.train.watch.transformers_callback:TrainerWatch",
     "lightning": "dpcli.train.watch.lightning_callback:LightningWatch",
 }
-SEEN = "no contradiction seen"
-EQUAL_RATES = 1e-9  # relative difference up to which two sampling rates are equal
-NOT_SEEN = {
-    "sampling": "not seen: whether batches are drawn as the file declares",
-    "clipping": "not seen: whether each record's gradient is clipped",
-    "noise": "not seen: whether noise is added",
+CONSISTENT = "no contradiction found"
+EQUAL_RATES = 1e-9  # largest relative difference of two sampling rates that count as equal
+UNOBSERVED = {
+    "sampling": "not observed: whether batches are drawn as the file declares",
+    "clipping": "not observed: whether each record's gradient is clipped",
+    "noise": "not observed: whether noise is added",
 }
 
 
 @dataclass(slots=True)
 class Watch(Displayed):
-    """Compares a training loop with a file while it runs; `dpcli.watch` makes it.
+    """A comparison of a training loop with a pipeline file while the loop runs; `dpcli.watch` returns it.
 
-    What contradicts the file raises an InputError in the loop. What cannot be seen is said in `report`. It states no epsilon: that is the
-    file's, for a loop that does all of it, and `dpcli account` prints it.
+    A contradiction between the loop and the file raises an InputError in the loop. `report` says which properties could not be observed. A
+    watch states no epsilon: `dpcli account` prints the epsilon of the file, which holds for a loop that does everything the file declares.
 
     Attributes:
-        observed: The sampling, the clipping and the noise, in words.
+        plan: Plan that the file declares.
+        observed: Findings on the sampling, the clipping and the noise, in words.
         steps: Number of steps that the optimizer took.
-        unwatched: How many of them before.
+        unwatched: Number of these steps that the optimizer took before the watch began.
+        batches: Number of batches that the loader drew.
+        wrong: First contradiction, in words; "" if there is none.
+        drawn: Test of the loader's batches; None if there is none.
+        noise: Measurement of the noise; None without an Opacus optimizer.
+        handles: Handles that remove the registered hooks.
     """
 
     plan: TrainingPlan
-    observed: dict[str, str] = field(default_factory=lambda: dict(NOT_SEEN))
+    observed: dict[str, str] = field(default_factory=lambda: dict(UNOBSERVED))
     steps: int = 0
     unwatched: int = 0
     batches: int = 0
@@ -63,13 +69,14 @@ class Watch(Displayed):
         return f"{self.steps:,} of {self.planned:,} steps of {self.plan.path!r}{wrong}"
 
     def follow(self, optimizer: Any, loader: Any, accumulated: int = 1, taken: int = 0) -> None:
-        """Look at a loop from here on; the callbacks call it where training starts.
+        """Observe a loop from now on. The callbacks call this method when training starts.
 
         Args:
-            optimizer: Optimizer that the loop steps, wrapped by a framework or not.
-            loader: Its loader, before the first batch is drawn.
-            accumulated: Batches for each step of the optimizer.
-            taken: Steps before, of a loop that goes on: they count, and what this watch did not see of them is said.
+            optimizer: Optimizer of the loop, which a framework may have wrapped.
+            loader: Loader of the loop, before it draws the first batch.
+            accumulated: Number of batches for each step of the optimizer.
+            taken: Number of steps that a continued loop has already taken. They count as steps of the file, and `report` calls them
+                unobserved.
 
         Raises:
             InputError: The loader or the optimizer contradicts the file already.
@@ -85,47 +92,51 @@ class Watch(Displayed):
 
     @property
     def planned(self) -> int:
-        """Return the steps that the file declares: the loop is to stop there, and one more raises."""
+        """Return the number of steps that the file declares. A further step raises InputError."""
         return self.plan.steps
 
     @property
     def finished(self) -> bool:
-        """Return whether the loop must stop: nothing more is declared."""
+        """Return whether all declared steps were taken, so that the loop must stop."""
         return self.steps >= self.planned
 
     @property
     def complete(self) -> bool:
-        """Return whether sampling, clipping and noise were all seen, and nothing contradicts the file."""
-        return not self.wrong and not self.unwatched and not set(self.observed.values()) & set(NOT_SEEN.values())
+        """Return whether sampling, clipping and noise were observed in every step without a contradiction."""
+        return not self.wrong and not self.unwatched and not set(self.observed.values()) & set(UNOBSERVED.values())
 
     @property
     def report(self) -> str:
-        """Return what was seen, and what was not, in sentences."""
+        """Return the observations in words, including the properties and the steps that were not observed."""
         if self.wrong:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
         lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {words}" for name, words in self.observed.items())]
         if self.unwatched:
-            lines.append(f"not seen: the first {self.unwatched:,} steps")
+            lines.append(f"not observed: the first {self.unwatched:,} steps")
         return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
 
     def trainer_callback(self) -> TrainerCallback:
-        """For the `callbacks` of a Trainer of transformers. Raises Unavailable if that is not installed."""
+        """Return a callback for transformers' Trainer(callbacks=[...]). Raises Unavailable if transformers is not installed."""
         require("transformers")
         callback: TrainerCallback = load(CALLBACKS["transformers"])(self)
         return callback
 
     def lightning_callback(self) -> Any:
-        """For the `callbacks` of a Trainer of Lightning: a `lightning.pytorch.Callback`. Raises Unavailable if that is not installed."""
+        """Return a callback for Lightning's Trainer(callbacks=[...]). Raises Unavailable if lightning is not installed."""
         if importlib.util.find_spec("lightning") is None:
             raise Unavailable("lightning is not installed: pip install lightning")
         return load(CALLBACKS["lightning"])(self)
 
     def follow_loader(self, loader: Any, accumulated: int = 1) -> None:
-        """The half of `follow` about the loader, where a framework has the two at different times."""
+        """Observe a loader. Use this with `follow_optimizer` if a framework creates the loader and the optimizer at different times.
+
+        Raises:
+            InputError: The loader contradicts the file.
+        """
         from dpcli.train.watch.loader import PassBatches, PoissonBatches, WholeBatches, batches_of, order_of, rate_of, record
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
-            return  # it is unknown to which entry, or to which step, a batch belongs
+            return  # the entry, or the step, to which a batch belongs is unknown
         if not record(loader, self._batch):
             return
         count = len(loader.dataset)
@@ -135,14 +146,14 @@ class Watch(Displayed):
         self.drawn = batches_of(stage.entry.sampling, self.plan.size, count)
         order, scheme = order_of(loader), stage.entry.sampling
         if order and scheme is not None and self.drawn is not None and not isinstance(self.drawn, PassBatches | WholeBatches):
-            self.refuse("sampling", f"a loader with {order}, which is no {scheme.scheme} sampling and costs more")
+            self.refuse("sampling", f"a loader with {order}, which is not {scheme.scheme} sampling and costs more")
         rate = rate_of(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
             words = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
-            self.refuse("sampling", f"{words} (Opacus draws with 1 / len(loader), whatever the batch size)")
+            self.refuse("sampling", f"{words} (Opacus samples at rate 1 / len(loader), whatever the batch size)")
 
     def follow_optimizer(self, optimizer: Any, taken: int = 0) -> None:
-        """The half of `follow` about the optimizer."""
+        """Observe an optimizer. The arguments are those of `follow`. Raises InputError if the optimizer contradicts the file."""
         from dpcli.train.watch.engine import MeasuredNoise, contradiction, layers_of, opacus_in, steps_of
 
         layers = layers_of(optimizer)
@@ -151,15 +162,15 @@ class Watch(Displayed):
         self.batches += max(0, taken - self.steps)
         self.steps = max(self.steps, taken)
         self.handles.append(layers[-1].register_step_pre_hook(self._step))
-        engine = opacus_in(layers)
-        if engine is None:
+        opacus_optimizer = opacus_in(layers)
+        if opacus_optimizer is None:
             return
         multiplier, norm = self.plan.stages[0].noise_multiplier, self.plan.train.clipping.norm
-        words = contradiction(engine, multiplier, norm)
+        words = contradiction(opacus_optimizer, multiplier, norm)
         if words:
             self.refuse("noise", f"an Opacus optimizer with {words}")
-        self.observed["clipping"] = f"by Opacus, whose own code is believed, to norm {norm:g}"
-        self.noise = MeasuredNoise(engine, multiplier, norm)
+        self.observed["clipping"] = f"by Opacus to norm {norm:g}; Opacus' code was not checked"
+        self.noise = MeasuredNoise(opacus_optimizer, multiplier, norm)
         self.handles.append(self.noise.watch(self._noise))
 
     def _batch(self, batch: Indices) -> None:
@@ -170,48 +181,49 @@ class Watch(Displayed):
         words = self.drawn.add(batch)
         if words:
             self.refuse("sampling", words)
-        self.observed["sampling"] = SEEN
+        self.observed["sampling"] = CONSISTENT
 
     def _noise(self, words: str) -> None:
-        """Take the result of a measurement of the noise: in words how it contradicts the file, or ""."""
+        """Handle the result of a measurement of the noise. Raises InputError unless `words` is ""."""
         if words:
             self.refuse("noise", words)
-        self.observed["noise"] = f"measured, {SEEN}; that nobody knows the seed of torch's generator was not"
+        self.observed["noise"] = f"measured, {CONSISTENT}; whether somebody knows the seed of torch's generator was not checked"
 
     def _step(self, optimizer: Any, given: Any, named: Any) -> None:
-        """Count a step of the optimizer. Raises InputError if the file does not declare it, or if the loader drew no batch for it."""
+        """Count a step of the optimizer. Raises InputError if all declared steps were taken, or if the loader drew no batch for it."""
         if self.steps >= self.planned:
-            self.refuse("steps", f"another step after the {self.planned:,} that it declares")
+            self.refuse("steps", f"another step after the {self.planned:,} declared steps")
         self.steps += 1
         if self.drawn is not None and not self.drawn.count:
-            self.drawn = None  # the loader drew earlier, or not at all, so later batches show nothing
+            self.drawn = None  # the loader drew this step's batch unobserved, so its later batches prove nothing
         if self.drawn is not None and self.steps > self.batches:
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
 
     def refuse(self, what: str, words: str) -> NoReturn:
-        """Mark the loop as contradicting the file, and raise InputError. The first contradiction remains in the report."""
+        """Record that the loop contradicts the file, and raise InputError. `report` keeps the first contradiction."""
         self.wrong = self.wrong or f"{what}: {words}"
         raise InputError(f"{self.plan.path}: {what}: expected what the file declares, found {words}")
 
 
 def watch(pipeline: str | os.PathLike[str]) -> Watch:
-    """Compare a training loop that you did not make private by dpcli with the pipeline file that prices it.
+    """Compare a training loop that another library made private with the pipeline file that prices it.
 
     Args:
-        pipeline: the path of a file with [train]; `task = "loop"` and a clipping norm are enough.
+        pipeline: the path of a file with [train]. The table needs only `task = "loop"` and a clipping norm.
 
     Returns:
-        `Watch`: `trainer_callback()` and `lightning_callback()` go into a framework's `callbacks`. Elsewhere, such as with Accelerate,
-        `follow(optimizer, loader)` is called once before the loop, which stops where `finished` says so.
+        `Watch`. Pass its `trainer_callback()` or `lightning_callback()` to a framework's `callbacks`. With other libraries, such as
+        Accelerate, call `follow(optimizer, loader)` once before the loop, and end the loop when `finished` is true.
 
-    It tests how the loader draws records against the declared scheme (sizes, repetitions, passes; a right sampler is refused once in 10^9
-    runs), the numbers of steps and records, and, of an Opacus optimizer, its settings and the noise that it really adds. A loader that
-    shuffles is refused where the file declares Poisson sampling. Who clips and adds noise otherwise is not seen, and no epsilon is stated.
-    What was seen proves nothing: it finds mistakes. To make a loop private, use `dpcli.private`.
+    The watch tests the batches against the declared sampling scheme: their sizes, repeated records, and passes over the data. A correct
+    sampler is refused in at most one of 10^9 runs. A shuffling loader is refused if the file declares Poisson sampling. The watch also
+    checks the numbers of steps and records, and the settings of an Opacus optimizer. It measures the noise that an Opacus optimizer adds.
+    Clipping and noise of other libraries are not observed. The watch finds mistakes. It proves no guarantee and states no epsilon. To make
+    a loop private, use `dpcli.private`.
 
     Raises:
-        InputError: the file cannot be read or honoured. Denied: its own budget does not allow it. CannotCertify: nobody can say what it
-            costs. Unavailable: torch is not installed.
+        InputError: the file cannot be read, or it declares a run that dpcli cannot train. Denied: the budget in the file does not allow
+            the run. CannotCertify: the cost of the run cannot be bounded. Unavailable: torch is not installed.
 
     Source: Chua et al. 2024, arXiv:2403.17673, on shuffled batches that are accounted for as Poisson samples.
 

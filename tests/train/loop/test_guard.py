@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import dpcli
 from dpcli.base.errors import InputError
 from dpcli.train.loop.guard import require_readable
-from dpcli.train.loop.marks import KEPT_NUMBERS, numbers
+from dpcli.train.loop.marks import COPIED_NUMBERS, numbers
 from dpcli.train.tasks.custom import records_of
 from tests.cases import require_each
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights
@@ -253,7 +253,7 @@ def test_every_number_of_a_tensor_counts() -> None:
 
     require_each(
         itertools.product(
-            [1, 1000, KEPT_NUMBERS, KEPT_NUMBERS + 7, 1021 * 1024],
+            [1, 1000, COPIED_NUMBERS, COPIED_NUMBERS + 7, 1021 * 1024],
             [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64],
         ),
         check,
@@ -339,11 +339,11 @@ def test_the_optimizer_steps_for_nobody_else(begin: Begin) -> None:
     private, before = begin(model, optimizer=optimizer), weights(model)
     loss_of(model, records()).mean().backward()
     for _ in range(2):
-        with pytest.raises(InputError, match=r"expected private\.step"):
+        with pytest.raises(InputError, match=r"expected a step by private\.step"):
             optimizer.step()
     assert torch.equal(weights(model), before)
     batch = next(private)
-    with pytest.raises(InputError, match=r"expected private\.step"):
+    with pytest.raises(InputError, match=r"expected a step by private\.step"):
         optimizer.step()
     private.step(batch)  # nothing was lost
     stepped(private, STEPS).finish()
@@ -355,21 +355,21 @@ def test_a_batch_is_stepped_once_and_before_the_next(begin: Begin) -> None:
     batch = next(private)
     with pytest.raises(InputError, match="once"):
         next(private)
-    with pytest.raises(InputError, match="expected batch 1, the one drawn last, found 2"):
+    with pytest.raises(InputError, match="expected batch 1, which was drawn last, found 2"):
         private.step(dpcli.PrivateBatch(2))
     with pytest.raises(InputError, match="found an object of another class"):
         private.step(records())  # type: ignore[arg-type]
     private.step(batch)
-    with pytest.raises(InputError, match="expected a batch to draw"):
+    with pytest.raises(InputError, match="draw a batch first"):
         private.step(batch)
     for later in private:
         private.step(later)
     with pytest.raises(StopIteration):
         next(private)
-    with pytest.raises(InputError, match="expected a batch to draw"):
+    with pytest.raises(InputError, match="draw a batch first"):
         private.step(dpcli.PrivateBatch(STEPS + 1))
     private.finish()
-    with pytest.raises(InputError, match="has not ended"):
+    with pytest.raises(InputError, match="the run has ended"):
         private.finish()
 
 
@@ -379,10 +379,10 @@ def test_somebody_else_may_call_the_optimizer_once(begin: Begin) -> None:
     private = begin(model, optimizer=optimizer)
     private.backward(next(private))
     assert private.taken == 1  # its noise is drawn
-    with pytest.raises(InputError, match="one step of the optimizer"):
+    with pytest.raises(InputError, match="must take one step first"):
         private.finish()
     optimizer.step()
-    with pytest.raises(InputError, match="found somebody else"):
+    with pytest.raises(InputError, match="found one by other code"):
         optimizer.step()
     private.backward(next(private))
     loss_of(model, records()).mean().backward()  # adds what no noise covers

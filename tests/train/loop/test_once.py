@@ -44,7 +44,7 @@ def test_a_call_within_a_call_is_refused(begin: Begin, monkeypatch: pytest.Monke
 
     batch = next(private)
     monkeypatch.setattr(Trainer, "backward", twice)
-    with pytest.raises(InputError, match="expected the call before to end"):
+    with pytest.raises(InputError, match="the previous call has not returned"):
         private.backward(batch)
     with pytest.raises(InputError, match="broke off"):
         private.finish()

@@ -87,10 +87,10 @@ def test_what_the_program_reads_beside_them_is_in_the_statement() -> None:
     """And a right one is trained."""
     written(CUSTOM, PLAIN.replace("nn.Linear(5, 3)", "nn.Sequential(nn.Linear(5, 3), Scaled())") + SCALED)
     planned = dpcli("train", "own.toml", "--dry-run", folder=Path("."))
-    assert "also reads" in planned.out and "BEGINNING of shape (3): nothing of these may come from private records" in planned.out
+    assert "also reads" in planned.out and "BEGINNING of shape (3): none of these may come from private records" in planned.out
     outcome = train(plan_of("own.toml"))
     said = (Path(outcome.folder) / "statement.md").read_text()
-    assert "BEGINNING of shape (3): that nothing of these comes from private records" in said
+    assert "BEGINNING of shape (3). Its author vouches that none of these comes from private records" in said
 
 
 SCALED = "class Scaled(nn.Module):\n    def forward(self, x):\n        return x * BEGINNING\n"

@@ -234,14 +234,14 @@ def test_columns_that_are_read_by_their_places_are_the_same_in_public_records(fo
     written(folder, [dict(reversed(row.items())) for row in rows], "turned.csv")
     written(folder, [{"income": row["income"], "age": row["age"], "hours": row["hours"]} for row in rows], "moved.csv")
     assert arrays(train(plain, public='"moved.csv"'), "people.toml").inputs.tolist() == [[1, 2], [3, 4]]
-    words = "people.toml: train.public: expected the columns of the private records in their order"
+    words = "people.toml: train.public: expected the columns of the private records in the same order"
     with pytest.raises(InputError, match=words):
         arrays(train(plain, public='"turned.csv"'), "people.toml")
 
 
 MISSING = "declare missing or indicator in train.columns"
 REFUSED: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
-    "a word": ({"age": "Alice"}, {}, ":4: column 'age': expected a number, found something else: write missing values in "),
+    "a word": ({"age": "Alice"}, {}, ":4: column 'age': expected a number, found a text: list texts of missing values in "),
     "missing": (
         {"age": ""},
         {"age": "{ min = 0, max = 9 }"},
@@ -250,10 +250,10 @@ REFUSED: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "other": (
         {"state": "Alice"},
         {"state": '{ domain = ["CA", "NY", "TX"], other = "refuse" }'},
-        ":4: column 'state': expected one of the declared values, found another: add it to domain, or declare other = \"code\"",
+        ":4: column 'state': expected one of the declared values, found another value: add it to domain, or declare other = \"code\"",
     ),
-    "label": ({"income": "Alice"}, {}, ":4: column 'income': expected one of the declared labels, found another, or none"),
-    "no label": ({"income": ""}, {}, ":4: column 'income': expected one of the declared labels, found another, or none"),
+    "label": ({"income": "Alice"}, {}, ":4: column 'income': expected one of the declared labels, found another label, or none"),
+    "no label": ({"income": ""}, {}, ":4: column 'income': expected one of the declared labels, found another label, or none"),
 }
 
 
@@ -299,7 +299,7 @@ def test_a_declared_column_must_be_there(folder: Path) -> None:
 
 DISAGREEING = {
     "train.columns.age: expected min and max of a number, or the domain of a category, found neither": {"age": "{}"},
-    "train.columns.age: expected min and max of a number, or the domain of a category, found one of the two": {
+    "train.columns.age: expected min and max of a number, or the domain of a category, found only one of min and max": {
         "age": "{ min = 1 }"
     },
     "train.columns.age.max: expected a number above min = 3, found 3": {"age": "{ min = 3, max = 3 }"},
@@ -308,21 +308,23 @@ DISAGREEING = {
         "age": '{ min = 1, max = 3, other = "refuse" }'
     },
     "train.columns.age.max: expected no such key without min and max": {"age": '{ domain = ["a"], max = 3 }'},
-    "train.columns.age.domain: expected values that are all different, found the same twice": {"age": '{ domain = ["a", " a"] }'},
+    "train.columns.age.domain: expected values that are all different, found the same value twice": {
+        "age": '{ domain = ["a", " a"] }'
+    },
     "train.columns.state.domain: expected values that are all different": {"state": '{ domain = ["1", "1.0"] }'},
     "train.columns.age.domain: expected from 1 to 10,000 values, found 0": {"age": "{ domain = [] }"},
     "train.columns.income: expected a column that is neither the label": {
         "age": "{ min = 1, max = 2 }\nincome = { min = 1, max = 2 }"
     },
-    "train.labels: expected at least two labels, all different, found the same twice": {"labels": '["low", "low "]'},
+    "train.labels: expected at least two labels, all different, found the same label twice": {"labels": '["low", "low "]'},
     "train.labels: expected at least two labels, all different, found 1": {"labels": '["low"]', "class_weights": "[1]"},
-    "train.classes: expected 2, as many as labels, or no such key, found 3": {"labels": '["a", "b"]\nclasses = 3'},
-    "train.class_weights: expected one for each of 2 labels, found 3": {"class_weights": "[1, 2, 3]"},
+    "train.classes: expected 2, the number of labels, or no such key, found 3": {"labels": '["a", "b"]\nclasses = 3'},
+    "train.class_weights: expected one weight for each of 2 labels, found 3": {"class_weights": "[1, 2, 3]"},
     "train.class_weights[2]: expected a number > 0, found 0": {"class_weights": "[1, 0]"},
-    "train.label: expected the column of the label, as columns choose among them, found nothing": {"label": ""},
+    "train.label: expected the column of the label, which columns requires, found nothing": {"label": ""},
     "train.shift: expected no such key with columns": {"labels": '["low", "high"]\nshift = 0.5'},
-    "train.public: expected a .csv or .parquet file, as columns are read by their names, found b.npz": {"public": '"b.npz"'},
-    "train.data: expected a .csv or .parquet file, as columns are read by their names, found a:b": {"data": '"a:b"'},
+    "train.public: expected a .csv or .parquet file, because columns are read by name, found b.npz": {"public": '"b.npz"'},
+    "train.data: expected a .csv or .parquet file, because columns are read by name, found a:b": {"data": '"a:b"'},
     "train.columns: expected no such key without data in a file with columns": {"data": '"a.npz"', "public": '"b.npz"'},
 }
 
@@ -369,7 +371,7 @@ def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
     np.savez(folder / "raw.npz", inputs=made + 1, labels=np.ones(len(ROWS), int))  # such as ages
     for command in ("predict", "evaluate"):
         assert (
-            "raw.npz: inputs beyond [-1, 1], which train.columns never makes"
+            "raw.npz: inputs beyond [-1, 1], which train.columns cannot produce"
             in dpcli(command, "runs/people", "raw.npz", folder=folder).err
         )
         assert "dpcli: gone.csv: no such file" in dpcli(command, "runs/people", "gone.csv", folder=folder).err

@@ -173,12 +173,12 @@ def test_refusals(place: str) -> None:
         [
             ({"data": "absent.txt"}, "train.data: no such file: absent.txt"),
             ({"data": "digits"}, "train.data: expected a .txt, .jsonl, .csv, .parquet file, or module:function, found 'digits'"),
-            ({"tokenizer": None}, "train.tokenizer: a model of your own needs one: bytes, a path or a name"),
+            ({"tokenizer": None}, "train.tokenizer: a model of your own needs a tokenizer: bytes, a path or a name"),
             ({"model": "own_language:narrow"}, "train.tokenizer: expected token ids below the model's 50 (an id is not)"),
-            ({"context": 33}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
+            ({"context": 33}, "train.context: expected at most the model's 32 tokens, including the prompt, found more"),
             (
                 {"context": 30, "soft_prompt": 3},
-                "train.context: expected at most the model's 32 tokens, prompt included, found more",
+                "train.context: expected at most the model's 32 tokens, including the prompt, found more",
             ),
             ({"context": 1}, "train.data: no record has two tokens or more"),
             ({"model": "own_language:arrays"}, "train.model: expected a torch module from own_language:arrays, found ndarray"),
@@ -189,7 +189,7 @@ def test_refusals(place: str) -> None:
             ({"model": "./absent"}, "train.model: no such folder: ./absent"),
             (
                 {"public": "held-out", "units": "who", "data": "own_language:owned"},
-                "train.public: expected a file of its own with units, found held-out, which would split a unit's records",
+                "train.public: expected a separate file with units, found held-out, which would split a unit's records",
             ),
             ({"public": "held-out", "held_out": 0.9}, "train.held_out: expected at most half of the records, found 0.9"),
             ({"data": "some.csv"}, "some.csv: expected 'text' in every row, found a row without it"),
@@ -215,16 +215,16 @@ def test_refusals_of_labels(place: str) -> None:
                 {"labels": ("pos", "positive")},
                 "train.verbalizers: expected words that begin with different tokens, found pos, positive",
             ),
-            ({"labels": ("good", "bad")}, "train.labels: a label of the data is not among them"),
+            ({"labels": ("good", "bad")}, "train.labels: a label in the data is not declared"),
             (
                 {"template": "0123456789abcdef{text}"},
                 "train.context: the template leaves no room for the text",
             ),
             (
                 {"model": "own_language:narrow"},
-                "train.verbalizers: expected words that the model has tokens for, found negative, positive",
+                "train.verbalizers: expected words whose tokens the model has, found negative, positive",
             ),
-            ({"data": "some.txt"}, "some.txt: expected a file with labels, .csv, .jsonl or .parquet, found plain text"),
+            ({"data": "some.txt"}, "some.txt: expected a .csv, .jsonl or .parquet file with labels, found plain text"),
         ],
         check,
     )
@@ -258,7 +258,7 @@ def test_weights_that_are_missing_are_not_made_up(place: str) -> None:
     half.config.tie_word_embeddings = False
     half.transformer.save_pretrained(Path(place).with_name("half"))
     said = refusal(table(model="half"), place)
-    assert said == "train.model: expected the weights of a causal language model, but they lack lm_head.weight"
+    assert said == "train.model: expected the weights of a causal language model, found none for lm_head.weight"
 
 
 def test_a_cached_name_needs_no_network(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

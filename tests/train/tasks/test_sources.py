@@ -27,7 +27,7 @@ ENDINGS = sorted({*OF_ARRAYS, *OF_TEXTS, ".tsv", ".json", ".CSV", ".npy", ".gz",
 STEMS = ("mails", "of/mails", "a.csv/mails", "mails.csv", "digits", "held-out")
 WORDS = [f"{stem}{ending}" for stem, ending in itertools.product(STEMS, ENDINGS)] + ["own:data", "own", ":data", "own:", "a b:c"]
 # What training says of a word that is no data of its task, whatever the files hold.
-NO_SOURCE = re.compile(r"module:function, found|expected a file with labels|expected module:function")
+NO_SOURCE = re.compile(r"module:function, found|file with labels|expected module:function")
 
 
 def source_read(train: Train, path: str) -> object:

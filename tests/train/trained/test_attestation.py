@@ -71,7 +71,7 @@ def test_a_changed_byte_of_a_file_is_seen(run: Path, name: str, place: float) ->
     (run / name).write_bytes(content)
     found = verified(run)
     if name == "model.json" and found.code == 2:
-        assert "not as this version of dpcli train writes it" in found.err
+        assert "not a description that this version of dpcli train writes" in found.err
         return
     assert found.code == 1
     assert "NOT verified" in found.out and name in found.err
@@ -182,15 +182,15 @@ def test_a_seeded_run_is_never_attested_whatever_is_written_over_it(tmp_path: Pa
         assert found.code == 2 and words in found.err, found
         assert not (run / "attestation.json").exists()
 
-    refused("NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested")
+    refused("NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")
     assert "NOT PRIVATE" in dpcli("predict", str(run), "digits").out
     said = (run / "statement.md").read_text()
     (run / "statement.md").write_text("This run took 1 step.\n")
     sealed(run)
-    refused("NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested")  # by its description
+    refused("NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")  # by its description
     (run / "statement.md").write_text(said)
     sealed(run, guarantee={"private": True, "epsilon": epsilon})
-    refused("NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested")  # by its statement
+    refused("NOT PRIVATE (the noise is seeded, or visible to an audit): nothing is attested")  # by its statement
     (run / "statement.md").write_text("This run took 1 step.\n")
     sealed(run)
     refused("its description says otherwise")  # by its model
@@ -202,7 +202,7 @@ def test_no_statement_of_another_run_is_attested(run: Path) -> None:
         (run / "statement.md").write_text(other)
         sealed(run)
         found = dpcli("attest", str(run))
-        assert found.code == 2 and "statement.md: not the statement of this run, which has epsilon <= " in found.err, found
+        assert found.code == 2 and "statement.md: not the statement of this run, whose guarantee is epsilon <= " in found.err, found
 
 
 def test_no_smaller_epsilon_than_the_file_costs_is_attested(run: Path) -> None:
@@ -212,7 +212,7 @@ def test_no_smaller_epsilon_than_the_file_costs_is_attested(run: Path) -> None:
         sealed(run, guarantee={"epsilon": claimed})
         found = dpcli("attest", str(run))
         assert found.code == code, found
-        assert code == 0 or "as its file costs" in found.err
+        assert code == 0 or "the cost of its file" in found.err
         assert (verified(run).code == 0) == (code == 0)
 
 
@@ -234,7 +234,7 @@ def test_no_other_guarantee_than_the_files_is_attested(run: Path) -> None:
 def test_repeated_steps_cost_and_are_attested(run: Path) -> None:
     plan = plan_of(str(run / "pipeline.toml"))
     sealed(run, repeated=[[10, 20]])
-    assert "as its file costs" in dpcli("attest", str(run)).err
+    assert "the cost of its file" in dpcli("attest", str(run)).err
     epsilon = plan.account_with([(10, 20)]).upper
     save_file(load_file(run / "model.safetensors"), run / "model.safetensors", {"private": "yes", "epsilon": repr(epsilon)})
     sealed(run, repeated=[[10, 20]], guarantee={"epsilon": epsilon})

@@ -82,11 +82,11 @@ def test_a_run_of_an_earlier_version_is_refused_with_what_to_do(run: Path) -> No
     for words in (("predict", str(run), "digits"), ("evaluate", str(run)), ("attest", str(run))):
         found = dpcli(*words)
         assert found.code == 2
-        assert "no model.json, which describes the run: an earlier dpcli trained it" in found.err
+        assert "no model.json: an earlier version of dpcli trained the model" in found.err
         assert "training it again with this version costs epsilon again" in found.err
     (run / "model.safetensors").unlink()
     assert "expected a run that has ended" in dpcli("evaluate", str(run)).err
-    assert "name that of a run" in dpcli("evaluate", str(run / "nowhere")).err
+    assert "give the folder of a run" in dpcli("evaluate", str(run / "nowhere")).err
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_run_of_an_earlier_version_is_refused_with_what_to_do(run: Path) -> No
 def test_what_is_no_description_is_refused(run: Path, key: str, value: object) -> None:
     path = run / "model.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(InputError, match="not as this version of dpcli train writes it"):
+    with pytest.raises(InputError, match="not a description that this version of dpcli train writes"):
         package.load_model(run)
 
 
@@ -141,7 +141,7 @@ def test_a_description_leads_nowhere_else_and_names_what_a_run_leaves(run: Path,
     path = run / "model.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"files": content["files"] | {file: "0" * 64}}))
-    with pytest.raises(InputError, match="not as this version of dpcli train writes it"):
+    with pytest.raises(InputError, match="not a description that this version of dpcli train writes"):
         package.load_model(run)
 
 
@@ -163,7 +163,7 @@ def test_a_module_of_the_users_own_must_be_the_one_of_the_training(tmp_path: Pat
     package.load_model(run)  # from what was hashed, and not from what stands for it
     sys.modules.pop("own_linear")
     code.write_text("open('was_run', 'w')\n" + MODULE)
-    with pytest.raises(InputError, match="own_linear:make: expected the module as it was when the model was trained"):
+    with pytest.raises(InputError, match="own_linear:make: expected the module with which the model was trained"):
         package.load_model(run)
     assert "own_linear" not in sys.modules and not (tmp_path / "was_run").exists()
     code.unlink()

@@ -104,5 +104,5 @@ def test_alarms_are_rare() -> None:
     total = 0.0
     for _ in range(1000):
         tested.count += 1
-        total += float(np.exp(tested.alarm))
+        total += float(np.exp(tested.log_level))
     assert 0.99e-9 < total <= 1e-9

@@ -73,7 +73,7 @@ def test_a_shuffling_loader_under_a_shuffle_claim_is_watched(folder: Path) -> No
     (folder / "own.toml").write_text(SHUFFLE)
     watch = dpcli.watch("own.toml")
     assert loop(watch, DataLoader(dataset(), batch_size=BATCH, shuffle=True)) == STEPS
-    assert watch.observed["sampling"] == "no contradiction seen"
+    assert watch.observed["sampling"] == "no contradiction found"
 
 
 def test_what_is_not_seen_is_not_stated() -> None:
@@ -81,8 +81,8 @@ def test_what_is_not_seen_is_not_stated() -> None:
     watch = dpcli.watch("own.toml")
     assert loop(watch, DataLoader(dataset(), batch_sampler=PoissonSampler())) == STEPS == watch.planned
     assert watch.finished and not watch.complete
-    assert "sampling: no contradiction seen" in watch.report
-    assert "not seen: whether noise is added" in watch.report and watch.report.endswith("no guarantee")
+    assert "sampling: no contradiction found" in watch.report
+    assert "not observed: whether noise is added" in watch.report and watch.report.endswith("no guarantee")
 
 
 class Stream(IterableDataset[Any]):
@@ -93,7 +93,7 @@ class Stream(IterableDataset[Any]):
 def test_a_stream_is_not_seen() -> None:
     watch = dpcli.watch("own.toml")
     loop(watch, DataLoader(Stream(), batch_size=BATCH), 3)
-    assert watch.observed["sampling"].startswith("not seen")
+    assert watch.observed["sampling"].startswith("not observed")
 
 
 def test_a_step_beyond_the_plan_raises() -> None:
@@ -118,7 +118,9 @@ def test_the_rate_that_opacus_draws_with_is_read_before_the_first_batch(batch: i
     if batch == BATCH:
         watch.follow_loader(loader)
         return
-    with pytest.raises(InputError, match=r"found a sampler of rate 0\.071428571, where the file declares 0\.075 \(Opacus draws"):
+    with pytest.raises(
+        InputError, match=r"found a sampler of rate 0\.071428571, where the file declares 0\.075 \(Opacus samples at"
+    ):
         watch.follow_loader(loader)
 
 
@@ -143,7 +145,7 @@ def test_a_loader_that_began_before_it_was_looked_at_is_not_seen() -> None:
         loss_of(model, next(begun)).mean().backward()
         optimizer.step()
     next(iter(loader))
-    assert watch.steps == 2 and watch.observed["sampling"].startswith("not seen")
+    assert watch.steps == 2 and watch.observed["sampling"].startswith("not observed")
 
 
 def test_a_file_over_its_own_budget_is_denied(folder: Path) -> None:
@@ -155,7 +157,7 @@ def test_a_file_over_its_own_budget_is_denied(folder: Path) -> None:
 def test_every_record_in_every_step_may_come_in_any_order(folder: Path) -> None:
     (folder / "own.toml").write_text(POISSON.replace(f"batch_size = {BATCH}", "rate = 1.0"))
     watch = dpcli.watch("own.toml")
-    assert loop(watch, DataLoader(dataset(), batch_size=N)) == STEPS and watch.observed["sampling"] == "no contradiction seen"
+    assert loop(watch, DataLoader(dataset(), batch_size=N)) == STEPS and watch.observed["sampling"] == "no contradiction found"
 
 
 class Unequal:
@@ -190,7 +192,7 @@ def test_steps_before_the_watch_count_and_are_said() -> None:
                 break
             optimizer.step()
         assert (watch.steps, watch.unwatched, watch.complete) == (STEPS, 20, False)
-        assert "not seen: the first 20 steps" in watch.report and watch.observed["sampling"] == "no contradiction seen"
+        assert "not observed: the first 20 steps" in watch.report and watch.observed["sampling"] == "no contradiction found"
 
 
 Tamper = Callable[[Any, int], None]
@@ -248,13 +250,13 @@ def another_norm(optimizer: Any, step: int) -> None:
 
 TAMPERED: dict[str, tuple[Tamper, str]] = {
     "less": (lambda optimizer, step: put(optimizer, [0.8 * one for one in noises(optimizer)]), r"noise of 0\.[78]\d* times"),
-    "none": (lambda optimizer, step: put(optimizer, [0.0 * one for one in noises(optimizer)]), "one number as the noise"),
+    "none": (lambda optimizer, step: put(optimizer, [0.0 * one for one in noises(optimizer)]), "the same noise in every number"),
     "none for one tensor": (without_the_last, r"noise of \S+ times the declared size"),
-    "again": (repeated(1), "the noise of a step before"),
-    "again later": (repeated(4), "the noise of a step before"),
+    "again": (repeated(1), "the noise of an earlier step again"),
+    "again later": (repeated(4), "the noise of an earlier step again"),
     "one number": (
         lambda optimizer, step: put(optimizer, [one.flatten()[0].expand_as(one) for one in noises(optimizer)]),
-        "one number as the noise of a whole tensor",
+        "the same noise in every number of a tensor",
     ),
     "another norm": (another_norm, r"clipping norm 778\.8, where the file declares 0\.5"),
 }
@@ -265,7 +267,7 @@ def test_opacus_behind_a_right_sampler_is_seen_and_states_no_epsilon() -> None:
     """Also where a batch is cut for memory."""
     watch = opacus_loop()
     assert watch.steps == STEPS and watch.complete and not hasattr(watch, "epsilon")
-    assert "seed of torch's generator was not" in watch.report and watch.report.endswith("no proof of an epsilon")
+    assert "seed of torch's generator was not checked" in watch.report and watch.report.endswith("no proof of an epsilon")
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
