@@ -1,4 +1,4 @@
-"""The compounds of torch's LSTM and GRU: linear layers over time, and a recurrence whose gradient is written by hand.
+"""The compounds of torch's LSTM and GRU. Each consists of linear layers over time and a recurrence whose gradient is written by hand.
 
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
 numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU.
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from dpcli.train.engine.compound import Forward, WrittenOut
+from dpcli.train.engine.compound import CompoundRun, Forward
 from dpcli.train.engine.method import Unsuitable, wide
 
 aten = torch.ops.aten
-# Operators that multiply a gradient by the derivative at output y: by y (1 - y), and by (1 - y^2).
+# Operators that multiply a gradient by the derivative at output y: y (1 - y) for the sigmoid, and 1 - y^2 for tanh.
 SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input
 SLOPES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # operators of the gates i, f, g, o
 
@@ -54,7 +54,7 @@ class LstmCell(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor, last: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the inputs, of the first state and of the first cell. The weight is given no gradient."""
+        """Return the gradients of the inputs, of the first state and of the first cell. The gradient of the weight is not computed."""
         hidden, gates, cells, squashed = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
         slopes = torch.empty_like(gates)  # derivatives of the gates, which each step replaces by its gradients
@@ -131,7 +131,7 @@ def room_for_states(entering: Tensor, start: Tensor) -> Tensor:
 
 
 # A function that runs one layer in one direction over time.
-Direction = Callable[[WrittenOut, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
+Direction = Callable[[CompoundRun, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
 def lstm(module: nn.Module) -> Forward | None:
@@ -147,8 +147,8 @@ def gru(module: nn.Module) -> Forward | None:
 def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward | None:
     """Return the layer-by-layer forward of a recurrent module.
 
-    Returns None if the weights are not the module's own, or if it has projections or dropout between layers. Torch draws such dropout in
-    another place, so that a record's draws could not be replayed when the record is processed alone.
+    Returns None if the weights are not the module's own, or if it has projections or dropout between layers. Torch draws such dropout at
+    another point of the computation, so a record's draws could not be replayed when the record is processed alone.
 
     Args:
         states: Number of tensors in a state.
@@ -159,7 +159,7 @@ def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward |
     return partial(over_layers, direction, states) if own and not layer.proj_size and not drops else None
 
 
-def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+def over_layers(direction: Direction, count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
     """Return what nn.LSTM or nn.GRU returns for the same arguments, computed layer by layer.
 
     Args:
@@ -190,7 +190,7 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
     return values.transpose(0, 1) if layer.batch_first else values, ends if count > 1 else ends[0]
 
 
-def first_states(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
+def first_states(run: CompoundRun, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
     """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given."""
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
@@ -205,20 +205,26 @@ def in_direction(values: Tensor, side: int) -> Tensor:
     return values.flip(0) if side else values
 
 
-def lstm_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H) and the last cell. A gate adds two products, so that one gradient serves both."""
+def lstm_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the states (T + 1, B, H) and the last cell.
+
+    A gate adds the products of the inputs and of the states, so both products have the same gradient.
+    """
     biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"]
     entering = run.linear(inputs, f"weight_ih_{suffix}", biases if cast("nn.RNNBase", run.compound.module).bias else [])
     hidden, name = run.value(f"weight_hh_{suffix}"), f"weight_hh_{suffix}"
     assert hidden is not None
     with torch.autocast(entering.device.type, enabled=False):
         states, cell = LstmCell.apply(wide(entering), wide(hidden), *map(wide, start))  # type: ignore[no-untyped-call]
-    run.note(states[:-1], entering, name)
+    run.record(states[:-1], entering, name)
     return states.to(entering.dtype), cell.to(entering.dtype)
 
 
-def gru_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H). The terms of the states are scaled in the last gate, so they have a separate gradient."""
+def gru_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the states (T + 1, B, H).
+
+    The last gate multiplies the product of the states by r, so this product has a gradient of its own.
+    """
     layer = cast("nn.RNNBase", run.compound.module)
     entering = run.linear(inputs, f"weight_ih_{suffix}", [f"bias_ih_{suffix}"] if layer.bias else [])
     hidden, bias = run.value(f"weight_hh_{suffix}"), run.value(f"bias_hh_{suffix}") if layer.bias else None
@@ -228,5 +234,5 @@ def gru_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[
         states = GruCell.apply(  # type: ignore[no-untyped-call]
             wide(entering), wide(nothing), wide(hidden), None if bias is None else wide(bias), wide(start[0])
         )
-    run.note(states[:-1], nothing, f"weight_hh_{suffix}", [f"bias_hh_{suffix}"] if layer.bias else [])
+    run.record(states[:-1], nothing, f"weight_hh_{suffix}", [f"bias_hh_{suffix}"] if layer.bias else [])
     return (states.to(entering.dtype),)

@@ -24,7 +24,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import DrawnNumbers, recorded_draws, replayed_draws
 from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.sums import LARGE, Sums, lengths_of
+from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.kept_state import state
 from dpcli.train.isolation.traced_program import Program, analyze, dense, named, raised
@@ -263,7 +263,7 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
     with torch.no_grad():
         each = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
         quick = math.hypot(*torch.stack(each).tolist()) if each else 0.0
-    return quick if quick < LARGE else float(lengths_of((gradients, 1), clip, parameters)[0])
+    return quick if quick < LARGE else float(unclipped_norms((gradients, 1), clip, parameters)[0])
 
 
 def agree(engine: Sum, alone: float, together: float) -> bool:

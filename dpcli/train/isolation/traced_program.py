@@ -26,7 +26,7 @@ from dpcli.audit.own_code import raised_at
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
-from dpcli.train.engine.draws import SEPARATE
+from dpcli.train.engine.draws import EXPECTED_LOSS
 from dpcli.train.engine.method import Loss, RaisedErrors
 from dpcli.train.isolation.batch_size import Shapes, ours, symbol
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
@@ -110,14 +110,14 @@ def require_losses(losses: Any, tracker: LayoutTracker) -> None:
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
-            f"loss: expected one loss per example, shape (B,) for B of them, found {shape}; "
-            'a mean over the batch hides who contributed what: use reduction="none"'
+            f"loss: expected one loss per example, shape (B,) for B examples, found {shape}; "
+            'a mean over the batch hides the contribution of each example: use reduction="none"'
         )
     kind = tracker.kind(losses)
     if isinstance(kind, Merged):
-        raise InputError(f"loss: {SEPARATE}, found {kind.how}")
+        raise InputError(f"loss: {EXPECTED_LOSS}, found {kind.how}")
     if not isinstance(kind, Unknown) and kind != AlongRecords(0):
-        raise InputError(f"loss: {SEPARATE}, found one that depends on no example")
+        raise InputError(f"loss: {EXPECTED_LOSS}, found one that depends on no example")
 
 
 class Reads(RaisedErrors):

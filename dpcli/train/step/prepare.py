@@ -20,7 +20,7 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, cryptographic
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.clip import Adaptive, Clip, measurable
+from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.isolation.kept_state import constants
 from dpcli.train.isolation.rehearsal import like
 from dpcli.train.noise import Noise, noise_of, number_count
@@ -296,5 +296,5 @@ def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, before: Che
             f"{plan.path}: train.clipping.style: expected another style than adaptive with a schedule or correlated noise, found adaptive"
         )
     if before is not None:
-        clip.norm = measurable("norm", before.bound)
+        clip.norm = require_measurable("norm", before.bound)
     return AdaptiveNorm(clip, count_noise, plan.stages[0].expected_batch, streams.noise)
