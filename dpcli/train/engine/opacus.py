@@ -30,7 +30,7 @@ from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
@@ -77,7 +77,7 @@ class OpacusGradients:
     def ready(self, batch: Batch) -> None:
         """Rehearse if the modes of the modules or the form of the records are new."""
         if self.verified != modes(self.model) or self.form != form(batch):
-            self.rehearse(like(batch))
+            self.rehearse(draws_like(batch))
 
     def rehearse(self, draw: Draw) -> None:
         """Compare Opacus' norms and sums of a few synthetic examples with results computed one example at a time.

@@ -21,7 +21,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method, full_precision
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
@@ -170,7 +170,7 @@ class ClippedGradients:
     def ready(self, batch: Batch) -> None:
         """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
         if self.choice is None or self.mode != modes(self.model) or self.form != form(batch):
-            self.rehearse(like(batch))
+            self.rehearse(draws_like(batch))
 
     def rehearse(self, draw: Draw) -> None:
         """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation.

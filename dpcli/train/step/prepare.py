@@ -22,7 +22,7 @@ from dpcli.random.streams import Streams, cryptographic
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.isolation.kept_state import constants
-from dpcli.train.isolation.rehearsal import like
+from dpcli.train.isolation.rehearsal import draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.sources import FUNCTION
@@ -75,7 +75,7 @@ class Prepared:
     def made_up(self, count: int) -> Batch:
         """Return synthetic records, drawn by the task, or else with the shapes and types of the private records."""
         if self.problem.draw is None:
-            return like(self.trainer.records)(count)
+            return draws_like(self.trainer.records)(count)
         device = next(self.problem.model.parameters()).device
         return moved(self.problem.draw(count, self.streams.initialisation), device)
 
@@ -109,7 +109,7 @@ class Prepared:
         """Check that training has changed no buffer, which would then depend on data without noise. Raises InputError if it has."""
         for name, buffer in self.problem.model.named_buffers():
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
-                raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
+                raise InputError(f"model: {name}: expected a buffer that training does not change, found one that it changed")
 
     def measure(self) -> Metrics:
         """Return the metrics on public data, with the weights that the run would release if it ended now."""
