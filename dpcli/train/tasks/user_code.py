@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpcli.audit.own_code import FAILURES, called, module_file, raised_at, user_function
+from dpcli.audit.own_code import FAILURES, call_user_code, module_file, raised_at, user_function
 from dpcli.base.errors import DpcliError, InputError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def result(target: str, path: str) -> Any:
 
     Raises InputError with the message of the function's error. It must therefore not be used for private data.
     """
-    return called(target, user(target, path))
+    return call_user_code(target, user(target, path))
 
 
 def built(target: str, data: str, path: str) -> nn.Module:
@@ -50,7 +50,7 @@ def built(target: str, data: str, path: str) -> nn.Module:
     function, called_code, before = user(target, path), set[object](), sys.getprofile()
     sys.setprofile(lambda frame, event, argument: called_code.add(frame.f_code) if event == "call" else None)
     try:
-        model_made = called(target, function)
+        model_made = call_user_code(target, function)
     finally:
         sys.setprofile(before)
     module, _, name = data.partition(":")
