@@ -37,12 +37,12 @@ class AuditSettings:
 
     premises: ClassVar[Premises] = (
         Premise(
-            "Whether a canary is in the data was decided by a fair coin, one for each canary.",
+            "A separate fair coin decided for each canary whether it is in the data.",
             "audit, where it inserts them; elsewhere the author of the scores",
             "tests/audit/test_laws.py::test_unfair_coins_are_refused",
         ),
         Premise(
-            "What is judged was fixed before the scores that judge it were seen.",
+            "The guesses, the threshold or the test were fixed before the scores that evaluate them were known.",
             "audit",
             "tests/audit/test_laws.py::test_split_judges_other_scores_than_it_chose_on",
         ),

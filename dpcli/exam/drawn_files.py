@@ -1,7 +1,7 @@
 """Random entries of every registered mechanism type, sampling scheme and adjacency.
 
-Keys, kinds and rules are read from the annotations, so that a new mechanism type is drawn as soon as it is registered. Numbers are
-log-uniform. Most are moderate, and some are extreme.
+Keys, kinds and rules are read from the annotations of a mechanism type, so that a new type is drawn as soon as it is registered. Numbers
+are log-uniform. Most are moderate, and some are extreme.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcli.file.keys.kinds import Flag, Kind, Listed, Number, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Members
 from dpcli.file.keys.words import OneOf
 
-TRIES = 60  # attempts at drawing a value that satisfies its rule, or keys that agree with each other
+TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other
 SCALES = (
     (-1.0, 1.0),
     (-3.0, 3.0),
@@ -55,13 +55,13 @@ class Drawing:
 
     def sampling(self, privacy: Document, scheme: str | None = None) -> Document:
         scheme = scheme or self.random.choice(list(SAMPLING))
-        own = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
-        keys = self.table(own, {}, []) or {}
+        members = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
+        keys = self.table(members, {}, []) or {}
         if "batch_size" in keys:
             keys["batch_size"] = min(keys["batch_size"], privacy.setdefault("dataset_size", 60_000))
             keys.pop("rate", None)
-        elif "rate" in own:
-            keys["rate"] = self.number(own["rate"].rule)
+        elif "rate" in members:
+            keys["rate"] = self.number(members["rate"].rule)
         if "max_batch_size" in keys:
             privacy.setdefault("dataset_size", 60_000)
         return {"scheme": scheme, **keys}
@@ -118,7 +118,7 @@ class Drawing:
 
 
 def built(cls: type, keys: Document) -> Any:
-    """Return an instance of the class with these plain values, as the file reader builds it."""
+    """Return the instance of the class that the file reader builds from these plain values."""
     members = members_of(cls)
 
     def value(kind: Kind, plain: Any) -> Any:

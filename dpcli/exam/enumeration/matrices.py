@@ -1,4 +1,4 @@
-"""Encoder matrices of matrix mechanisms, and how far a unit can move the encoded stream over all participation patterns."""
+"""Encoder matrices of matrix mechanisms, and the largest change of the encoded stream by one unit over all participation patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References for every registered mechanism type: the keys of an entry, and the releases that these keys allow."""
+"""References for the mechanism types of this package. A reference has the keys of an entry, and the releases that these keys allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation
 from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
 
-# A release of two numbers has cells^2 joint outcomes, so that each number has fewer cells than a release of one.
+# A release of two numbers has cells^2 joint outcomes. Each number therefore has fewer cells than a release of one number.
 TWO_OUTCOMES_CELLS = 64
 TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
 # The cells reach this many noise scales from 0. It is a whole number, so that edges of cells lie at the kinks of Laplace noise.
@@ -26,13 +26,14 @@ REACH = 12.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """An entry of a file, and the releases that it allows.
+    """An entry of a file, and the releases that the entry allows.
 
-    type, keys: the mechanism type and the keys of the entry.
-    releases: the releases that the entry allows in a situation.
-    members: other entries of the file that it refers to, by name.
-    stated: whether the entry states a guarantee. It must then say what the guarantee covers if a unit has several records.
-    loss: the largest share of delta that discretisation may lose.
+    Attributes:
+        type, keys: Mechanism type and keys of the entry.
+        releases: Function that yields the releases that the entry allows in a situation.
+        members: Other entries of the file to which the entry refers, by name.
+        stated: Whether the entry states a guarantee. It must then state what the guarantee covers if a unit has several records.
+        loss: Largest share of delta that discretisation may lose.
     """
 
     type: str
@@ -96,15 +97,15 @@ def chosen(release: Callable[[choices.Scores], Release]) -> Callable[[Situation]
 
 
 def _record_sum(situation: Situation) -> Callable[[Records], float]:
-    """Return a sum in which a record counts 1, or, under replace-one, half a unit up or down."""
+    """Return a sum to which a changing record adds 1. Under replace-one, it adds 1/2, and the record that replaces it adds -1/2."""
     value = {"x": 0.5, "y": -0.5, "z": 0.0, "o": 0.0} if situation.adjacency == "replace-one" else {"x": 1.0, "z": 0.0, "o": 0.0}
     return lambda records: math.fsum(value[record] for record in records)
 
 
 def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
-    """Return a release of the bit that says whether a changing record is present.
+    """Return a release of the bit that states whether a changing record is present.
 
-    The bit is released truthfully, as an outcome of its own, with probability `reveals`; otherwise by randomised response.
+    With probability `reveals`, the bit is released truthfully, as a separate outcome. Otherwise it is released by randomised response.
     """
 
     def release(records: Records) -> Array:
@@ -131,7 +132,11 @@ def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
 
 
 def responses(epsilon: float, categories: int, blank: int | None = 1) -> Callable[[Situation], Iterator[Release]]:
-    """Return releases of every record by randomised response. blank: category of a blanked record; None: its response is uniform."""
+    """Return releases of every record by randomised response.
+
+    Args:
+        blank: Category of a blanked record; None if its response is uniform.
+    """
 
     def releases(situation: Situation) -> Iterator[Release]:
         for other in range(categories):
@@ -149,7 +154,7 @@ def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -
 
 
 def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
-    """Return a release of an encoded stream, reduced to the one direction in which a unit moves it.
+    """Return a release of an encoded stream, projected on the direction in which a unit moves it.
 
     The stream moves by the largest norm over all participation patterns.
     """
@@ -171,11 +176,13 @@ def together(situation: Situation) -> Iterator[Release]:
         yield lambda records, one=laplace, two=gaussian: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
 
 
+# Probability generating functions of the number of trials.
 GENERATING: dict[str, Callable[[Array], Array]] = {
     "poisson": lambda x: np.exp(2.0 * (x - 1.0)),
     "geometric": lambda x: 0.5 * x / (1.0 - 0.5 * x),
     "logarithmic": lambda x: np.log1p(-0.5 * x) / math.log(0.5),
 }
+# Orders of preference of n outcomes.
 ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
     np.arange,
     lambda n: np.arange(n)[::-1],
