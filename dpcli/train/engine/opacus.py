@@ -148,8 +148,8 @@ def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
     """
     rows = getattr(parameter, "grad_sample", None)
     if not torch.is_tensor(rows) or rows.shape != (count, *parameter.shape):
-        found = f"a tensor of shape {tuple(rows.shape)}" if torch.is_tensor(rows) else f"{type(rows).__name__}"
-        raise Unsuitable(f"it leaves {found} for the {count} gradients of {name}")
+        actual = f"a tensor of shape {tuple(rows.shape)}" if torch.is_tensor(rows) else f"{type(rows).__name__}"
+        raise Unsuitable(f"it leaves {actual} for the {count} gradients of {name}")
     return rows.detach()
 
 
