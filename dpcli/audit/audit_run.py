@@ -104,6 +104,7 @@ class AuditRequest:
 
 
 def _adjacency(evidence: Evidence) -> Adjacency:
+    """Return the adjacency that the file of scores states. Raises InputError if there is no such adjacency."""
     try:
         return Adjacency(evidence.neighbours)
     except ValueError:
@@ -148,6 +149,7 @@ def audit(request: AuditRequest) -> Audit:
 
 
 def _evidence(request: AuditRequest) -> Evidence:
+    """Return the evidence from the stated counts or from the file of scores. Raises InputError if there is none."""
     settings = request.settings
     if request.correct is not None:
         if settings.canaries is None or settings.guesses is None:
@@ -162,6 +164,7 @@ def _evidence(request: AuditRequest) -> Evidence:
 
 
 def _one_run(request: AuditRequest) -> Audit:
+    """Audit the scores or guesses of one run."""
     evidence = _evidence(request)
     claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
@@ -174,6 +177,7 @@ def _one_run(request: AuditRequest) -> Audit:
 
 
 def _two_run(request: AuditRequest) -> Audit:
+    """Audit a function by trials, or the scores or counts of many runs."""
     settings = request.settings
     if settings.function is not None:
         return _trials_audit(request, settings.function)
@@ -189,12 +193,14 @@ def _two_run(request: AuditRequest) -> Audit:
 
 
 def _pair_source(settings: AuditSettings) -> str:
+    """Return the name of the function that makes the two datasets. Raises InputError if the settings have none."""
     if settings.data is None:
         raise InputError("--function needs --data MODULE:FUNCTION, which makes the two datasets")
     return settings.data
 
 
 def _trials_audit(request: AuditRequest, function: str) -> Audit:
+    """Run a function on both datasets many times, and audit the scores."""
     settings = request.settings
     data, trials = _pair_source(settings), settings.trials or TRIALS
     # The claim is computed before the trials run, so that an invalid claim is reported without delay.
@@ -226,6 +232,7 @@ class Replayable(NamedTuple):
 
 
 def _replay(request: AuditRequest) -> Audit:
+    """Replay a program on pairs of datasets, and check the steps."""
     settings = request.settings
     count = settings.trials or REPLAYS
     entropy = secrets.randbits(128) if settings.seed is None else settings.seed

@@ -107,6 +107,7 @@ class AuditSettings:
     ] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the keys whose values contradict each other or have a wrong form."""
         if self.guesses is not None and self.canaries is not None and self.guesses > self.canaries:
             yield ("guesses",), f"at most the number of canaries, {self.canaries}", str(self.guesses)
         for key in ("function", "data"):

@@ -203,6 +203,7 @@ class GuessTest:
         return curve_excess(guessed.canaries, guessed.guesses, guessed.correct, self.claim.trade_off, self.significance)
 
     def refuted_by(self, guessed: Guessed) -> bool:
+        """Return whether the guesses refute the claimed pair or the claimed curve."""
         if self.epsilon_lower(guessed) > self.claim.epsilon:
             return True
         return self.claim.has_curve and self.curve_excess(guessed) > 0.0
@@ -292,6 +293,7 @@ def _guess_evidence(guessed: Guessed) -> str:
 
 
 def _guess_bounds(best: Guessed, test: GuessTest) -> tuple[ProvenBound, ...]:
+    """Return the lower bounds on epsilon that the guesses prove. The second one assumes a Gaussian trade-off curve."""
     delta, confidence, evidence = test.claim.delta, 1.0 - test.significance, _guess_evidence(best)
     bound = ProvenBound("one run", test.epsilon_lower(best), delta, confidence, evidence, GUESSES_SOURCE)
     if delta <= 0.0:
@@ -301,6 +303,7 @@ def _guess_bounds(best: Guessed, test: GuessTest) -> tuple[ProvenBound, ...]:
 
 
 def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTest:
+    """Test the claimed trade-off curve by the guesses with the largest excess."""
     best = max(results, key=test.curve_excess)
     refuted = test.curve_excess(best) > 0.0
     detail = f"{_guess_evidence(best)}: {'more' if refuted else 'no more'} than the claimed trade-off curve allows"
@@ -395,6 +398,7 @@ def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject
 def _tested_audit(
     tested: JudgedTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
 ) -> Audit:
+    """Return the audit for the counts of a membership test."""
     counts, confidence = tested.counts, settings.confidence
     return Audit(
         kind="two-run",
@@ -416,6 +420,7 @@ def _tested_audit(
 
 
 def _rate_bounds(tested: JudgedTest, claim: Claim, confidence: float) -> tuple[ProvenBound, ...]:
+    """Return the lower bounds on epsilon that the error rates prove. The second one assumes a Gaussian trade-off curve."""
     counts, delta = tested.counts, claim.delta
     evidence = (
         f"{counts.true_positives:,} of {counts.members:,} found with the record, {counts.false_positives:,} of {counts.others:,} without "

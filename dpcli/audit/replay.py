@@ -151,6 +151,7 @@ def _as_check(one: Statistic, level: float) -> ReplayCheck:
 
 
 def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
+    """Check that both sides of a replay have the same number of steps, if all their steps can be compared."""
     compared = [pair for pair in pairs if pair.comparable == min(len(pair.left), len(pair.right))]
     unequal = [(len(pair.left), len(pair.right)) for pair in compared if len(pair.left) != len(pair.right)]
     message = f"{unequal[0][0]} with the record, {unequal[0][1]} without" if unequal else f"{len(pairs[0].left)} on both datasets"
@@ -174,6 +175,7 @@ def _takes_part(left: Step, right: Step) -> bool:
 
 
 def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
+    """Check that both sides of each step have sums of the same names and shapes."""
     for i, left, right in _paired_steps(pairs):
         shapes = [{name: np.shape(value) for name, value in step.sums.items()} for step in (left, right)]
         if shapes[0] != shapes[1]:
@@ -197,6 +199,7 @@ def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
 
 
 def _finite(pairs: Sequence[Pair]) -> ReplayCheck:
+    """Check that sums and noise have only finite numbers."""
     for i, left, right in _paired_steps(pairs):
         for quantity, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
             for name in {**tables[0], **tables[1]}:
@@ -268,6 +271,7 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
 
 
 def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
+    """Check that both datasets get the same draws of noise."""
     for i, left, right in _comparable_steps(pairs):
         one, other = _flat_noise(left), _flat_noise(right)
         if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=SAME_NOISE * std, equal_nan=True):

@@ -270,6 +270,7 @@ def read_evidence(path: str) -> Evidence:
 
 
 def _read_text(name: str) -> str:
+    """Return the text of a regular file. Raises InputError if the file cannot be read or is too large."""
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
             raise InputError(f"{escaped_path(name)}: this is not a regular file")
@@ -286,6 +287,7 @@ def _read_text(name: str) -> str:
 
 
 def _of_json(path: str, document: Any) -> Evidence:
+    """Return the evidence in a JSON document, which is a list of rows, a table with canaries, or a table of counts."""
     if type(document) is list:
         return _of_rows(path, document)
     if type(document) is not dict:
@@ -303,6 +305,7 @@ def _of_json(path: str, document: Any) -> Evidence:
 
 
 def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
+    """Return the steps that sampled gradient canaries; None if the file has no such steps."""
     if "gradients" not in document:
         return None
     try:

@@ -124,6 +124,7 @@ def _stored_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]
 
 
 def _record(line: str) -> dict[str, Any]:
+    """Return the JSON table in a line; an empty table if the line has none."""
     with suppress(ValueError):
         record = json.loads(line)
         if type(record) is dict:
@@ -132,6 +133,7 @@ def _record(line: str) -> dict[str, Any]:
 
 
 def _recorder(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[float]], None]:
+    """Return a function that appends a finished part to the file of trials, after writing the header of a new file."""
     if path is None:
         return lambda part, values: None
     if not os.path.exists(path):
@@ -140,6 +142,7 @@ def _recorder(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[fl
 
 
 def _append(path: str, record: dict[str, Any]) -> None:
+    """Append a record as one line. A line that an earlier crash left incomplete is ended first."""
     try:
         with open(path, "ab+") as file:
             if file.tell() and not _ends_line(file):
@@ -166,6 +169,7 @@ def _missing_parts(plan: TrialPlan, jobs: int, scores: dict[tuple[bool, int], fl
 
 
 def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:
+    """Yield each part with its scores, computed in this process or in several processes."""
     worker = Worker(plan)  # also created if other processes do the work, so that an error is raised early and only once
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
@@ -195,6 +199,7 @@ class Worker:
         return [self.score(dataset, part.with_record, trial) for trial in range(part.first, part.stop)]
 
     def score(self, dataset: Any, with_record: bool, trial: int) -> float:
+        """Return the score of one trial. Raises InputError if the function raises an error or returns no number."""
         value = call_user_code(self.plan.function, self.function, dataset, self.plan.generator(with_record, trial))
         try:
             return float(value)

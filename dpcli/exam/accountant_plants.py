@@ -109,6 +109,8 @@ class Plant:
     claims: bool = False
 
     def planted(self, accountant: Accountant) -> Accountant:
+        """Return the accountant with the bug."""
+
         def compose(steps: Steps) -> PrivacyProfile:
             return self.profile(accountant.compose(self.steps(steps)))
 

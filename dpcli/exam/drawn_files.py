@@ -54,6 +54,7 @@ class Drawing:
         return None
 
     def sampling(self, privacy: Document, scheme: str | None = None) -> Document:
+        """Return a sampling table. A dataset size is added to `privacy` if the table needs it."""
         scheme = scheme or self.random.choice(list(SAMPLING))
         members = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
         keys = self.table(members, {}, []) or {}
@@ -80,6 +81,7 @@ class Drawing:
         return result
 
     def value(self, kind: Kind, rule: Constraint | None, names: list[str], length: int) -> Any:
+        """Return a random value of a kind that satisfies the rule. A key that names an entry gets one of `names`."""
         match kind:
             case Number():
                 return self.number(rule)
@@ -100,6 +102,7 @@ class Drawing:
                 return self.random.choice(names) if names else None
 
     def number(self, rule: Constraint | None) -> float:
+        """Return a random number that satisfies the rule; 0.5 if no attempt does."""
         for _ in range(TRIES):
             value = float(f"{10.0 ** self.random.uniform(*self.scale):.{self.random.choice([1, 3, 9])}g}")
             if rule is None or rule.holds(value):
@@ -107,6 +110,7 @@ class Drawing:
         return 0.5
 
     def count_of(self, rule: Constraint | None, most: float) -> int:
+        """Return a random whole number that satisfies the rule; 2 if no attempt does."""
         for _ in range(TRIES):
             value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
             if rule is None or rule.holds(value):

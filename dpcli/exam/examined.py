@@ -73,6 +73,7 @@ def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
 
 
 def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> str:
+    """Return the letters of the examinations that cover a combination."""
     accountant = load(ACCOUNTANTS[combination.accountant])
     if not accountant.sound:
         return "~"

@@ -74,6 +74,7 @@ def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
 
 
 def _drawn(kind: str, seed: str) -> Iterator[Subject]:
+    """Yield the pipelines of `drawn`."""
     for scheme in SAMPLING:
         for adjacency in Adjacency:
             drawing = Drawing(Random(f"{seed}/{kind}/{scheme}/{adjacency.value}"))

@@ -53,17 +53,20 @@ class DrawnDocument:
         return Finding(f"{path}.toml", rule, "error", self.text(), line, line, suppression=waiver)
 
     def check(self) -> Check:
+        """Draw a check that passed, failed, could not be judged, or was waived."""
         passed, waived, error = self.random.choice(
             [(True, False, False), (False, False, False), (False, False, True), (True, True, False)]
         )
         return Check(self.text(), passed, self.text(), waived, error)
 
     def table(self) -> Table:
+        """Draw a table."""
         columns = self.texts()
         rows = tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3)))
         return Table(self.text(), columns, rows, footnotes=self.texts(), folded=self.random.random() < 0.5)
 
     def document(self) -> Document:
+        """Draw a document that has every part."""
         columns = self.texts()
         sheet = Sheet(
             (*columns, self.text()),

@@ -136,6 +136,7 @@ def _release_best(plan: SweepPlan, state_file: str, state: dict[str, Any]) -> No
 
 
 def _selection(plan: SweepPlan, chosen: Mapping[str, Any] | None) -> PrivateSelection:
+    """Return the result of a search, given the saved choice; None means that no trial was drawn."""
     if chosen is None:
         return PrivateSelection(plan, "", None, None, plan.folder)
     return PrivateSelection(

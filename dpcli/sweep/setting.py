@@ -163,6 +163,7 @@ def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], find
 
 
 def _single_settings(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> Iterator[Setting]:
+    """Yield the single settings of a sweep, and add a finding for each invalid key."""
     for index, table in enumerate(sweep.setting):
         place: Path = ("sweep", "setting", index)
         epsilon = _epsilon(table, place, sweep, findings)

@@ -197,6 +197,7 @@ class _Solver:
     results: dict[str, tuple[Mapping[str, Any], TrainingPlan]]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
+        """Return the variant of a setting at one epsilon."""
         tables = {**setting.applied(self.base), "budget": {"epsilon": epsilon}}
         key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
         if key not in self.results:

@@ -100,12 +100,14 @@ class Pool:
             yield from self._wait_for_answers()
 
     def _send(self, job: Job) -> None:
+        """Send a job to an idle process, or to a new process if none is idle."""
         idle = next((pipe for pipe, process in self.processes.items() if pipe not in self.busy and process.is_alive()), None)
         pipe = self._start_process() if idle is None else idle
         self.busy[pipe] = job
         pipe.send(job)
 
     def _start_process(self) -> Connection:
+        """Start a process, and return the parent's end of its pipe."""
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs,), daemon=True)
@@ -115,6 +117,7 @@ class Pool:
         return ours
 
     def _wait_for_answers(self) -> list[tuple[Job, JobAnswer]]:
+        """Wait until a process answers or dies, and return the jobs with answers."""
         answers = []
         for pipe in wait(list(self.busy)):
             assert isinstance(pipe, Connection)
@@ -122,6 +125,7 @@ class Pool:
         return answers
 
     def _receive(self, pipe: Connection) -> JobAnswer:
+        """Return the answer of a process. A process that died gives a failure."""
         try:
             answer: JobAnswer = pipe.recv()
         except (EOFError, ConnectionResetError):

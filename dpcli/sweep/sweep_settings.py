@@ -69,6 +69,7 @@ class Sweep:
     output: Annotated[str | None, Key("folder of the runs; absent: runs/NAME-sweep")] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the keys that are missing, invalid, or contradict each other."""
         if self.tuning is None:
             yield ("tuning",), TUNING, "nothing"
         if not self.epsilon or len(set(self.epsilon)) < len(self.epsilon):

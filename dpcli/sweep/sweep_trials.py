@@ -115,11 +115,13 @@ def _negative_binomial(trials: Any) -> Masses:
 
 
 def _poisson(trials: Any) -> Masses:
+    """Return the Poisson distribution: P(k+1) / P(k) = mean / (k+1)."""
     mean = Decimal(trials.mean)
     return 0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1))
 
 
 def _by_ratios(mass: Decimal, first: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
+    """Yield probabilities, given the first one and the ratio of each to the one before it."""
     for k in count(first):
         yield mass
         mass *= ratio(k)

@@ -79,6 +79,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _exit_with_parent() -> None:
+    """Wait for the end of the parent process, and then end this process."""
     parent = parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])
@@ -86,6 +87,7 @@ def _exit_with_parent() -> None:
 
 
 def _answer(job: Job) -> JobAnswer:
+    """Return the answer to a job. An error becomes its failure message."""
     try:
         return JobAnswer(perform(job))
     except DpcliError as error:

@@ -80,6 +80,7 @@ def _percent(share: float) -> str:
 
 
 def _tables(audit: Audit) -> Iterable[Table]:
+    """Yield the tables of proven bounds, of the curve test and of checks, as far as the audit has them."""
     if audit.bounds:
         rows = tuple(_bound_row(audit, i, bound) for i, bound in enumerate(audit.bounds))
         feet = tuple(
@@ -110,6 +111,7 @@ def _bound_row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
 
 
 def _meaning(audit: Audit) -> tuple[str, ...]:
+    """Return paragraphs that explain a failure and a pass of this audit."""
     wrong = _percent(1.0 - audit.confidence)
     if audit.kind == "replay":
         return (
@@ -129,6 +131,7 @@ def _meaning(audit: Audit) -> tuple[str, ...]:
 
 
 def _details(audit: Audit) -> Iterable[str]:
+    """Yield every result, the power and the assumptions, each as one line."""
     for bound in audit.bounds:
         more = f", assuming that {bound.assumes}" if bound.assumes else ""
         yield f"{bound.method}: epsilon >= {down(bound.epsilon)} at {_percent(bound.confidence)}{more}: {bound.evidence}"
@@ -270,6 +273,7 @@ def _markers(audit: Audit, measured: MeasuredScores) -> tuple[Marker, ...]:
 
 
 def _notes(audit: Audit, measured: MeasuredScores) -> list[str]:
+    """Return the notes below the picture."""
     notes = [f"{bound.method}: epsilon >= {down(bound.epsilon)}: {bound.evidence}" for bound in audit.bounds if not bound.assumes]
     if measured.rates is not None:
         fpr, fnr = percent(measured.rates.false_positive), percent(measured.rates.false_negative)

@@ -143,6 +143,7 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
 
 
 def _file(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
+    """Return the text of a pipeline file with the reference as its last entry."""
     several = situation.contributions > 1
     privacy: dict[str, object] = {
         "unit": "user" if several else "example",

@@ -32,6 +32,8 @@ def scores(adjacency: str) -> Iterator[Scores]:
 
 
 def exponential(epsilon: float, score: Scores) -> Release:
+    """Return the release of a candidate by the exponential mechanism."""
+
     def release(records: Records) -> Array:
         weights = np.exp(0.5 * epsilon * (score(records) - score(records).max()))
         return np.asarray(weights / weights.sum())

@@ -157,6 +157,7 @@ def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
 
 
 def _direction(p: Array, q: Array, epsilon: float, passes: int) -> float:
+    """Return the hockey-stick divergence of p from q over one pass, or over two passes by sorted privacy losses."""
     if passes == 1:
         return float(np.maximum(p - np.exp(epsilon) * q, 0.0).sum())
     p, q = p[p > 0.0], q[p > 0.0]

@@ -65,6 +65,7 @@ def bare(kind: Callable[[float], Callable[[Array], Array]], level: float, size: 
 
 
 def _bare_sums(situation: Situation, size: float) -> Iterator[noise.Sum]:
+    """Return sums that one change moves by at most `size`."""
     return noise.sums(situation.adjacency, "bare", size, unit=situation.contributions > 1)
 
 
@@ -92,7 +93,8 @@ def on_vectors(log_weight: Callable[[Array], Array], reach: int) -> Callable[[Si
     return releases
 
 
-def chosen(release: Callable[[choices.Scores], Release]) -> Callable[[Situation], Iterator[Release]]:
+def choice(release: Callable[[choices.Scores], Release]) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of a choice among candidates, for several score functions."""
     return lambda situation: (release(score) for score in choices.scores(situation.adjacency))
 
 
@@ -118,6 +120,8 @@ def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
 
 
 def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases that are tight for epsilon-DP: a bit by randomised response, and a sum with Laplace noise."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         yield _bit(situation, epsilon)
         total = _record_sum(situation)
@@ -127,6 +131,7 @@ def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
 
 
 def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
+    """Return a release that is tight for rho-zCDP: a sum with Gaussian noise."""
     sigma = 1.0 / math.sqrt(2.0 * rho)
     return lambda situation: iter([noise.additive(noise.normal(sigma), _record_sum(situation), REACH * sigma, situation.cells)])
 
@@ -145,7 +150,11 @@ def responses(epsilon: float, categories: int, blank: int | None = 1) -> Callabl
     return releases
 
 
-def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -> Callable[[Situation], Iterator[Release]]:
+def gaussian_mixture(
+    shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float
+) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of a sum to which each record contributes a random shift."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         for other in (-1.0, 0.0, 1.0):
             yield noise.mixture(shifts, weights, sigma, min(situation.cells, SEVERAL_STEPS_CELLS), other)
@@ -153,7 +162,7 @@ def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -
     return releases
 
 
-def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
+def matrix_release(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
     """Return a release of an encoded stream, projected on the direction in which a unit moves it.
 
     The stream moves by the largest norm over all participation patterns.
@@ -167,7 +176,7 @@ def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Call
     return releases
 
 
-def together(situation: Situation) -> Iterator[Release]:
+def laplace_and_gaussian(situation: Situation) -> Iterator[Release]:
     """Yield a Laplace and a Gaussian release of the same sample."""
     cells = TWO_OUTCOMES_CELLS if situation.draws.steps == 1 else TWO_OUTCOMES_SEVERAL_STEPS_CELLS
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
@@ -190,7 +199,9 @@ ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
 )
 
 
-def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
+def best_of_trials(trials: str) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of the best of a random number of Laplace releases, for several orders of preference."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         for total, order in itertools.product(noise.sums(situation.adjacency, "contribution", 1.0), ORDERS):
             yield choices.selected(noise.additive(noise.laplace(1.0), total, REACH, 240), GENERATING[trials], order)
@@ -198,7 +209,8 @@ def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
     return releases
 
 
-def nothing(situation: Situation) -> Iterator[Release]:
+def empty_release(situation: Situation) -> Iterator[Release]:
+    """Yield a release that does not depend on the records."""
     yield lambda records: np.ones(1)
 
 
@@ -215,8 +227,14 @@ SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
 REFERENCES: tuple[Reference, ...] = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
     Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
-    Reference("gaussian-mixture", {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0}, drawn(SHIFTS, WEIGHTS, 1.0)),
-    Reference("gaussian-mixture", {"sensitivities": (0.7,), "probabilities": (1.0,), "sigma": 1.0}, drawn((0.7,), (1.0,), 1.0)),
+    Reference(
+        "gaussian-mixture",
+        {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0},
+        gaussian_mixture(SHIFTS, WEIGHTS, 1.0),
+    ),
+    Reference(
+        "gaussian-mixture", {"sensitivities": (0.7,), "probabilities": (1.0,), "sigma": 1.0}, gaussian_mixture((0.7,), (1.0,), 1.0)
+    ),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
     Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
@@ -229,22 +247,22 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("discrete-laplace", {"scale": 1.5, "sensitivity": 2}, on_integers(lambda x: -np.abs(x) / 1.5, 2, 60)),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3, "blank": "uniform"}, responses(1.0, 3, None), stated=True),
-    Reference("exponential", {"epsilon": 1.0}, chosen(lambda score: choices.exponential(1.0, score)), stated=True),
+    Reference("exponential", {"epsilon": 1.0}, choice(lambda score: choices.exponential(1.0, score)), stated=True),
     *(
         Reference(
             "report-noisy-max",
             {"epsilon": 1.0, "noise": name},
-            chosen(lambda score, name=name: choices.noisy_max(1.0, name, score)),  # type: ignore[misc]
+            choice(lambda score, name=name: choices.noisy_max(1.0, name, score)),  # type: ignore[misc]
             stated=True,
         )
         for name in choices.NOISES
     ),
-    Reference("permute-and-flip", {"epsilon": 1.0}, chosen(lambda score: choices.permute_and_flip(1.0, score)), stated=True),
+    Reference("permute-and-flip", {"epsilon": 1.0}, choice(lambda score: choices.permute_and_flip(1.0, score)), stated=True),
     *(
         Reference(
             "sparse-vector",
             {"epsilon": 1.0, "answers": answers, "threshold_share": share},
-            chosen(lambda score, a=answers, s=share: choices.above_threshold(1.0, a, s, score)),  # type: ignore[misc]
+            choice(lambda score, a=answers, s=share: choices.above_threshold(1.0, a, s, score)),  # type: ignore[misc]
             stated=True,
         )
         for answers, share in ((1, 0.5), (2, 0.3))
@@ -282,14 +300,14 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda s: iter([_bit(s, 0.8, 0.02)]), stated=True),
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
-    Reference("composed", {"mechanisms": ("m1", "m2")}, together, members=MEMBERS, loss=0.03),
+    Reference("composed", {"mechanisms": ("m1", "m2")}, laplace_and_gaussian, members=MEMBERS, loss=0.03),
     # The weighted mean of the two Gaussian outcomes is a sufficient statistic, with a noise multiplier of 1.2.
     Reference("composed", {"mechanisms": ("m1", "m2")}, contribution(noise.normal, 1.2), members=NORMAL),
     *(
         Reference(
             "tree-aggregation",
             {"noise_multiplier": 3.0, "iterations": 6, "max_participations": k, "min_separation": b},
-            correlated(tree(6), b, k, 3.0),
+            matrix_release(tree(6), b, k, 3.0),
         )
         for k, b in ((1, 1), (2, 3))
     ),
@@ -303,7 +321,7 @@ REFERENCES: tuple[Reference, ...] = (
                 "min_separation": b,
                 "coefficients": (1.0, 0.5, 0.25),
             },
-            correlated(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0),
+            matrix_release(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0),
         )
         for k, b in ((1, 1), (2, 3), (9, 2))
     ),
@@ -311,7 +329,7 @@ REFERENCES: tuple[Reference, ...] = (
         Reference(
             "banded-matrix",
             {"noise_multiplier": 3.0, "iterations": 7, "max_participations": k, "min_separation": b, "bands": bands},
-            correlated(banded(bands, 7), b, k, 3.0),
+            matrix_release(banded(bands, 7), b, k, 3.0),
         )
         for k, b, bands in ((1, 3, 3), (3, 3, 2), (9, 2, 2))
     ),
@@ -325,10 +343,12 @@ REFERENCES: tuple[Reference, ...] = (
             "buf_decay": (0.9, 0.5),
             "output_scale": (0.4, 0.3),
         },
-        correlated(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0),
+        matrix_release(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0),
     ),
     *(
-        Reference("repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, tuned(name), members={"trial": LAPLACE})
+        Reference(
+            "repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, best_of_trials(name), members={"trial": LAPLACE}
+        )
         for name in TRIALS
     ),
     *(
@@ -363,5 +383,5 @@ REFERENCES: tuple[Reference, ...] = (
         )
         for clip, threshold in ((0.2, 0.0), (2.0, 0.4))
     ),
-    Reference("post-processing", {}, nothing),
+    Reference("post-processing", {}, empty_release),
 )

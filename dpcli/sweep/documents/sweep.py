@@ -101,6 +101,7 @@ def selected(selection: PrivateSelection) -> Document:
 
 
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
+    """Return the notes on a private search that ended."""
     place = (
         () if selection.variant is None else (f"the model, the statement and the file of the best trial are in {selection.folder}",)
     )
@@ -112,6 +113,7 @@ def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
 
 
 def _head(plan: SweepPlan) -> str:
+    """Return the name of the sweep with delta and the unit of protection."""
     privacy = plan.variants[0].plan.pipeline.privacy
     account = plan.variants[0].plan.account
     setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
@@ -123,6 +125,7 @@ def _guarantee(variant: Variant) -> str:
 
 
 def _amount(plan: SweepPlan) -> str:
+    """Return the number of points and runs in words."""
     points = len(plan.variants)
     if plan.trials is not None:
         return f"a private search among {points:,} settings, a secret random number of trials"
@@ -130,6 +133,7 @@ def _amount(plan: SweepPlan) -> str:
 
 
 def _notes(plan: SweepPlan) -> tuple[str, ...]:
+    """Return the notes on the meaning of epsilon and on the folder of the runs."""
     if plan.trials is not None:
         return f"the epsilon covers the whole search, with {mean(plan.trials):g} trials on average", SECRET
     return PUBLIC, FRESH, f"the runs are in {shown(plan.folder)}"
@@ -141,6 +145,7 @@ def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
 
 
 def _row(cell: Cell, best: bool) -> tuple[str, ...]:
+    """Return the row of a cell in the printed table."""
     variant = cell.variant
     values = (cell.median, min(cell.values, default=math.nan), max(cell.values, default=math.nan))
     runs = f"{len(cell.values)}" + (f" of {cell.runs}" if cell.failures else "")
@@ -155,6 +160,7 @@ SHEET = (
 
 
 def _sheet_row(variant: Variant) -> tuple[Value, ...]:
+    """Return the values of a variant in the spreadsheet."""
     account = variant.plan.account
     noises = " ".join(map(repr, variant.noise_multipliers))
     return (variant.epsilon, variant.setting.label, noises, variant.plan.steps, account.upper, account.delta)
@@ -170,6 +176,7 @@ def _noise(variant: Variant) -> str:
 
 
 def _head_data(plan: SweepPlan) -> dict[str, Any]:
+    """Return the part of the JSON document that all kinds of sweeps share."""
     privacy = plan.variants[0].plan.pipeline.privacy
     return {
         "tuning": plan.sweep.tuning,
@@ -189,6 +196,7 @@ def _setting_data(variant: Variant) -> dict[str, Any]:
 
 
 def _point(variant: Variant) -> dict[str, Any]:
+    """Return the JSON data of a variant."""
     return {
         "epsilon": variant.epsilon,
         "setting": _setting_data(variant),
@@ -200,12 +208,14 @@ def _point(variant: Variant) -> dict[str, Any]:
 
 
 def _plan_data(plan: SweepPlan) -> dict[str, Any]:
+    """Return the JSON document dpcli/sweep-plan/v1."""
     points = [_point(variant) for variant in plan.variants]
     repeats = None if plan.trials is not None else plan.repeats
     return {"schema": "dpcli/sweep-plan/v1", **_head_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
 
 
 def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
+    """Return the JSON document dpcli/sweep/v1."""
     points = [
         {
             **_point(cell.variant),
