@@ -71,7 +71,7 @@ def claims(example: Example) -> Claims | None:
         except Exception:  # whatever torch says of arguments that do not fit
             return None
         looked = [tensor for tensor in tensors(example, out, args) if tensor is not None]
-        kinds = [follower.kind(tensor) for tensor in looked]
+        kinds = [follower.layout_of(tensor) for tensor in looked]
         try:
             outputs = [Argument(tuple(map(length, one.shape)), kind, one.dtype) for one, kind in zip(looked, kinds, strict=True)]
         except Unfollowed:  # a length that is no multiple of the number of records, as a window over them leaves

@@ -104,13 +104,13 @@ class Call:
 
     Attributes:
         values: Arguments, including defaults, by their names in the operator's schema.
-        kind: Function that returns the layout of a tensor.
+        layout_of: Function that returns the layout of a tensor.
     """
 
     name: str
     values: Mapping[str, Any]
     outputs: Sequence[Tensor]
-    kind: Callable[[Tensor], Layout]
+    layout_of: Callable[[Tensor], Layout]
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -121,11 +121,11 @@ class Call:
     def of(self, name: str) -> Layout | None:
         """Return the layout of an argument; None if it is missing or no tensor."""
         value = self.values.get(name)
-        return self.kind(value) if torch.is_tensor(value) else None
+        return self.layout_of(value) if torch.is_tensor(value) else None
 
     def rows(self) -> list[tuple[Tensor, AlongRecords]]:
         """Return the arguments that hold records, each with its layout."""
-        return [(tensor, kind) for tensor in self.tensors() if isinstance(kind := self.kind(tensor), AlongRecords)]
+        return [(tensor, layout) for tensor in self.tensors() if isinstance(layout := self.layout_of(tensor), AlongRecords)]
 
     def one(self) -> tuple[Tensor, AlongRecords]:
         """Return the first argument that holds records, with its layout."""
@@ -133,7 +133,7 @@ class Call:
 
     def agreed(self, along_records: AlongRecords) -> bool:
         """Check whether all arguments that hold records have this layout."""
-        return all(kind == along_records for _, kind in self.rows())
+        return all(layout == along_records for _, layout in self.rows())
 
     def everywhere(self, along_records: AlongRecords) -> list[Layout]:
         """Return the layout of each output. Outputs that hold records have the given layout."""
@@ -143,9 +143,9 @@ class Call:
         return Merged(f"{self.name} {how}")
 
 
-def has_records_at(output: Tensor, kind: AlongRecords) -> bool:
+def has_records_at(output: Tensor, layout: AlongRecords) -> bool:
     """Check whether a tensor has the dimension of a layout, with the length that the layout states."""
-    return kind.dim < output.dim() and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner
+    return layout.dim < output.dim() and coefficient(output.shape[layout.dim]) == layout.outer * layout.inner
 
 
 def fitting(output: Tensor, along_records: AlongRecords) -> Layout:
@@ -155,17 +155,17 @@ def fitting(output: Tensor, along_records: AlongRecords) -> Layout:
     return along_records if has_records_at(output, along_records) else Unknown("an output with records along another dimension")
 
 
-def consistent(output: Tensor, kind: Layout, name: str) -> Layout:
+def consistent(output: Tensor, layout: Layout, name: str) -> Layout:
     """Return the layout if the output's shape confirms it, and Unknown otherwise.
 
     The shape must count records along the layout's dimension and along no other.
     """
     lengths = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
-    if isinstance(kind, AlongRecords):
-        fits = lengths == [kind.dim] and has_records_at(output, kind)
+    if isinstance(layout, AlongRecords):
+        fits = lengths == [layout.dim] and has_records_at(output, layout)
     else:
-        fits = not isinstance(kind, Shared) or not lengths
-    return kind if fits else Unknown(name)
+        fits = not isinstance(layout, Shared) or not lengths
+    return layout if fits else Unknown(name)
 
 
 def dims_of(value: Any, count: int) -> list[int]:

@@ -249,14 +249,14 @@ def index(call: Call) -> Layouts:
     start = indexed[0] if indexed == list(range(indexed[0], indexed[-1] + 1)) else 0
     aligned: list[Layout] = []
     for dim in indexed:
-        kind: Layout = call.kind(indices[dim])
+        kind: Layout = call.layout_of(indices[dim])
         shift = depth - indices[dim].dim()
         if isinstance(kind, RecordIndices):
             kind = RecordIndices(kind.dim + shift)
         aligned.append(kind.at(kind.dim + shift) if isinstance(kind, AlongRecords) else kind)
     rows = [kind for kind in aligned if isinstance(kind, AlongRecords)]
     numbers = [kind for kind in aligned if isinstance(kind, RecordIndices)]
-    own = call.kind(self)
+    own = call.layout_of(self)
     if len({row.dim for row in rows} | {number.dim for number in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
     if not isinstance(own, AlongRecords):
@@ -279,7 +279,7 @@ def index(call: Call) -> Layouts:
 
 def index_put(call: Call) -> Layouts:
     """Return the layout of a tensor after a write at indices, which select entries as in `index`. A write to a shared tensor is a merge."""
-    own = call.kind(call["self"])
+    own = call.layout_of(call["self"])
     if not isinstance(own, AlongRecords):
         return call.merged("of several records into one tensor")
     layout = index(call)

@@ -57,7 +57,7 @@ def reduction(call: Call) -> Layouts:
 def product(call: Call) -> Layouts:
     """Return the layout of a product of matrices or vectors, to which another tensor may be added."""
     first, second = (call[a] for a in OPERANDS[call.name])
-    left, right = call.kind(first), call.kind(second)
+    left, right = call.layout_of(first), call.layout_of(second)
     batched = first.dim() == 3
     layout: list[AlongRecords] = []
     for kind, tensor, summed in ((left, first, first.dim() - 1), (right, second, max(0, second.dim() - 2))):
@@ -204,7 +204,7 @@ def attention(call: Call) -> Layouts:
         return Unknown(call.name)  # the operator requires equal batch sizes, and does not check them
     result = [fitting(output, layout) for output in call.outputs]
     mask = call.values.get("attn_mask", call.values.get("attn_bias"))
-    if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.kind(mask), AlongRecords):
+    if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.layout_of(mask), AlongRecords):
         return Unknown(call.name)
     return if_consistent(call, layout, result)
 

@@ -101,7 +101,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
         losses = loss(model, batch)
         require_losses(losses, tracker)
         trained = [p for p in model.parameters() if p.requires_grad]
-        if not isinstance(tracker.kind(losses), Unknown):
+        if not isinstance(tracker.layout_of(losses), Unknown):
             findings.unknown.clear()  # the losses do not depend on the unknown results
         if losses.requires_grad:
             tracker.where = lambda: "model: in the backward pass"
@@ -117,10 +117,10 @@ def require_losses(losses: Any, tracker: LayoutTracker) -> None:
             f"loss: expected one loss per example, shape (B,) for B examples, found {shape}; "
             'a mean over the batch hides the contribution of each example: use reduction="none"'
         )
-    kind = tracker.kind(losses)
-    if isinstance(kind, Merged):
-        raise InputError(f"loss: {EXPECTED_LOSS}, found {kind.how}")
-    if not isinstance(kind, Unknown) and kind != AlongRecords(0):
+    layout = tracker.layout_of(losses)
+    if isinstance(layout, Merged):
+        raise InputError(f"loss: {EXPECTED_LOSS}, found {layout.how}")
+    if not isinstance(layout, Unknown) and layout != AlongRecords(0):
         raise InputError(f"loss: {EXPECTED_LOSS}, found one that depends on no example")
 
 

@@ -83,7 +83,7 @@ class StorageState:
 
     Attributes:
         storage: The storage. The reference keeps its address from being reused.
-        kind: Layout of the last tensor in the storage.
+        layout: Layout of the last tensor in the storage.
         shape: Shape of the last tensor in the storage.
         has_records: Whether a tensor in the storage holds records.
         written: Whether a view of the storage was written to.
@@ -91,7 +91,7 @@ class StorageState:
     """
 
     storage: Any
-    kind: Layout
+    layout: Layout
     shape: tuple[object, ...]
     has_records: bool = False
     written: bool = False
@@ -111,14 +111,14 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, findings: IsolationFindings, size: torch.SymInt, where: Callable[[], str], names: dict[int, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.findings, self.size, self.where, self.names = findings, size, where, names
-        self.kinds: Any = WeakIdKeyDictionary()
+        self.recorded_layouts: Any = WeakIdKeyDictionary()
         self.addresses: Any = WeakIdKeyDictionary()  # the address of the storage of each tensor when its layout was recorded
         self.storages: dict[int, StorageState] = {}
         self.batch_storages: set[int] = set()  # addresses of the storages of the batch itself
 
-    def register(self, tensor: Tensor, kind: Layout) -> None:
+    def register(self, tensor: Tensor, layout: Layout) -> None:
         """Register a tensor of the batch with its layout."""
-        self.kinds[tensor] = kind
+        self.recorded_layouts[tensor] = layout
         self.batch_storages.add(storage_of(tensor)._cdata)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -136,24 +136,24 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise self.unfollowed("a branch or a shape depends on values") from None
         outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
         base = name.rstrip("_") if not name.startswith("__") else name
-        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.kind)
+        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.layout_of)
         self.record_properties(func, call)
-        targets = [(tensor, self.kind(tensor)) for tensor in written_tensors(func, values)]
+        targets = [(tensor, self.layout_of(tensor)) for tensor in written_tensors(func, values)]
         try:
-            kinds = self.layouts(func, call, [*map(self.kind, call.tensors())])
+            layouts = self.layouts(func, call, [*map(self.layout_of, call.tensors())])
         except Mixed as mixed:
             raise self.refuse(str(mixed)) from None
-        several = kinds if isinstance(kinds, list) else [kinds] * len(outputs)
-        for output, kind in zip(outputs, several, strict=True):
-            self.store(output, consistent(output, kind, base))
-        self.write(base, targets, kinds if isinstance(kinds, list) else [kinds])
+        several = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
+        for output, layout in zip(outputs, several, strict=True):
+            self.store(output, consistent(output, layout, base))
+        self.write(base, targets, layouts if isinstance(layouts, list) else [layouts])
         return out
 
     def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
         """Check that the operator does not split the batch into single records. Raises Unfollowed if it does."""
         if name == "unbind" or (name in SPLITTING and not is_symbolic(values["split_size"])):
-            kind = self.kind(values["self"])
-            if isinstance(kind, AlongRecords) and kind.dim == values["dim"] % values["self"].dim():
+            layout = self.layout_of(values["self"])
+            if isinstance(layout, AlongRecords) and layout.dim == values["dim"] % values["self"].dim():
                 raise self.unfollowed(f"{name} loops over the records")
 
     def unfollowed(self, why: str) -> Unfollowed:
@@ -169,7 +169,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if output.is_floating_point():
                 self.findings.coarsest = max(self.findings.coarsest, float(torch.finfo(output.dtype).eps))
 
-    def kind(self, tensor: Tensor) -> Layout:
+    def layout_of(self, tensor: Tensor) -> Layout:
         """Return the layout of a tensor; Unknown if the mode did not observe the operator that created it."""
         if not isinstance(tensor, FakeTensor):
             return SHARED
@@ -179,38 +179,38 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return stored.overwritten
         # An assignment to tensor.data replaces the storage without an operator.
         moved = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
-        kind: Layout | None = None if moved else self.kinds.get(tensor)
-        if kind is None and stored is not None and stored.shape == tuple(tensor.shape):
-            kind = stored.kind
-        if kind is None:
+        layout: Layout | None = None if moved else self.recorded_layouts.get(tensor)
+        if layout is None and stored is not None and stored.shape == tuple(tensor.shape):
+            layout = stored.layout
+        if layout is None:
             return Unknown("a tensor of unknown origin")
-        return kind if stored is None or not stored.written else layout_after_write(kind, stored)
+        return layout if stored is None or not stored.written else layout_after_write(layout, stored)
 
-    def store(self, tensor: Tensor, kind: Layout) -> None:
+    def store(self, tensor: Tensor, layout: Layout) -> None:
         """Store the layout of an operator's output. An unknown layout is also a finding."""
-        if isinstance(kind, Unknown) and kind.operator not in self.findings.unknown:
-            self.findings.unknown.append(kind.operator)
-        if isinstance(kind, Merged) and " at " not in kind.how and (line := own_line()):
-            kind = Merged(f"{kind.how} at {line}")
-        self.kinds[tensor] = kind
+        if isinstance(layout, Unknown) and layout.operator not in self.findings.unknown:
+            self.findings.unknown.append(layout.operator)
+        if isinstance(layout, Merged) and " at " not in layout.how and (line := own_line()):
+            layout = Merged(f"{layout.how} at {line}")
+        self.recorded_layouts[tensor] = layout
         storage = storage_of(tensor)
         if storage is not None:
             self.addresses[tensor] = storage._cdata
-            stored = self.storages.setdefault(storage._cdata, StorageState(storage, kind, ()))
-            stored.kind, stored.shape = kind, tuple(tensor.shape)
-            stored.has_records |= isinstance(kind, AlongRecords)
+            stored = self.storages.setdefault(storage._cdata, StorageState(storage, layout, ()))
+            stored.layout, stored.shape = layout, tuple(tensor.shape)
+            stored.has_records |= isinstance(layout, AlongRecords)
 
-    def layouts(self, func: Any, call: Call, kinds: list[Layout]) -> Layouts:
+    def layouts(self, func: Any, call: Call, layouts: list[Layout]) -> Layouts:
         """Return the layout of each output, given the layouts of the arguments."""
         lengths, count = batch_size_uses(func, call.values)
         shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
         if not count and shaped and len([*call.tensors()]) == 1:
             return [self.created(call, output) for output in call.outputs]
-        unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
+        unknown = [layout for layout in layouts if isinstance(layout, Unknown)]
         if unknown:
             return unknown[0]
-        rows = [kind for kind in kinds if isinstance(kind, AlongRecords | RecordIndices)]
-        merged = [kind for kind in kinds if isinstance(kind, Merged)]
+        rows = [layout for layout in layouts if isinstance(layout, AlongRecords | RecordIndices)]
+        merged = [layout for layout in layouts if isinstance(layout, Merged)]
         if call.name == "arange" and not rows and not merged and (lengths or count):
             start, step = call.values.get("start", 0), call.values.get("step", 1)
             return RecordIndices(0) if (start, step) == (0, 1) and counts_records(call.outputs[0], 0) else Unknown("arange")
@@ -223,7 +223,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not any(is_symbolic(length) for output in call.outputs for length in output.shape):
                 return SHARED
             return [self.created(call, output) if call.name in CREATING else Unknown(call.name) for output in call.outputs]
-        if any(isinstance(kind, RecordIndices) for kind in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
+        if any(isinstance(layout, RecordIndices) for layout in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
             return self.index_layout(call)
         if lengths and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
@@ -241,20 +241,20 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dims = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
         if not dims:
             return SHARED
-        for _, kind in call.rows():
-            if dims == [kind.dim] and has_records_at(output, kind):
-                return replace(kind, identical=False)
+        for _, layout in call.rows():
+            if dims == [layout.dim] and has_records_at(output, layout):
+                return replace(layout, identical=False)
         times = coefficient(output.shape[dims[0]])
         return AlongRecords(dims[0], 1, times, call.name not in DRAWING) if len(dims) == 1 and times else Unknown(call.name)
 
     def index_layout(self, call: Call) -> Layout:
         """Return the layout of record indices after an operator. Record indices that are only rearranged remain record indices."""
         if call.name in REARRANGING:
-            layouts = {id(tensor): as_records(self.kind(tensor)) for tensor in call.tensors()}
-            kinds = RULES[call.name](replace(call, kind=lambda tensor: layouts[id(tensor)]))
-            (kind,), (output,) = kinds if isinstance(kinds, list) else [kinds], call.outputs
-            if isinstance(kind, AlongRecords) and (kind.outer, kind.inner) == (1, 1) and counts_records(output, kind.dim):
-                return RecordIndices(kind.dim)
+            by_id = {id(tensor): as_records(self.layout_of(tensor)) for tensor in call.tensors()}
+            layouts = RULES[call.name](replace(call, layout_of=lambda tensor: by_id[id(tensor)]))
+            (layout,), (output,) = layouts if isinstance(layouts, list) else [layouts], call.outputs
+            if isinstance(layout, AlongRecords) and (layout.outer, layout.inner) == (1, 1) and counts_records(output, layout.dim):
+                return RecordIndices(layout.dim)
         return Unknown(f"{call.name} of the records' positions")
 
     def require_unwritten(self, func: Any, values: Any) -> None:
@@ -266,22 +266,24 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if storage_of(tensor)._cdata in self.batch_storages:
                 raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
 
-    def write(self, name: str, targets: Sequence[tuple[Tensor, Layout]], kinds: Sequence[Layout]) -> None:
+    def write(self, name: str, targets: Sequence[tuple[Tensor, Layout]], layouts: Sequence[Layout]) -> None:
         """Update the layouts of storages after a write. A write to a view counts as a write to the whole storage.
 
         Args:
             name: Name of the operator.
             targets: Tensors that are written to, each with its earlier layout.
-            kinds: Layouts of the operator's results. The least favourable layout is used.
+            layouts: Layouts of the operator's results. The least favourable layout is used.
         """
-        kind = next((result for sort in (Merged, Unknown, AlongRecords) for result in kinds if isinstance(result, sort)), SHARED)
+        layout = next(
+            (result for sort in (Merged, Unknown, AlongRecords) for result in layouts if isinstance(result, sort)), SHARED
+        )
         for tensor, before in targets:
             storage = storage_of(tensor)
             stored = self.storages.setdefault(storage._cdata, StorageState(storage, before, ()))
             stored.written = True
-            if isinstance(kind, Merged | Unknown):
-                stored.overwritten = kind
-            elif (isinstance(kind, AlongRecords) and kind != before) or (isinstance(before, Shared) and stored.has_records):
+            if isinstance(layout, Merged | Unknown):
+                stored.overwritten = layout
+            elif (isinstance(layout, AlongRecords) and layout != before) or (isinstance(before, Shared) and stored.has_records):
                 stored.overwritten = Unknown(name)
 
     def refuse(self, what: str, state: bool = False) -> InputError:
@@ -305,25 +307,27 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.findings.refusal
 
 
-def layout_after_write(kind: Layout, stored: StorageState) -> Layout:
+def layout_after_write(layout: Layout, stored: StorageState) -> Layout:
     """Return the layout of a view after another view of its storage was written to."""
-    if isinstance(kind, AlongRecords):
-        return replace(kind, identical=False)
-    return Unknown("a view of an overwritten tensor") if isinstance(kind, Shared) and stored.has_records else kind
+    if isinstance(layout, AlongRecords):
+        return replace(layout, identical=False)
+    return Unknown("a view of an overwritten tensor") if isinstance(layout, Shared) and stored.has_records else layout
 
 
-def mark_differing(kinds: Layouts, rows: Sequence[Layout]) -> Layouts:
+def mark_differing(layouts: Layouts, rows: Sequence[Layout]) -> Layouts:
     """Return the layouts of the results. A result counts as differing between records if an argument differs between records."""
-    if all(isinstance(kind, AlongRecords) and kind.identical for kind in rows):
-        return kinds
-    several = kinds if isinstance(kinds, list) else [kinds]
-    differing: list[Layout] = [replace(kind, identical=False) if isinstance(kind, AlongRecords) else kind for kind in several]
-    return differing if isinstance(kinds, list) else differing[0]
+    if all(isinstance(layout, AlongRecords) and layout.identical for layout in rows):
+        return layouts
+    several = layouts if isinstance(layouts, list) else [layouts]
+    differing: list[Layout] = [
+        replace(layout, identical=False) if isinstance(layout, AlongRecords) else layout for layout in several
+    ]
+    return differing if isinstance(layouts, list) else differing[0]
 
 
-def as_records(kind: Layout) -> Layout:
+def as_records(layout: Layout) -> Layout:
     """Return the layout of record indices as that of one number for each record. Return other layouts unchanged."""
-    return AlongRecords(kind.dim) if isinstance(kind, RecordIndices) else kind
+    return AlongRecords(layout.dim) if isinstance(layout, RecordIndices) else layout
 
 
 def counts_records(output: Tensor, dim: int) -> bool:
