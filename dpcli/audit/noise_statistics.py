@@ -180,8 +180,8 @@ def detectable_factor(count: int, level: float) -> float:
         count: Number of entries that are tested.
         level: Level of the test.
     """
-    least, usual = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, DETECTION_PROBABILITY))
-    return math.sqrt(usual / least) if least > 0.0 else math.inf
+    low, high = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, DETECTION_PROBABILITY))
+    return math.sqrt(high / low) if low > 0.0 else math.inf
 
 
 def _detectable_noise(count: int, level: float) -> str:
@@ -291,11 +291,11 @@ def shape(draws: Draws) -> Statistic:
         ordered = np.sort(values, axis=None)
         n, expected = len(ordered), special.ndtr(ordered)
         ranks = np.arange(n + 1) / n
-        apart = float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
+        distance = float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
         checks.append(
             NoiseCheck(
-                min(1.0, 2.0 * math.exp(-2.0 * n * apart * apart)),
-                f"distribution function {apart:.3g} away from a Gaussian in {name}",
+                min(1.0, 2.0 * math.exp(-2.0 * n * distance * distance)),
+                f"distribution function {distance:.3g} away from a Gaussian in {name}",
             )
         )
         counts.append(n)
@@ -318,10 +318,12 @@ def tails(draws: Draws) -> Statistic:
         counts.append(n)
         for at in (1.0, 2.0, 3.0, 4.0):
             beyond, rate = int((sizes > at).sum()), math.erfc(at / math.sqrt(2.0))
-            few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
-            many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
+            too_few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
+            too_many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
             checks.append(
-                NoiseCheck(min(1.0, 2.0 * min(few, many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}")
+                NoiseCheck(
+                    min(1.0, 2.0 * min(too_few, too_many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}"
+                )
             )
         farthest = float(sizes.max())
         outside = math.erfc(farthest / math.sqrt(2.0))
@@ -412,7 +414,7 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     rows = scaled.first_columns(room)
     for lag in range(1, min(MOST_LAGS, rows.shape[1] // 2) + 1):
         halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
-        checks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} apart"))
+        checks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} distance"))
     # Repeated pairs and correlations are separate tests. Each gets half of the level.
     least, where = _worse(checks[0], _worst(checks))
     half = rows.size // 2
@@ -446,7 +448,7 @@ def steps(draws: Draws) -> Statistic:
     for name, values in draws.tensors.items():
         for lag in range(1, min(MOST_LAGS, draws.count // 2) + 1):
             halves = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
-            checks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
+            checks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} distance in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
     rows = draws.first_columns(max(2, MOST_NUMBERS // max(1, draws.count)))
     closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else NoiseCheck(1.0, "a single step")

@@ -83,8 +83,8 @@ def error_text(error: BaseException) -> str:
 
 def raised_at(error: BaseException) -> str:
     """Return the type of an error and its innermost line in the user's own code. The message is left out."""
-    own = [line for line in traceback.extract_tb(error.__traceback__) if is_own_code(line.filename)]
-    place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if is_own_code(line.filename)]
+    place = f" at {os.path.basename(lines[-1].filename)}, line {lines[-1].lineno}" if lines else ""
     return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 
 
@@ -104,10 +104,10 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
     """Return the file that an import of a module would load; None if there is none. No module and no package is executed."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
-    names, places, spec = module.split("."), [*sys.path, *folders], None
+    names, search_path, spec = module.split("."), [*sys.path, *folders], None
     for depth in range(1, len(names) + 1):
-        spec = PathFinder.find_spec(".".join(names[:depth]), places)
-        places = list(spec.submodule_search_locations or ()) if spec else []
+        spec = PathFinder.find_spec(".".join(names[:depth]), search_path)
+        search_path = list(spec.submodule_search_locations or ()) if spec else []
     return spec.origin if spec else None
 
 
@@ -183,17 +183,17 @@ def is_library(file: str) -> bool:
 @lru_cache(maxsize=4)
 def _libraries_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the folders and files of libraries outside of the folders into which this Python installs libraries."""
-    others = [place for place in path if place and not (place + os.sep).startswith(LIBRARY_FOLDERS)]
-    named = [place for place in others if os.path.basename(os.path.normpath(place)) in LIBRARY_FOLDER_NAMES]
-    files = frozenset(file for place in others if place not in named for file in _installed_files(place))
-    return tuple(os.path.normpath(place) + os.sep for place in named) + tuple(_torch_folders()), files
+    others = [folder for folder in path if folder and not (folder + os.sep).startswith(LIBRARY_FOLDERS)]
+    named = [folder for folder in others if os.path.basename(os.path.normpath(folder)) in LIBRARY_FOLDER_NAMES]
+    files = frozenset(file for folder in others if folder not in named for file in _installed_files(folder))
+    return tuple(os.path.normpath(folder) + os.sep for folder in named) + tuple(_torch_folders()), files
 
 
-def _installed_files(place: str) -> Iterator[str]:
+def _installed_files(folder: str) -> Iterator[str]:
     """Yield the files that an installer has copied into a folder. An editable install adds none of the project's files."""
-    for distribution in importlib.metadata.distributions(path=[place]):
+    for distribution in importlib.metadata.distributions(path=[folder]):
         for line in (distribution.read_text("RECORD") or "").splitlines():
-            yield os.path.normpath(os.path.join(place, line.rsplit(",", 2)[0]))
+            yield os.path.normpath(os.path.join(folder, line.rsplit(",", 2)[0]))
 
 
 def _torch_folders() -> Iterator[str]:

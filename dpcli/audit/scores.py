@@ -183,8 +183,8 @@ def _spread_values(ordered: Array) -> Array:
 def _midpoints(scores: Scores) -> list[float]:
     """Return thresholds halfway between neighbouring scores."""
     levels = np.unique(scores.values)
-    between: list[float] = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
-    return between
+    midpoints: list[float] = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
+    return midpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,10 +358,10 @@ def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
 
 
 def _flag(path: str, row: int, name: str, value: Any) -> bool:
-    known = FLAGS.get(str(value).strip().lower())
-    if known is None:
+    flag = FLAGS.get(str(value).strip().lower())
+    if flag is None:
         raise InputError(f"{path}: row {row}: {name}: expected 0 or 1, found {value!r}")
-    return known
+    return flag
 
 
 def _number(path: str, row: int, value: Any) -> float:

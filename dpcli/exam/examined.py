@@ -33,10 +33,10 @@ def sound() -> tuple[str, ...]:
 @functools.cache
 def meaningful(kind: str) -> frozenset[Combination]:
     """Return the combinations of a valid file, for every sound accountant."""
-    places = {
+    pairs = {
         (subject.adjacency, subject.scheme) for k in range(SEEDS) for subject in drawn(kind, f"{SEED}/{k}" if k else str(SEED))
     }
-    return frozenset(_with(kind, places, sound()))
+    return frozenset(_with(kind, pairs, sound()))
 
 
 def enumerated(kind: str) -> set[Combination]:
@@ -49,8 +49,8 @@ def under_laws(kind: str) -> set[Combination]:
     return _with(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
 
 
-def _with(kind: str, places: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
-    return {Combination(kind, *place, name) for place in places for name in accountants}
+def _with(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
+    return {Combination(kind, *pair, name) for pair in pairs for name in accountants}
 
 
 EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L": under_laws}  # the stronger examination first
@@ -66,8 +66,8 @@ def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
     yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
     for kind in kinds:
         examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}
-        places = {(combination.adjacency, combination.scheme) for combination in meaningful(kind).union(*examined.values())}
-        for adjacency, scheme in sorted(places):
+        pairs = {(combination.adjacency, combination.scheme) for combination in meaningful(kind).union(*examined.values())}
+        for adjacency, scheme in sorted(pairs):
             cells = ((name, _cell(Combination(kind, adjacency, scheme, name), examined)) for name in ACCOUNTANTS)
             yield " ".join([f"{kind:18} {adjacency:11} {scheme:13}", *(f"{cell:{len(name)}}" for name, cell in cells)])
 

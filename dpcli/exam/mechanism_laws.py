@@ -41,8 +41,8 @@ def copies(pipeline: Pipeline) -> Iterator[str]:
     *parts, entry = pipeline.mechanisms
     if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # These schemes count passes.
         return
-    several = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
-    joint, separate = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
+    entries = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
+    joint, separate = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *entries)))
     for name in {*below(joint, separate), *below(separate, joint)}:
         yield f"{name}: {entry.steps} steps cost {joint[name]}, and as separate entries {separate[name]}"
 

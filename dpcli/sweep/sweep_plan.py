@@ -35,14 +35,14 @@ Better = Literal["higher", "lower"]
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
     """Return whether higher or lower values of the metric are better. Add a finding if `sweep.better` is missing or wrong."""
-    metric, known = train.measures or ("", sweep.better)
-    if known is None:
+    metric, better = train.measures or ("", sweep.better)
+    if better is None:
         expected = '"higher" or "lower" with task = "custom", for the better values of its metric'
         findings.add("DP005", ("sweep", "better"), expected, "nothing")
-    elif sweep.better not in (None, known):
-        findings.add("DP005", ("sweep", "better"), f'"{known}", because the task measures {metric}', shown(sweep.better))
+    elif sweep.better not in (None, better):
+        findings.add("DP005", ("sweep", "better"), f'"{better}", because the task measures {metric}', shown(sweep.better))
         return None
-    return known
+    return better
 
 
 def rank(better: Better, value: float) -> float:

@@ -49,8 +49,8 @@ def headline(audit: Audit) -> str:
         by_chance = f" at {share}" if all(check.statistical for check in failed) else ""
         return f"VIOLATION{by_chance}: {', '.join(check.name for check in failed)}"
     if audit.claim is None or audit.deciding is None:
-        done = f"{_count_words(audit.counts.get('replays', 0), 'replay')} of {_count_words(audit.counts['steps'], 'step')}"
-        return f"no violation found in {done}{_power_clause(audit)}"
+        scope = f"{_count_words(audit.counts.get('replays', 0), 'replay')} of {_count_words(audit.counts['steps'], 'step')}"
+        return f"no violation found in {scope}{_power_clause(audit)}"
     bound, claim = audit.deciding, audit.claim
     numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_setting(claim)}"
     if bound.epsilon > claim.epsilon:
@@ -112,17 +112,17 @@ def _bound_row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
 
 def _meaning(audit: Audit) -> tuple[str, ...]:
     """Return paragraphs that explain a failure and a pass of this audit."""
-    wrong = _percent(1.0 - audit.confidence)
+    error_rate = _percent(1.0 - audit.confidence)
     if audit.kind == "replay":
         return (
             "A failed check is a counterexample: two neighbouring datasets on which the program does what its claim rules out. "
-            f"(Checks with a p-value are statistical. Together they fail a correct program in at most {wrong} of audits.)",
+            f"(Checks with a p-value are statistical. Together they fail a correct program in at most {error_rate} of audits.)",
             "A pass shows only that these pairs of datasets are no counterexample.",
             ASSUMED,
         )
     return (
         "A violation is evidence against the program, its claim, or an assumption below. A true claim fails in at most "
-        f"{wrong} of audits.",
+        f"{error_rate} of audits.",
         "A pass is no proof of privacy. This attack, with this amount of evidence, did not show more than the claim allows. A stronger "
         "attack may.",
         *(f"Power of this audit: {words}." for words in audit.power),

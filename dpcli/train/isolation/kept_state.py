@@ -137,25 +137,25 @@ class ReachableState:
 
 def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
     """Return a snapshot of the state that a model and its loss can reach, and of global random state."""
-    now = ReachableState(copies)
+    snapshot = ReachableState(copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        now.add_tensor(f"model: {name}", tensor)
-        now.values[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
+        snapshot.add_tensor(f"model: {name}", tensor)
+        snapshot.values[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
     for name, module in model.named_modules():
         for key, value in vars(module).items():
             if key not in ("_parameters", "_buffers", "_modules"):
-                now.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
-        now.visit_class(f"model: {name or 'the model'}", type(module))
-    now.visit("loss", loss)
+                snapshot.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
+        snapshot.visit_class(f"model: {name or 'the model'}", type(module))
+    snapshot.visit("loss", loss)
     for key in (key for key in vars(nn_module) if key.startswith("_global")):
-        now.visit(f"torch's {key.strip('_')}", vars(nn_module)[key])
-    now.values["torch's seed"] = torch.initial_seed()
-    now.values[f"Python's {DRAWS}"] = random.getstate()
+        snapshot.visit(f"torch's {key.strip('_')}", vars(nn_module)[key])
+    snapshot.values["torch's seed"] = torch.initial_seed()
+    snapshot.values[f"Python's {DRAWS}"] = random.getstate()
     numbers = sys.modules.get("numpy")
     if numbers is not None:
         parts = numbers.random.get_state()
-        now.values[f"numpy's {DRAWS}"] = [getattr(part, "tobytes", lambda part=part: part)() for part in parts]
-    return now
+        snapshot.values[f"numpy's {DRAWS}"] = [getattr(part, "tobytes", lambda part=part: part)() for part in parts]
+    return snapshot
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
@@ -260,9 +260,9 @@ class OperandRecorder(TorchDispatchMode):
                 line = own_line()
                 if operand.numel() > 1 and (line or func is not LITERAL):
                     self.operands.append((operand, f"a tensor read at {line}" if line else "a tensor of a library"))
-        made = func(*args, **named)
-        self.known.update(address(operand) for operand in tree_leaves(made) if isinstance(operand, Tensor))
-        return made
+        result = func(*args, **named)
+        self.known.update(address(operand) for operand in tree_leaves(result) if isinstance(operand, Tensor))
+        return result
 
 
 def address(tensor: Tensor) -> int:

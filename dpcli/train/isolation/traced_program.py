@@ -143,9 +143,9 @@ def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
     def column(leaf: Tensor) -> Tensor:
         with torch.utils._python_dispatch._disable_current_modes():
             dtype, device = leaf.dtype, leaf.device
-        made = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
-        tracker.register(made, AlongRecords(0))
-        return made
+        fake_leaf = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
+        tracker.register(fake_leaf, AlongRecords(0))
+        return fake_leaf
 
     return tree_map(column, like)  # type: ignore[no-any-return]
 
