@@ -414,7 +414,7 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     rows = scaled.first_columns(room)
     for lag in range(1, min(MOST_LAGS, rows.shape[1] // 2) + 1):
         halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
-        checks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} distance"))
+        checks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} apart"))
     # Repeated pairs and correlations are separate tests. Each gets half of the level.
     least, where = _worse(checks[0], _worst(checks))
     half = rows.size // 2
@@ -448,7 +448,7 @@ def steps(draws: Draws) -> Statistic:
     for name, values in draws.tensors.items():
         for lag in range(1, min(MOST_LAGS, draws.count // 2) + 1):
             halves = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
-            checks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} distance in {name}"))
+            checks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
     rows = draws.first_columns(max(2, MOST_NUMBERS // max(1, draws.count)))
     closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else NoiseCheck(1.0, "a single step")

@@ -256,40 +256,40 @@ def index(call: Call) -> Layouts:
         aligned.append(kind.at(kind.dim + shift) if isinstance(kind, AlongRecords) else kind)
     rows = [kind for kind in aligned if isinstance(kind, AlongRecords)]
     numbers = [kind for kind in aligned if isinstance(kind, RecordIndices)]
-    own = call.layout_of(self)
+    self_layout = call.layout_of(self)
     if len({row.dim for row in rows} | {number.dim for number in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
-    if not isinstance(own, AlongRecords):
+    if not isinstance(self_layout, AlongRecords):
         unlike = any(kind != rows[0] for kind in rows)  # the indices are of different records
         return Unknown(call.name) if numbers or not rows or unlike else rows[0].at(start + rows[0].dim)
-    if own.dim not in indexed:
+    if self_layout.dim not in indexed:
         if rows or numbers:
             raise Mixed(f"{call.name}, which pairs each record with every other")
         adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
-        if adjacent and own.dim < indexed[0]:
-            return own
-        return own.at(own.dim - sum(dim < own.dim for dim in indexed) + depth)
-    selector = aligned[indexed.index(own.dim)]
+        if adjacent and self_layout.dim < indexed[0]:
+            return self_layout
+        return self_layout.at(self_layout.dim - sum(dim < self_layout.dim for dim in indexed) + depth)
+    selector = aligned[indexed.index(self_layout.dim)]
     # With other values of outer or inner, index b along the dimension may belong to another record than b.
-    plain = len(numbers) == 1 and all((one.outer, one.inner) == (1, 1) for one in (own, *rows))
+    plain = len(numbers) == 1 and all((one.outer, one.inner) == (1, 1) for one in (self_layout, *rows))
     if isinstance(selector, RecordIndices) and plain:
-        return own.at(start + selector.dim)
+        return self_layout.at(start + selector.dim)
     return call.merged("of records by their positions in the batch")
 
 
 def index_put(call: Call) -> Layouts:
     """Return the layout of a tensor after a write at indices, which select entries as in `index`. A write to a shared tensor is a merge."""
-    own = call.layout_of(call["self"])
-    if not isinstance(own, AlongRecords):
+    self_layout = call.layout_of(call["self"])
+    if not isinstance(self_layout, AlongRecords):
         return call.merged("of several records into one tensor")
     layout = index(call)
     if not isinstance(layout, AlongRecords):
         return layout
     value = call.of("values")
-    if isinstance(value, AlongRecords) and (value.outer, value.inner) != (own.outer, own.inner):
+    if isinstance(value, AlongRecords) and (value.outer, value.inner) != (self_layout.outer, self_layout.inner):
         return Unknown(call.name)
     record_dim = layout.dim + call["values"].dim() - dims_after_indexing(call)
-    return own if not isinstance(value, AlongRecords) or value.dim == record_dim else Unknown(call.name)
+    return self_layout if not isinstance(value, AlongRecords) or value.dim == record_dim else Unknown(call.name)
 
 
 def dims_after_indexing(call: Call) -> int:

@@ -58,7 +58,7 @@ class IsolationFindings:
     Attributes:
         refusal: Error for the first operator that combines records.
         unknown: Operators without a rule whose results may enter the losses.
-        doubts: Reasons why the program is not proven to store records apart.
+        doubts: Reasons why the program is not proven to isolate records.
         coarsest: Machine epsilon of the least precise floating-point type in the program.
         random: Whether the program draws random numbers.
         custom_operators: Whether it calls an operator that torch does not define. The behaviour of such an operator under vmap is unknown.
