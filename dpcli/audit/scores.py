@@ -228,7 +228,7 @@ def check_fair(scores: Scores) -> None:
     larger = max(members, count - members)
     if 2.0 * float(binomial_tail(count, 0.5, np.array([float(larger)]))[0]) < UNFAIR_PROBABILITY:
         raise InputError(
-            f"expected canaries that a fair coin each put into the run, found {members} of {count} in it: "
+            f"expected canaries that fair coins put into the run, found {members} of {count} in it: "
             "the bound for one run holds only for fair coins"
         )
 

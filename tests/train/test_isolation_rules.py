@@ -218,7 +218,9 @@ BRANCHES: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("mixes", BRANCHES)
 def test_no_branch_on_any_size(mixes: Callable[[Any], Any]) -> None:
-    with pytest.raises(InputError, match=r"found a branch on the batch size|over the records|whose result meets records"):
+    with pytest.raises(
+        InputError, match=r"found a branch on the batch size|over the records|whose result is combined with records"
+    ):
         analyze(Sized(mixes), loss, torch.zeros(2, WIDTH))
 
 

@@ -278,7 +278,7 @@ def _notes(audit: Audit, measured: MeasuredScores) -> list[str]:
     if measured.rates is not None:
         fpr, fnr = percent(measured.rates.false_positive), percent(measured.rates.false_negative)
         notes.append(
-            f"The dot shows upper bounds on both error rates of the test that decided, {fpr} and {fnr}. A dot within the claim's shaded "
+            f"the dot shows upper bounds on both error rates of the test that decided, {fpr} and {fnr}. A dot within the claim's shaded "
             f"region refutes the claim. The band around the measured curve holds at {100 * measured.confidence:g} % at each threshold by "
             "itself"
         )

@@ -33,7 +33,7 @@ SEED = 20221  # an arbitrary number
 SHIFT = 0.02  # standard deviation of the shifts of parameters
 TRIED = 3  # number of examples of a batch that are replaced in turn, and that are also processed alone
 
-MIXED = "one that other examples of the batch change"  # end of several messages
+MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]
 TracedRows = tuple[Trace, list[int]]

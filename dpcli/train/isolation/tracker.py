@@ -295,7 +295,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         place, line = self.where(), own_line()
         if line and line not in what:
-            what = f"{what}, whose result meets records at {line}" if " at " in what else f"{what} at {line}"
+            what = f"{what}, whose result is combined with records at {line}" if " at " in what else f"{what} at {line}"
         if state:
             message = (
                 f"{place}: expected a forward that writes to no state, found {what}; compute the tensor before training instead"
