@@ -23,10 +23,8 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARY_FOLDERS = tuple(
     folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")))
 )
-LIBRARY_FOLDER_NAMES = (
-    "site-packages",
-    "dist-packages",
-)  # names of folders that contain only libraries, in any installation of Python
+# Names of folders that contain only libraries, in any installation of Python.
+LIBRARY_FOLDER_NAMES = ("site-packages", "dist-packages")
 ERRORS_ABOUT_CODE = (ImportError, SyntaxError, NameError)  # errors whose messages quote names and code, but no data
 FAILURES = (Exception, SystemExit)  # includes SystemExit, so that sys.exit() in a user's code does not end dpcli
 

@@ -41,9 +41,8 @@ UNFAIR_PROBABILITY = 1e-9  # coins are considered unfair if their outcome is les
 HIGHEST = float(np.finfo(np.float64).max)
 LEAST_SCORES = 20  # number of scores of members, and of others, that a split needs
 SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds that are tried over the whole range, and at each end of it
-Merit = Callable[
-    [Counts, float], float
-]  # function that scores the counts of a test at a significance; higher means a stronger proof
+# A function from the counts of a test and a significance to the merit of the test. A larger merit means a stronger proof.
+Merit = Callable[[Counts, float], float]
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
 MAX_BYTES = 256 * 1024 * 1024

@@ -97,11 +97,8 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
 
 
 BETWEEN = (rho_covers_cgf, mu_is_epsilon)
-WITH_TAILS = (
-    cgf_covers_tails,
-    epsilon_covers_tails,
-    rdp_covers_cgf,
-)  # laws that do not apply to a pair with upper bounds from a grid
+# Laws that do not apply to a pair with upper bounds from a grid.
+WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:

@@ -283,7 +283,7 @@ def _notes(audit: Audit, measured: MeasuredScores) -> list[str]:
             "itself"
         )
     else:
-        notes.append("The canaries of one run share its noise, so the measured curve has no band. The verdict counts right guesses")
+        notes.append("the canaries of one run share its noise, so the measured curve has no band; the verdict counts right guesses")
     if audit.power and not audit.violated:
         notes.append(f"power of this audit: {audit.power[0]}")
     notes.append("a measured curve outside of the shaded region is no proof of privacy, because another attack may do better")

@@ -23,9 +23,8 @@ from dpcli.mechanisms.neighbours import Adjacency
 EPSILONS = (0.1, 0.9)
 BEYOND = 2.0  # a further epsilon at which accountants are asked; delta then consists mainly of the steps' own delta
 SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group)
-ROUNDING = (
-    1e-9  # relative error of sums of many floating-point numbers; also the mass of the tails beyond all cells, which adds to delta
-)
+# Relative error of sums of many floating-point numbers. It also covers the mass of the tails beyond all cells, which adds to delta.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

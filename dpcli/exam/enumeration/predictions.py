@@ -105,11 +105,12 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
         yield release
 
 
+# Distance of each of two tokens from the public prediction, without the changing records.
 DISTANCES = (
     (0.3, 0.3),
     (0.7, 0.2),
     (0.5, 0.9),
-)  # distance of each of two tokens from the public prediction, without the changing records
+)
 
 
 def compared(clip: float, batch: int, temperature: float, threshold: float, scale: float) -> Iterator[Release]:
