@@ -1,4 +1,4 @@
-"""Streams of random words, and Gaussian noise drawn from a stream. There is a stream for samples, one for noise, and one for weights.
+"""Streams of random words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
 
 The private stream adds entropy of the operating system to OpenSSL's generator before each draw. The stream itself has no state, so a
 checkpoint cannot save one, a fork cannot copy one, and a resumed run cannot replay one. Only `insecure_seed` makes streams from a seed, and

@@ -213,11 +213,11 @@ def shares(total: float, weights: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class Adaptive(OneGroup):
-    """Adaptive clipping. C follows a quantile of the norms by geometric steps. A noisy count, which the accountant includes, sets the
-    steps.
+    """Adaptive clipping. C follows a quantile of the norms by geometric steps, which a noisy count controls.
 
-    In addition to the gradients, a step releases the sum over the examples of (1 if n <= C else 0) - 1/2, with noise. The sensitivity of
-    this sum to adding or removing one example is 1/2. The `noised_fraction` is 1/2 plus the noisy sum divided by the expected batch size.
+    In addition to the gradients, a step releases the sum over the examples of (1 if n <= C else 0) - 1/2, with noise. The accountant
+    includes this release. The sensitivity of the sum to adding or removing one example is 1/2. The `noised_fraction` is 1/2 plus the noisy
+    sum divided by the expected batch size.
 
     Source: Andrew et al. 2019, arXiv:1905.03871, Algorithm 1.
 

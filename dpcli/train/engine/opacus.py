@@ -36,7 +36,7 @@ from dpcli.train.isolation.traced_program import Program
 
 @dataclass(slots=True)
 class OpacusGradients:
-    """Clipped sums of gradients that Opacus' hooks compute. The arguments are those of `ClippedGradients`.
+    """Clipped sums of gradients that Opacus' hooks compute. It has the arguments of `ClippedGradients`.
 
     Raises:
         Unavailable: Opacus is not installed.

@@ -141,7 +141,7 @@ class PlainRows:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """Gradients that are sums of outer products over the positions, as those of a linear layer are.
+    """Gradients that are sums of outer products over the positions, such as the gradients of a linear layer.
 
     Source of the ghost identity, which gives their norms: Goodfellow 2015, arXiv:1510.01799 (T = 1); Li et al. 2021, arXiv:2110.05679,
     Section 4.1.

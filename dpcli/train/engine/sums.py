@@ -43,7 +43,7 @@ class Sums:
 
     @property
     def count(self) -> int:
-        """Return the number of examples, including those that added zero. The number is private if batches are sampled."""
+        """Return the number of examples, including examples that added zero. The number is private if batches are sampled."""
         return int(self.norms.shape[0])
 
     def __add__(self, other: Sums) -> Sums:

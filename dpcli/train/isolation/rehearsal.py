@@ -99,7 +99,7 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
 
 
 def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
-    """Return the gradient of one record by parameter name, computed after the gradients of other records. Batches have one record."""
+    """Return the gradient of one record by parameter name, computed after the gradients of other records. Every batch has one record."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
 
     def alone(one: Batch, seed: int) -> Mapping[str, PlainRows]:

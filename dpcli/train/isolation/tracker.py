@@ -61,7 +61,8 @@ class IsolationFindings:
         doubts: Reasons why the program is not proven to isolate records.
         coarsest: Machine epsilon of the least precise floating-point type in the program.
         random: Whether the program draws random numbers.
-        custom_operators: Whether it calls an operator that torch does not define. The behaviour of such an operator under vmap is unknown.
+        custom_operators: Whether the program calls an operator that torch does not define. The behaviour of such an operator under vmap is
+            unknown.
     """
 
     refusal: InputError | None = None
@@ -102,7 +103,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that tracks for every tensor along which dimension it holds records.
 
     Args:
-        findings: Findings, which the mode adds to.
+        findings: Findings, to which the mode adds.
         size: Symbol of the batch size.
         where: Function that returns the name of the running module.
         names: Names, by identity, of tensors that outlive the call. The program must not write to them.
@@ -326,7 +327,7 @@ def mark_differing(layouts: Layouts, rows: Sequence[Layout]) -> Layouts:
 
 
 def as_records(layout: Layout) -> Layout:
-    """Return the layout of record indices as that of one number for each record. Return other layouts unchanged."""
+    """Return the layout of record indices as the layout of one number for each record. Return other layouts unchanged."""
     return AlongRecords(layout.dim) if isinstance(layout, RecordIndices) else layout
 
 
