@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from dpcli.train.engine.book_keeping import BookKeeping, divided
+from dpcli.train.engine.book_keeping import BookKeeping, divide_parameters
 from dpcli.train.engine.capture import Recorder
 from dpcli.train.engine.clip import Flat
-from dpcli.train.engine.compound import written
+from dpcli.train.engine.compound import layer_by_layer
 from dpcli.train.engine.method import Unsuitable
 from dpcli.train.engine.sums import clipped_sums
 from tests.train.engine.families import Attending, Running
@@ -99,7 +99,7 @@ def replaced(module: nn.MultiheadAttention) -> nn.Module:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_not_quite_torch_is_not_written_out(name: str) -> None:
-    assert not divided(OTHERS[name]()).compounds
+    assert not divide_parameters(OTHERS[name]()).compounds
 
 
 def test_forms_of_input_that_have_no_examples_are_refused() -> None:
@@ -110,7 +110,7 @@ def test_forms_of_input_that_have_no_examples_are_refused() -> None:
     ):
         given = (given,) * (3 if isinstance(module, nn.MultiheadAttention) else 1)
         with (
-            written(divided(module).compounds, Recorder(lambda call, inputs: 1, 4)),
+            layer_by_layer(divide_parameters(module).compounds, Recorder(lambda call, inputs: 1, 4)),
             pytest.raises(Unsuitable, match="expected seq"),
         ):
             module(*given)
