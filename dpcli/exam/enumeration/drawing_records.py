@@ -73,7 +73,7 @@ def product(laws: Iterable[Array]) -> Array:
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
 
 
-def everybody(release: Release, records: Records) -> Array:
+def all_records(release: Release, records: Records) -> Array:
     """Release all records in one step."""
     return release(records)
 
@@ -125,7 +125,7 @@ def bins(release: Release, records: Records) -> Array:
 
 
 SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
-    "none": (WayOfSampling("no sampling", None, everybody),),
+    "none": (WayOfSampling("no sampling", None, all_records),),
     "poisson": (
         WayOfSampling("rate .3", {"rate": 0.3}, poisson(0.3)),
         WayOfSampling("rate .5, at most 1 of 2", {"rate": 0.5, "max_batch_size": 1}, poisson(0.5, 1), passes=1, others=1),

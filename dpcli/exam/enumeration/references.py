@@ -15,7 +15,7 @@ from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation
-from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
+from dpcli.exam.enumeration.matrices import banded, blt, largest_norm, toeplitz, tree
 
 # A release of two numbers has cells^2 joint outcomes. Each number therefore has fewer cells than a release of one number.
 TWO_OUTCOMES_CELLS = 64
@@ -167,7 +167,7 @@ def matrix_release(encoder: Array, separation: int, most: int, sigma: float) -> 
 
     The stream moves by the largest norm over all participation patterns.
     """
-    norm = longest(encoder, separation, most)
+    norm = largest_norm(encoder, separation, most)
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in itertools.islice(noise.sums(situation.adjacency, "contribution", norm), 1):
