@@ -1,1 +1,1 @@
-"""Empirical lower bounds on epsilon: what an attack, or a replay, proves about a program that claims to be private."""
+"""Audits of programs that claim to be private. An attack or a replay gives an empirical lower bound on epsilon, or a counterexample."""

@@ -1,4 +1,4 @@
-"""Performs an audit that a pipeline file and flags describe: chooses the program, the claim and the attack, and returns the outcome."""
+"""Performs the audit that a pipeline file and flags describe. It chooses the program, the claim and the attack."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dpcli.analysis.calibrate_file import solved
-from dpcli.audit.audit_settings import PLAIN, AuditSettings, overridden, read_settings
+from dpcli.audit.audit_settings import DEFAULT_SETTINGS, AuditSettings, read_settings, with_flags
 from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.decide import Audit, counted_audit, guessed_audit, one_run_audit, two_run_audit
-from dpcli.audit.own_code import called, user_function
+from dpcli.audit.own_code import call_user_code, user_function
 from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, steps_of
 from dpcli.audit.scores import Evidence, Guessed, read_evidence
-from dpcli.audit.trials import Progress, neighbouring, run_trials, trial_plan
+from dpcli.audit.trials import Progress, neighbouring_pair, run_trials, trial_plan
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import REPLAYED
@@ -32,7 +32,7 @@ TRIALS, REPLAYS = 1000, 5  # default numbers of runs on each dataset, and of pai
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """An audit as the command line and the file describe it.
+    """An audit that the command line and the file describe.
 
     Attributes:
         settings: Settings of the audit. Flags have replaced the keys of [audit].
@@ -40,8 +40,8 @@ class AuditRequest:
         epsilon, delta: A claim that replaces the claim of the file.
         correct: Number of right guesses, which replaces scores.
         jobs: Number of processes for trials.
-        progress: Function that is called with the numbers of finished and of all runs.
-        diagnostics: Findings of the rules about the file.
+        progress: Function that is called with the number of finished runs and the number of all runs.
+        diagnostics: Findings of the lint rules about the file.
         path: Path of the file.
     """
 
@@ -57,7 +57,7 @@ class AuditRequest:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders of the user's modules: the folder of the file and the current folder."""
+        """The folders of the user's modules, which are the folder of the file and the current folder."""
         path = self.pipeline.path if self.pipeline is not None else None
         if not path or path == "-":
             return os.getcwd(), os.getcwd()
@@ -78,13 +78,14 @@ class AuditRequest:
         if delta is None and self.pipeline is not None:
             delta = self.pipeline.privacy.delta
         if delta is None:
-            raise InputError("--epsilon: expected --delta with it")
+            raise InputError("--epsilon: expected --delta with it, found no delta")
         return stated_claim(self.epsilon, delta, varied)
 
     def varied(self, evidence: Evidence | None) -> Adjacency:
         """Return how the two datasets of the audit differ.
 
-        The setting states it, or else the file of scores, or else the adjacency of the pipeline if the audit runs a function.
+        The setting is used if there is one, then the statement of the file of scores, then the adjacency of the pipeline if the audit runs
+        a function, and then add-remove.
 
         Raises:
             InputError: The setting contradicts the file of scores.
@@ -103,6 +104,7 @@ class AuditRequest:
 
 
 def _adjacency(evidence: Evidence) -> Adjacency:
+    """Return the adjacency that the file of scores states. Raises InputError if there is no such adjacency."""
     try:
         return Adjacency(evidence.neighbours)
     except ValueError:
@@ -125,10 +127,10 @@ def audit_request(
     """
     cores = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
-        return AuditRequest(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
+        return AuditRequest(with_flags(DEFAULT_SETTINGS, flags), None, epsilon, delta, correct, cores, progress)
     data = read_bytes(path)
     pipeline = solved(data, path)
-    settings = overridden(read_settings(data, path), flags)
+    settings = with_flags(read_settings(data, path), flags)
     return AuditRequest(
         settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data, {"--delta": delta}), path
     )
@@ -147,32 +149,35 @@ def audit(request: AuditRequest) -> Audit:
 
 
 def _evidence(request: AuditRequest) -> Evidence:
+    """Return the evidence from the stated counts or from the file of scores. Raises InputError if there is none."""
     settings = request.settings
     if request.correct is not None:
         if settings.canaries is None or settings.guesses is None:
-            raise InputError("--correct: expected --canaries and --guesses with it, found less")
+            raise InputError("--correct: expected --canaries and --guesses with it, found at most one of them")
         return Evidence("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, request.correct))
     if settings.scores is None:
         raise InputError(
-            "nothing to audit: state --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
+            "nothing to audit: use --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
             "with --data"
         )
     return read_evidence(settings.scores)
 
 
 def _one_run(request: AuditRequest) -> Audit:
+    """Audit the scores or guesses of one run."""
     evidence = _evidence(request)
     claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
         return one_run_audit(evidence.scores, claim, request.settings, evidence.path, evidence.gradients)
     if evidence.guessed is None:
         raise InputError(
-            f"{evidence.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run"
+            f"{evidence.path}: expected scores or guesses about canaries, found counts of two runs; use --kind two-run"
         )
     return guessed_audit((evidence.guessed,), claim, request.settings, evidence.path)
 
 
 def _two_run(request: AuditRequest) -> Audit:
+    """Audit a function by trials, or the scores or counts of many runs."""
     settings = request.settings
     if settings.function is not None:
         return _trials_audit(request, settings.function)
@@ -182,21 +187,23 @@ def _two_run(request: AuditRequest) -> Audit:
         return two_run_audit(evidence.scores, claim, settings, evidence.path)
     if evidence.counts is None:
         raise InputError(
-            f"{evidence.path}: expected scores of runs, or counts of a test, found guesses about canaries; state --kind one-run"
+            f"{evidence.path}: expected scores of runs, or counts of a test, found guesses about canaries; use --kind one-run"
         )
     return counted_audit(evidence.counts, claim, settings, evidence.path)
 
 
 def _pair_source(settings: AuditSettings) -> str:
+    """Return the name of the function that makes the two datasets. Raises InputError if the settings have none."""
     if settings.data is None:
         raise InputError("--function needs --data MODULE:FUNCTION, which makes the two datasets")
     return settings.data
 
 
 def _trials_audit(request: AuditRequest, function: str) -> Audit:
+    """Run a function on both datasets many times, and audit the scores."""
     settings = request.settings
     data, trials = _pair_source(settings), settings.trials or TRIALS
-    # The claim is computed before the trials run, so that an error is raised without delay.
+    # The claim is computed before the trials run, so that an invalid claim is reported without delay.
     claim = request.claim(request.varied(None))
     plan = trial_plan(function, data, trials, settings.seed, request.folders, settings.scores)
     scores = run_trials(plan, request.jobs, settings.scores, request.progress)
@@ -205,8 +212,8 @@ def _trials_audit(request: AuditRequest, function: str) -> Audit:
 
 Steps = tuple[Step, ...]
 SEPARATE_RELEASES = (
-    "sums and noise were compared up to the first step of each run that the record took part in: what the program makes of different "
-    "releases afterwards cannot be told from a leak, and was not judged"
+    "sums and noise were compared up to the first step of each run in which the record took part; later steps use different releases, "
+    "whose effects look like a leak, and were not compared"
 )
 
 
@@ -225,6 +232,7 @@ class Replayable(NamedTuple):
 
 
 def _replay(request: AuditRequest) -> Audit:
+    """Replay a program on pairs of datasets, and check the steps."""
     settings = request.settings
     count = settings.trials or REPLAYS
     entropy = secrets.randbits(128) if settings.seed is None else settings.seed
@@ -245,11 +253,13 @@ def _replay(request: AuditRequest) -> Audit:
         confidence=settings.confidence,
         checks=results,
         power=(
-            f"would have found with 90 %: {by_size}" if by_size else "the noise was not checked: no standard deviation is known",
+            f"would have detected with probability 90 %: {by_size}"
+            if by_size
+            else "the noise was not checked, because no standard deviation is known",
         ),
         assumptions=(
-            "the sums and the noise that are laid open are those that the program really uses",
-            "only the pairs of datasets that were tried are covered: state data that is worst for the program",
+            "the program really uses the sums and the noise that it reports",
+            "only the tested pairs of datasets are covered; choose data that is the worst case for the program",
             *program.unseen,
         ),
         counts={"replays": count, "steps": len(pairs[0].left)},
@@ -257,13 +267,13 @@ def _replay(request: AuditRequest) -> Audit:
 
 
 def _replayable_function(request: AuditRequest, function: str, entropy: int) -> Replayable:
-    """Return the user's function as a program that is replayed on pairs of datasets from the user's other function."""
+    """Return the user's function as a program that is replayed on pairs of datasets. Another function of the user makes the pairs."""
     data, program = _pair_source(request.settings), user_function(function, request.folders)
 
     def replay(index: int, rng: np.random.Generator) -> tuple[Steps, Steps]:
         left, right = (
-            steps_of(function, called(function, program, world, copy.deepcopy(rng)))
-            for world in neighbouring(data, request.folders, entropy, index)
+            steps_of(function, call_user_code(function, program, world, copy.deepcopy(rng)))
+            for world in neighbouring_pair(data, request.folders, entropy, index)
         )
         return left, right
 

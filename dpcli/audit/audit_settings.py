@@ -1,4 +1,4 @@
-"""The [audit] table of a pipeline file: how the program behind the file is put to the test."""
+"""The [audit] table of a pipeline file, which sets how the program behind the file is audited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIALS = Constraint("a whole number from 1 to 10^8", lambda x: 1 <= x <= 10**8, 
 
 
 def read_by(*kinds: str) -> Reader:
-    """Return the reader of keys that only audits of these kinds read. If a file states no kind, it may have the keys of all kinds."""
+    """Return the reader of keys that only audits of the given kinds use. A file that states no kind may have the keys of all kinds."""
     return Reader(" or ".join(f'kind = "{kind}"' for kind in kinds), lambda audit: audit.kind in (None, *kinds))
 
 
@@ -33,16 +33,16 @@ REPEATED = read_by("two-run", "replay")
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """The [audit] table. What decides an audit (guesses, threshold, trials) is stated before the first score is seen."""
+    """The [audit] table. Guesses, threshold and trials, which decide an audit, are fixed before the first score is known."""
 
     premises: ClassVar[Premises] = (
         Premise(
-            "Whether a canary is in the data was decided by a fair coin, one for each canary.",
+            "A separate fair coin decided for each canary whether it is in the data.",
             "audit, where it inserts them; elsewhere the author of the scores",
             "tests/audit/test_laws.py::test_unfair_coins_are_refused",
         ),
         Premise(
-            "What is judged was fixed before the scores that judge it were seen.",
+            "The guesses, the threshold or the test were fixed before the scores that evaluate them were known.",
             "audit",
             "tests/audit/test_laws.py::test_split_judges_other_scores_than_it_chose_on",
         ),
@@ -55,30 +55,32 @@ class AuditSettings:
 
     kind: Annotated[
         Literal["one-run", "two-run", "replay"] | None,
-        Key("one-run (canaries in one run), two-run (many runs with and without one record), replay (same randomness, twice)"),
+        Key("one-run (canaries in one run), two-run (many runs with and without one record), replay (two runs, same randomness)"),
     ] = None
-    confidence: Annotated[float, Key("1 minus the chance of failing a program whose claim is true", CONFIDENCE)] = 0.95
+    confidence: Annotated[float, Key("1 minus the probability of failing a program whose claim is true", CONFIDENCE)] = 0.95
     scores: Annotated[
         str | None,
-        Key("file of scores (csv, json), or folder of a finished run; with function, where its trials are kept", reader=SCORED),
+        Key("file of scores (csv, json), or folder of a finished run; with function, a file that stores its trials", reader=SCORED),
     ] = None
-    canaries: Annotated[int | None, Key("how many canaries are inserted, each by the toss of a fair coin", COUNT)] = None
+    canaries: Annotated[int | None, Key("number of canaries; a fair coin decides for each whether it is inserted", COUNT)] = None
     canary: Annotated[
         Literal["record", "gradient"],
-        Key("made-up records, or gradients of norm C put into the clipped sums, which make a run NOT PRIVATE"),
+        Key("record (made-up records) or gradient (gradients of norm C in the clipped sums; the run is then NOT PRIVATE)"),
     ] = "record"
     guesses: Annotated[
         int | None,
-        Key("about how many canaries is guessed; absent: several numbers are tried, and corrected for", COUNT, reader=ONE_RUN),
+        Key("number of canaries that the audit guesses about; absent: several numbers, with a correction", COUNT, reader=ONE_RUN),
     ] = None
-    one_sided: Annotated[bool, Key("guess about the highest scores only, where low ones say little", reader=ONE_RUN)] = False
+    one_sided: Annotated[
+        bool, Key("guess about the highest scores only, for attacks whose low scores reveal little", reader=ONE_RUN)
+    ] = False
     threshold: Annotated[
-        float | None, Key("score above which a run is called one with the record, fixed beforehand", reader=TWO_RUN)
+        float | None, Key("score above which a run is classified as one with the record, fixed beforehand", reader=TWO_RUN)
     ] = None
     choose: Annotated[
         Literal["split", "bonferroni"],
         Key(
-            "how a threshold is found where none is stated: on a quarter of the scores, or on all of them with a correction",
+            "choice of a threshold that is not stated: split (on a quarter of the scores) or bonferroni (on all, with a correction)",
             reader=TWO_RUN,
         ),
     ] = "split"
@@ -93,24 +95,21 @@ class AuditSettings:
         None
     )
     seed: Annotated[
-        int | None, Key("of the audit's own random numbers; absent: from the operating system", COUNT, reader=REPEATED)
+        int | None, Key("seed of the audit's random numbers; absent: drawn by the operating system", COUNT, reader=REPEATED)
     ] = None
-    neighbours: Annotated[Adjacency | None, Key("what differs between the audit's worlds; the file's adjacency where absent")] = (
-        None
-    )
+    neighbours: Annotated[Adjacency | None, Key("how the two datasets of the audit differ; absent: as the file's adjacency")] = None
     sensitivity: Annotated[
         float | None, Key("replay: bound C on one record's contribution to the sum of a step (L2)", POSITIVE, reader=REPLAY)
     ] = None
     noise: Annotated[
         float | None,
-        Key(
-            "replay: standard deviation of a step's noise; noise_multiplier times sensitivity where absent", POSITIVE, reader=REPLAY
-        ),
+        Key("replay: standard deviation of a step's noise; absent: noise_multiplier times sensitivity", POSITIVE, reader=REPLAY),
     ] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the keys whose values contradict each other or have a wrong form."""
         if self.guesses is not None and self.canaries is not None and self.guesses > self.canaries:
-            yield ("guesses",), f"at most as many as there are canaries, {self.canaries}", str(self.guesses)
+            yield ("guesses",), f"at most the number of canaries, {self.canaries}", str(self.guesses)
         for key in ("function", "data"):
             name = getattr(self, key)
             if name is not None and not all(part.isidentifier() for part in name.replace(":", ".").split(".")):
@@ -119,7 +118,7 @@ class AuditSettings:
             yield ("function",), "scores for an audit of one run", "a function"
 
 
-PLAIN = AuditSettings()
+DEFAULT_SETTINGS = AuditSettings()
 
 
 def read_settings(data: bytes, path: str) -> AuditSettings:
@@ -133,18 +132,22 @@ def read_settings(data: bytes, path: str) -> AuditSettings:
         InvalidFile: The file has problems, each reported at its place.
     """
     table = section(data, path, "audit")
-    return table if isinstance(table, AuditSettings) else PLAIN
+    return table if isinstance(table, AuditSettings) else DEFAULT_SETTINGS
 
 
-def overridden(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:
-    """Return the settings after flags have replaced keys. Raises InputError if a value is out of range or contradicts another one."""
+def with_flags(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:
+    """Return the settings after flags have replaced keys.
+
+    Raises:
+        InputError: A value is out of range, or contradicts another value.
+    """
     members = members_of(AuditSettings)
-    given = {name: value for name, value in flags.items() if value is not None}
-    for name, value in given.items():
+    changes = {name: value for name, value in flags.items() if value is not None}
+    for name, value in changes.items():
         rule = members[name].rule
         if rule is not None and not rule.holds(value):
             raise InputError(f"--{name.replace('_', '-')}: expected {rule.text}, found {value!r}")
-    merged = replace(settings, **given)
-    for key, expected, wrong in merged.problems():
-        raise InputError(f"--{key[0]}: expected {expected}, found {wrong}")
+    merged = replace(settings, **changes)
+    for key, expected, actual in merged.problems():
+        raise InputError(f"--{key[0]}: expected {expected}, found {actual}")
     return merged

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from counts: of right guesses about the canaries of one run, and of errors over many runs."""
+"""Lower bounds on epsilon from counts of right guesses about the canaries of one run, and from counts of errors in many runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
     special = lazy("scipy.special")
 
 ROUNDING = 1e-11  # relative allowance for rounding; the incomplete beta function has a relative error of about 1e-13
-AT_ONCE = 4096  # number of terms of alpha that are computed in one array
+ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array
 LARGEST_EPSILON = 64.0  # end of a search, in nats; no feasible number of canaries refutes a larger epsilon
 GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
 TradeOff = Callable[[float], float]  # function from a false positive rate to a lower bound on the false negative rate
@@ -59,11 +59,11 @@ def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
 
 
 def rate_lower(count: Array | float, trials: int, significance: float) -> Array:
-    """Return the one-sided Clopper-Pearson lower bound on a rate, by symmetry from `rate_upper`, whose arguments it has."""
+    """Return the one-sided Clopper-Pearson lower bound on a rate. It follows from `rate_upper` by symmetry, with the same arguments."""
     return np.asarray(1.0 - rate_upper(trials - np.asarray(count, dtype=float), trials, significance))
 
 
-def checked_guesses(canaries: int, guesses: int, correct: int) -> None:
+def require_consistent_guesses(canaries: int, guesses: int, correct: int) -> None:
     """Raise InputError unless 0 <= correct <= guesses <= canaries and there is a canary."""
     if not 0 <= correct <= guesses <= canaries or canaries < 1:
         raise InputError(
@@ -73,7 +73,7 @@ def checked_guesses(canaries: int, guesses: int, correct: int) -> None:
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return an upper bound on the probability of at least so many right guesses under (epsilon, delta)-DP.
+    """Return an upper bound on the probability of at least `correct` right guesses under (epsilon, delta)-DP.
 
     Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP).
 
@@ -91,7 +91,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     Raises:
         InputError: The counts contradict each other.
     """
-    checked_guesses(canaries, guesses, correct)
+    require_consistent_guesses(canaries, guesses, correct)
     rate = 1.0 / (1.0 + math.exp(-epsilon))
     beta = float(binomial_tail(guesses, rate, np.array([float(correct)]))[0])
     excess = 2.0 * canaries * delta * _alpha(guesses, rate, correct, beta) if delta > 0.0 else 0.0
@@ -99,17 +99,17 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
 
 
 def _alpha(guesses: int, rate: float, correct: int, beta: float) -> float:
-    """Return max_i (P(W >= v - i) - P(W >= v)) / i. A term is at most 1 / i, so terms with large i need not be computed."""
+    """Return max_i (P(W >= v - i) - P(W >= v)) / i. A term is at most 1 / i, so terms with large i are not computed."""
     best, start = 0.0, 1
     while start <= correct and best * start < 1.0:
-        i = np.arange(start, min(start + AT_ONCE, correct + 1), dtype=float)
+        i = np.arange(start, min(start + ALPHA_TERMS, correct + 1), dtype=float)
         best = max(best, float(((binomial_tail(guesses, rate, correct - i) - beta) / i).max()))
-        start += AT_ONCE
+        start += ALPHA_TERMS
     return best
 
 
 def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
-    """Return a lower bound on epsilon at `delta`: the largest epsilon that the guesses refute, rounded down.
+    """Return a lower bound on epsilon at `delta`, which is the largest epsilon that the guesses refute, rounded down.
 
     Args:
         canaries, guesses, correct: As for `p_value`.
@@ -117,8 +117,9 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
         significance: Probability, in (0, 1), with which a true guarantee may be refuted.
 
     Returns:
-        A lower bound on epsilon in nats; 0 if nothing is refuted. It is at most 1e-9 below the root of p_value = significance. The bound
-        would be valid even if p_value were not monotone: the returned epsilon is refuted itself, and a smaller epsilon implies it.
+        A lower bound on epsilon in nats; 0 if no epsilon is refuted. It is at most 1e-9 below the root of p_value = significance. The bound
+        would be valid even if p_value were not monotone. The guesses refute the returned epsilon itself, and a guarantee with a smaller
+        epsilon would imply a guarantee with the returned one.
     """
 
     def margin(epsilon: float) -> float:
@@ -146,10 +147,11 @@ def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, sig
 
     Returns:
         r + h - guesses / canaries. Suppose that `correct` or more guesses are right with probability `significance`. The recursion computes
-        lower bounds: r on the mass of right guesses, and h on the mass of wrong guesses. They grow with each smaller number of right
-        guesses, since the curve forces these to be likely too. If r + h exceeds the whole mass, guesses / canaries, the curve is refuted.
+        a lower bound r on the mass of right guesses and a lower bound h on the mass of wrong guesses. Both grow with each smaller number of
+        right guesses, because the curve forces this number to be likely too. If r + h exceeds the total mass, guesses / canaries, the curve
+        is refuted.
     """
-    checked_guesses(canaries, guesses, correct)
+    require_consistent_guesses(canaries, guesses, correct)
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
         forced = max(wrong, curve(1.0 - right))
@@ -165,7 +167,7 @@ def gaussian_curve(mu: float) -> TradeOff:
 
 
 def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: float) -> float:
-    """Return a lower bound on the mu of Gaussian DP: the largest mu that the guesses refute, or 0 if they refute none."""
+    """Return a lower bound on the mu of Gaussian DP, which is the largest mu that the guesses refute, or 0 if they refute none."""
 
     def excess(mu: float) -> float:
         return curve_excess(canaries, guesses, correct, gaussian_curve(mu), significance)
@@ -188,13 +190,13 @@ def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, de
 def _gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon at `delta` of a Gaussian mechanism with this mu.
 
-    It bounds the epsilon of a program only if the program's trade-off curve is that of a Gaussian.
+    This is a bound on the epsilon of a program only if the program's trade-off curve is the curve of a Gaussian mechanism.
 
     Raises:
         InputError: Delta is not positive.
     """
     if delta <= 0.0:
-        raise InputError(f"expected a delta > 0 for a Gaussian's epsilon, which is infinite without, found {delta!r}")
+        raise InputError(f"expected a delta > 0, because the epsilon of Gaussian noise is infinite at delta = 0, found {delta!r}")
     return gaussian_epsilon(mu, delta)[0] if mu > 0.0 else 0.0
 
 
@@ -224,7 +226,7 @@ class Counts:
             raise InputError(f"expected runs with the record and without it, found {self.members} and {self.others}")
 
     def scaled(self, members: int, others: int) -> Counts:
-        """Return the counts that a test with the same rates would have on other numbers of runs, rounded against the test."""
+        """Return the counts that a test with the same rates would have on other numbers of runs, rounded so that the test looks worse."""
         false_positives = -(-self.false_positives * others // self.others)
         return Counts(members, others, self.true_positives * members // self.members, false_positives)
 
@@ -245,10 +247,10 @@ def error_rates(counts: Counts, significance: float) -> ErrorRates:
 
 
 def rates_epsilon_lower(rates: ErrorRates, delta: float) -> float:
-    """Return a lower bound on epsilon in nats at `delta`: the largest epsilon that these error rates refute, or 0 if they refute none.
+    """Return a lower bound on epsilon in nats at `delta`, which is the largest epsilon that the error rates refute, or 0 if there is none.
 
     Under (epsilon, delta)-DP every test has 1 - fnr <= e^eps fpr + delta, and this also holds with the rates exchanged (Wasserman & Zhou
-    2010, arXiv:0811.2501, Theorem 2.4). The bounds on the rates hold jointly, so this lower bound holds for all delta at once.
+    2010, arXiv:0811.2501, Theorem 2.4). The bounds on the rates hold jointly, so the lower bounds for all delta hold together.
     """
     positive, negative = rates.false_positive, rates.false_negative
     return max(_one_sided_epsilon(positive, negative, delta), _one_sided_epsilon(negative, positive, delta))
@@ -260,7 +262,7 @@ def _one_sided_epsilon(false_positive: float, false_negative: float, delta: floa
 
 
 def rates_mu_lower(rates: ErrorRates) -> float:
-    """Return a lower bound on the mu of Gaussian DP: the largest mu that these error rates refute, or 0 if they refute none."""
+    """Return a lower bound on the mu of Gaussian DP, which is the largest mu that the error rates refute, or 0 if they refute none."""
     mu = -special.ndtri(rates.false_positive) - special.ndtri(rates.false_negative)
     return max(0.0, float(mu) * (1.0 - ROUNDING))
 

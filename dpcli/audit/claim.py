@@ -1,4 +1,4 @@
-"""The privacy claim of a program: an (epsilon, delta) pair, and the whole trade-off curve if a pipeline file makes the claim."""
+"""The privacy claim of a program. It is an (epsilon, delta) pair, and also the whole trade-off curve if a pipeline file makes the claim."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-STEEP = 12.0  # epsilon in nats up to which the curve has many points
+DENSE_UP_TO = 12.0  # epsilon in nats up to which the grid of the curve is dense
 ROUNDING = 1e-12  # allowance for the rounding of an interpolation between rates
-RECORDS_OF_A_REPLACEMENT = 2  # replacing a record is removing one record and adding another
+RECORDS_OF_A_REPLACEMENT = 2  # to replace a record is to remove one record and to add another
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """A privacy claim: upper bounds that an audit tries to refute.
+    """A privacy claim. Its upper bounds are what an audit tries to refute.
 
     Attributes:
         epsilon, delta: The claimed pair.
         adjacency: Adjacency of the neighbouring datasets.
-        source: Origin of the claim, in words.
+        source: Description of the origin of the claim.
         curve: All claimed (epsilon, delta) pairs.
         account: Account of the pipeline; None if the pair was stated directly.
     """
@@ -51,14 +51,14 @@ class Claim:
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
-        """The corners (false positive rate, false negative rate) of `trade_off`, from false positive rate 0 to 1."""
+        """The corners (false positive rate, false negative rate) of `trade_off`, in increasing order of the false positive rate."""
         alphas = corners(zip(self.curve.epsilons.tolist(), self.curve.upper.tolist(), strict=True))
         return tuple(zip(alphas, trade_off(self.curve, alphas).tolist(), strict=True))
 
 
 @functools.lru_cache(maxsize=4)
 def _trade_off(claim: Claim) -> Callable[[float], float]:
-    """Return the piecewise linear function through the corners. It is cached, since audits evaluate it thousands of times."""
+    """Return the piecewise linear function through the corners. It is cached, because audits evaluate it thousands of times."""
     alphas, rates = zip(*claim.corners, strict=True)
 
     def rate_at(alpha: float) -> float:
@@ -80,7 +80,7 @@ def stated_claim(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
 
 
 def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim:
-    """Return the claim of a pipeline file about datasets that differ in the way that the audit varies them.
+    """Return the claim of a pipeline file about the two datasets of the audit.
 
     Args:
         pipeline: The pipeline.
@@ -88,8 +88,8 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
         varied: The difference between the two datasets of the audit.
 
     Returns:
-        The smallest sound upper bound on epsilon at delta, and pairs along the whole privacy profile. If the audit replaces a record and
-        the file's adjacency is add-remove, the bounds are those for two records.
+        The claim with the smallest sound upper bound on epsilon at delta, and with pairs along the whole privacy profile. If the audit
+        replaces a record and the file's adjacency is add-remove, the bounds are bounds for two records.
 
     Raises:
         CannotCertify: The file has no finite epsilon, or its claim does not apply to what the audit varies.
@@ -100,7 +100,7 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
     if account.winner is None or not math.isfinite(account.upper):
         raise CannotCertify(f"{pipeline.path}: no finite epsilon can be certified, so there is nothing to audit")
     reach = 1.25 * account.upper + 1e-3
-    grid = {*np.linspace(0.0, min(reach, STEEP), 97).tolist(), *np.linspace(0.0, reach, 17).tolist(), account.upper}
+    grid = {*np.linspace(0.0, min(reach, DENSE_UP_TO), 97).tolist(), *np.linspace(0.0, reach, 17).tolist(), account.upper}
     curve = profile(pipeline, sorted(grid), group, account.delta or 1e-6)
     at_headline = curve.epsilons >= account.upper
     upper = np.where(at_headline, np.minimum(curve.upper, account.delta), curve.upper)
@@ -111,16 +111,16 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
 
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
-    """Return the number of changes, as the claim's adjacency defines them, that lead from one dataset of the audit to the other.
+    """Return the number of changes that lead from one dataset of the audit to the other. The claim's adjacency defines a change.
 
     Raises:
-        CannotCertify: No number of such changes does.
+        CannotCertify: No number of changes leads to the other dataset.
     """
     if claimed_about is varied:
         return 1
     if claimed_about is Adjacency.ADD_REMOVE and varied is Adjacency.REPLACE_ONE:
         return RECORDS_OF_A_REPLACEMENT
     raise CannotCertify(
-        f"expected worlds that differ as the claim's neighbours do ({claimed_about.value}), found an audit that varies {varied.value}: "
-        "the claim says nothing about these; state audit.neighbours, or vary records as the claim does"
+        f"expected datasets that are neighbours in the sense of the claim ({claimed_about.value}), found an audit with {varied.value}: "
+        "the claim says nothing about these; set audit.neighbours, or vary records as in the claim"
     )

@@ -1,4 +1,4 @@
-"""The verdict of an audit: tests scores or counts at the chosen significance, and compares the result with the privacy claim."""
+"""The verdict of an audit. Scores or counts are tested at the chosen significance, and the result is compared with the privacy claim."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class ProvenBound:
     Attributes:
         method: Name of the test.
         epsilon: The bound.
-        delta: Delta that the bound holds at.
+        delta: Delta at which the bound holds.
         confidence: Confidence of this bound alone.
-        evidence: The counts, in words.
+        evidence: Description of the counts.
         source: Publication of the method.
         assumes: Assumption beyond fair coins or independent runs. A bound with such an assumption does not decide the audit.
     """
@@ -68,9 +68,9 @@ class CurveTest:
     Attributes:
         refuted: The measurement contradicts the curve.
         confidence: Confidence of the test.
-        detail: The counts or rates that were tested, in words.
+        detail: Description of the tested counts or rates.
         source: Publication of the method.
-        point: If the curve is refuted: the rate that it allows and the rate that was measured, in words.
+        point: Description of the rate that the curve allows and of the measured rate; empty if the curve is not refuted.
     """
 
     refuted: bool
@@ -90,7 +90,7 @@ class ReplayCheck:
         message: The result, in a sentence.
         value: The measured number, if there is one.
         statistical: The check can fail a correct program, with the probability that the audit states.
-        power: The smallest fault that it finds with a probability of 90 %, in words; empty for an exact check.
+        power: Description of the smallest fault that the check detects with probability 90 %; empty for an exact check.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Audit:
         checks: Checks of a replay.
         assumptions: Conditions that the confidence depends on.
         notes: Further sentences about the result.
-        power: The smallest fault that the audit could have found, first in short and then in full. Printed with "no violation found".
+        power: Sentences about the smallest fault that the audit could have found. The first is printed with "no violation found".
         measured: Scores for the picture.
         counts: Numbers of the result, by name.
     """
@@ -159,7 +159,7 @@ class Audit:
 
     @property
     def violated(self) -> bool:
-        """True if the claim is refuted: a bound exceeds it, its curve is contradicted, or a check failed."""
+        """True if the claim is refuted, which means that a bound exceeds it, its curve is contradicted, or a check failed."""
         bound = self.deciding
         if bound is not None and self.claim is not None and bound.epsilon > self.claim.epsilon:
             return True
@@ -170,17 +170,20 @@ class Audit:
 
 THRESHOLD_CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
 REFUTATION_MERIT = 1e6  # added to the merit of a threshold that refutes the curve, so that it exceeds every epsilon
-GAUSSIAN = "the trade-off curve of the program is a Gaussian's"
-COINS = "each canary was in the run by the toss of its own fair coin, and the score did not know which way it fell"
-BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were seen"
-INDEPENDENT = "every score comes from a run of its own, with fresh randomness, on one of two datasets that differ in one record"
-COUNTED = "the test behind the counts was fixed before they were taken"
+# Assumptions that a statement of an audit lists.
+GAUSSIAN = "the trade-off curve of the program is the curve of a Gaussian mechanism"
+COINS = (
+    "a separate fair coin decided for each canary whether it was in the run, and the scores were computed without knowing the coins"
+)
+BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were known"
+INDEPENDENT = "every score comes from a separate run, with fresh randomness, on one of two datasets that differ in one record"
+COUNTED = "the test behind the counts was fixed before the counts were taken"
 AFTER_CLIPPING = (
-    "the canaries are gradients that were put into the sums: the model, the loss and the clipping were not put to the test; a replay "
-    "does that"
+    "the canaries are gradients that were added to the clipped sums, so the model, the loss and the clipping were not audited; a replay "
+    "audits them"
 )
 TRUSTED = (
-    "the scores are what the program under test really gave: an audit cannot see a program that behaves otherwise when audited"
+    "the scores come from the program as it normally runs; an audit cannot detect a program that behaves differently under audit"
 )
 
 
@@ -200,6 +203,7 @@ class GuessTest:
         return curve_excess(guessed.canaries, guessed.guesses, guessed.correct, self.claim.trade_off, self.significance)
 
     def refuted_by(self, guessed: Guessed) -> bool:
+        """Return whether the guesses refute the claimed pair or the claimed curve."""
         if self.epsilon_lower(guessed) > self.claim.epsilon:
             return True
         return self.claim.has_curve and self.curve_excess(guessed) > 0.0
@@ -223,7 +227,7 @@ def one_run_audit(
             simulate these steps.
 
     Raises:
-        InputError: The coins were not fair, there are more guesses than canaries, or the number of canaries is not the stated one.
+        InputError: The coins were not fair, there are more guesses than canaries, or the number of canaries differs from the setting.
     """
     if settings.canaries is not None and settings.canaries != len(scores):
         raise InputError(f"{subject}: expected {settings.canaries} canaries as stated, found {len(scores)} scores")
@@ -274,7 +278,7 @@ def guessed_audit(
         bounds=_guess_bounds(best, test),
         curve=_curve_of_guesses(results, test) if claim.has_curve else None,
         assumptions=tuple(assumptions),
-        notes=(f"{tests} tests share the significance: each may err with probability {test.significance:.3g}",)
+        notes=(f"{tests} tests share the significance; each may refute a true claim with probability {test.significance:.3g}",)
         if tests > 1
         else (),
         power=stated_power,
@@ -289,6 +293,7 @@ def _guess_evidence(guessed: Guessed) -> str:
 
 
 def _guess_bounds(best: Guessed, test: GuessTest) -> tuple[ProvenBound, ...]:
+    """Return the lower bounds on epsilon that the guesses prove. The second one assumes a Gaussian trade-off curve."""
     delta, confidence, evidence = test.claim.delta, 1.0 - test.significance, _guess_evidence(best)
     bound = ProvenBound("one run", test.epsilon_lower(best), delta, confidence, evidence, GUESSES_SOURCE)
     if delta <= 0.0:
@@ -298,6 +303,7 @@ def _guess_bounds(best: Guessed, test: GuessTest) -> tuple[ProvenBound, ...]:
 
 
 def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTest:
+    """Test the claimed trade-off curve by the guesses with the largest excess."""
     best = max(results, key=test.curve_excess)
     refuted = test.curve_excess(best) > 0.0
     detail = f"{_guess_evidence(best)}: {'more' if refuted else 'no more'} than the claimed trade-off curve allows"
@@ -308,8 +314,8 @@ def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
     """Return a sentence about the number of right guesses that the claimed curve allows."""
     least = least_count(guessed.correct - 1, lambda right: right > 0 and test.curve_excess(replace(guessed, correct=right)) > 0.0)
     return (
-        f"of {guessed.guesses:,} guesses about {guessed.canaries:,} canaries it allows more than {least - 1:,} to be right with a chance "
-        f"of at most {100.0 * test.significance:.3g} %, and {guessed.correct:,} were"
+        f"under the curve, more than {least - 1:,} of {guessed.guesses:,} guesses about {guessed.canaries:,} canaries are right with "
+        f"probability at most {100.0 * test.significance:.3g} %, and {guessed.correct:,} were right"
     )
 
 
@@ -319,7 +325,7 @@ def _most_provable(results: tuple[Guessed, ...], test: GuessTest) -> float:
 
 
 def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings) -> tuple[str, ...]:
-    """Return sentences about the smallest fault that the strongest attack would have found with as many guesses."""
+    """Return sentences about the smallest fault that the strongest attack would have detected with the same number of guesses."""
     attack = power.strongest_attack(test.claim)
 
     def detects(factor: float) -> bool:
@@ -332,7 +338,7 @@ def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: Aud
         )
 
     factor = math.inf if attack is None else power.least_noise_factor(detects)
-    return power_sentences(_most_provable(results, test), factor, test.claim, "every guess been right")
+    return power_sentences(_most_provable(results, test), factor, test.claim, "every guess right")
 
 
 def _simulated_power(
@@ -345,9 +351,9 @@ def _simulated_power(
         _most_provable(results, test),
         factor,
         test.claim,
-        "every guess been right",
+        "every guess right",
         "these canaries",
-        "by simulated audits of them",
+        "the noise factor was found by simulated audits",
     )
 
 
@@ -392,6 +398,7 @@ def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject
 def _tested_audit(
     tested: JudgedTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
 ) -> Audit:
+    """Return the audit for the counts of a membership test."""
     counts, confidence = tested.counts, settings.confidence
     return Audit(
         kind="two-run",
@@ -413,6 +420,7 @@ def _tested_audit(
 
 
 def _rate_bounds(tested: JudgedTest, claim: Claim, confidence: float) -> tuple[ProvenBound, ...]:
+    """Return the lower bounds on epsilon that the error rates prove. The second one assumes a Gaussian trade-off curve."""
     counts, delta = tested.counts, claim.delta
     evidence = (
         f"{counts.true_positives:,} of {counts.members:,} found with the record, {counts.false_positives:,} of {counts.others:,} without "
@@ -434,11 +442,11 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
     if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:
         worst = max(_exceeded_pairs(rates, claim))
         detail += (
-            f": epsilon >= {down(worst.epsilon + worst.excess)} at delta = {worst.delta:.3g}, where the claim says epsilon <= "
-            f"{up(worst.epsilon)}"
+            f": epsilon >= {down(worst.epsilon + worst.excess)} at delta = {worst.delta:.3g}, where epsilon <= {up(worst.epsilon)} is "
+            "claimed"
         )
     point = (
-        f"at a false positive rate of {100.0 * fpr:.3g} % it allows a true positive rate of at most "
+        f"at a false positive rate of {100.0 * fpr:.3g} % the curve allows a true positive rate of at most "
         f"{_rate_up(1.0 - claim.trade_off(fpr))}, and the attack reached at least {_rate_down(1.0 - fnr)}"
     )
     return CurveTest(True, confidence, detail, RATES_SOURCE, point)
@@ -466,7 +474,7 @@ def _rate_down(rate: float) -> str:
 
 
 def _threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
-    """Return sentences about the smallest fault that the strongest attack would have found with as many runs."""
+    """Return sentences about the smallest fault that the strongest attack would have detected with the same number of runs."""
     significance = 1.0 - confidence
     perfect = error_rates(Counts(counts.members, counts.others, counts.members, 0), significance)
     attack = power.strongest_attack(claim)
@@ -479,7 +487,7 @@ def _threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[s
     factor = math.inf if attack is None else power.least_noise_factor(detects)
     most_provable = rates_epsilon_lower(perfect, claim.delta)
     return power_sentences(
-        most_provable, factor, claim, "every run been told right", "the strongest attack there is, at its best threshold"
+        most_provable, factor, claim, "every run classified correctly", "the strongest possible attack at its best threshold"
     )
 
 

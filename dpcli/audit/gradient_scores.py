@@ -1,8 +1,8 @@
-"""Scores of canaries that are gradients of norm C. A score is the likelihood ratio of a canary's inner products with the noisy sums.
+"""Scores of canaries that are gradients of norm C. A score is the log likelihood ratio of a canary's inner products with the noisy sums.
 
 The inner product of a canary and the noisy sum of a step, divided by C, is b + s n. Here b is 1 if the canary was in the sum and 0
-otherwise, n is a standard normal variable, and s is the noise multiplier. There is no other term, since the canaries are orthonormal up to
-the factor C, and the sum of the records' own gradients is subtracted.
+otherwise, n is a standard normal variable, and s is the noise multiplier. There is no other term, because the canaries are orthonormal up
+to the factor C, and the sum of the records' gradients is subtracted.
 
 Source: Nasr et al. 2023, arXiv:2302.07956 (gradient canaries); Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (many of them in one run).
 """
@@ -16,8 +16,8 @@ from functools import lru_cache
 from dpcli.numerics.arrays import Array, np
 
 POOL = 4000  # largest number of simulated scores of members, and of others, from which simulated audits draw
-LEAST_POOL = 250
-PRODUCTS = 2_000_000  # largest number of inner products that are simulated for either pool
+LEAST_POOL = 250  # smallest number of simulated scores in either pool
+PRODUCTS = 2_000_000  # largest number of inner products that are simulated for either pool, unless LEAST_POOL requires more
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SampledSteps:
 
 
 def log_ratios(products: Array, rate: float, noise: float) -> Array:
-    """Return the log likelihood ratio of each canary: the likelihood of its products if it is in the run, over that if it is not.
+    """Return the log likelihood ratio of each canary, which compares the hypotheses that the canary is in the run, and that it is not.
 
     Args:
         products: Inner products over C, of shape (steps, canaries).
@@ -70,8 +70,8 @@ def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, a
     """Simulate audits of a program with 1 / factor of its noise. A fair coin decides whether a canary is in the run.
 
     Returns:
-        Two arrays of shape (audits, canaries + 1). Column k has the number of members among the k highest scores, and the number of others
-        among the k lowest scores.
+        Two arrays of shape (audits, canaries + 1). Column k of the first has the number of members among the k highest scores. Column k of
+        the second has the number of others among the k lowest scores.
     """
     inside, outside = pools(tuple(steps), factor)
     chance, shape = np.random.default_rng(seed), (audits, canaries)

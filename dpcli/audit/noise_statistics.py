@@ -1,7 +1,7 @@
 """Statistical tests of the noise of a replay. A p-value bounds the probability that the declared noise looks as bad as the measured noise.
 
-Too much noise costs no privacy. So the size of the noise is only tested for being too small, and shapes are tested after each tensor is
-rescaled.
+Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The shape of its distribution is tested
+after each tensor has been rescaled.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Draws:
         return np.concatenate(parts, axis=1)
 
     def parts(self) -> Iterator[tuple[str, Array]]:
-        """Yield names and arrays: first of all tensors joined, if there are several, and then of each tensor."""
+        """Yield names and arrays. If there are several tensors, the first array joins all of them. The others are the single tensors."""
         if len(self.tensors) > 1:
             yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
         yield from self.tensors.items()
@@ -99,20 +99,20 @@ def _finite(step: tuple[Mapping[str, Array], Mapping[str, Array]]) -> bool:
     return all(bool(np.all(np.isfinite(value))) for table in step for value in table.values())
 
 
-FOUND = 0.9  # probability with which a test detects a fault of the size that it states as its power
-PAIRED_NUMBERS = 4096  # largest number of numbers of a tensor that are compared in pairs
-FINEST_CELL = 2.0**-14  # smallest width of a cell in standard deviations; numbers in one cell count as equal
-MOST_NUMBERS = 2**24  # largest number of numbers that are compared at once
+DETECTION_PROBABILITY = 0.9  # probability with which a test detects a fault of the size that it states as its power
+PAIRED_NUMBERS = 4096  # largest number of entries of a tensor that are compared in pairs
+FINEST_CELL = 2.0**-14  # smallest width of a cell in standard deviations; numbers in the same cell count as equal
+MOST_NUMBERS = 2**24  # largest number of entries that are compared together
 MOST_LAGS = 16  # largest distance of steps, and of coordinates, at which correlation is tested
 HALF_NORMAL_SQUARED = 0.5641895835  # integral of the squared half-normal density: 1 / sqrt(pi)
 HALF_NORMAL_CUBED = 0.3675525969  # integral of the cubed half-normal density: 2 / (sqrt(3) pi)
 
 
 class NoiseCheck(NamedTuple):
-    """A check that a test combines.
+    """A check that is part of a test.
 
     Attributes:
-        p: Upper bound on the probability that the declared noise looks as bad.
+        p: Upper bound on the probability that the declared noise gives a result at least as bad.
         where: Description of what was checked.
     """
 
@@ -128,7 +128,8 @@ class Statistic:
         name: Name of the test.
         p: p-value: an upper bound on the probability that the declared noise gives a result at least as bad.
         message: Description of the result.
-        power: Function from the level of the test to a description of the smallest fault that the test detects with probability FOUND.
+        power: Function from the level of the test to a description of the smallest fault that the test detects with probability
+            DETECTION_PROBABILITY.
     """
 
     name: str
@@ -173,14 +174,14 @@ def chi_square(squares: Array | float, count: Array | float) -> Array:
 
 
 def detectable_factor(count: int, level: float) -> float:
-    """Return the smallest factor such that a test at this level detects noise that is smaller by it with probability FOUND.
+    """Return the smallest factor x such that a test detects noise divided by x with probability DETECTION_PROBABILITY.
 
     Args:
-        count: Number of numbers that are tested.
+        count: Number of entries that are tested.
         level: Level of the test.
     """
-    least, usual = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, FOUND))
-    return math.sqrt(usual / least) if least > 0.0 else math.inf
+    low, high = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, DETECTION_PROBABILITY))
+    return math.sqrt(high / low) if low > 0.0 else math.inf
 
 
 def _detectable_noise(count: int, level: float) -> str:
@@ -207,7 +208,7 @@ def size(draws: Draws) -> Statistic:
 
 
 def size_over_time(draws: Draws) -> Statistic:
-    """Test the size of each step, and of each span of 1, 2, 4, 8, ... positions over all runs, to detect noise that fades."""
+    """Test the size of each step, and of each span of 1, 2, 4, 8, ... positions over all runs, to detect noise that becomes smaller."""
     squares = np.sum([np.square(values).sum(axis=1) for values in draws.tensors.values()], axis=0)
     steps = int(draws.positions.max()) + 1
     by_step, times = np.zeros(steps), np.zeros(steps)
@@ -228,7 +229,7 @@ def size_over_time(draws: Draws) -> Statistic:
     return Statistic(
         "size of the noise over time",
         p,
-        f"least in {where}",
+        f"smallest in {where}",
         lambda level: f"{_detectable_noise(draws.width, level / len(checks))} in one step",
     )
 
@@ -274,8 +275,8 @@ def mean(draws: Draws) -> Statistic:
 
 
 def _detectable_errors(level: float) -> float:
-    """Return the distance of a mean from 0, in standard errors, that a two-sided test at this level detects with probability FOUND."""
-    return float(special.ndtri(FOUND) - special.ndtri(0.5 * level))
+    """Return the distance of a mean from 0, in standard errors, that a two-sided test detects with probability DETECTION_PROBABILITY."""
+    return float(special.ndtri(DETECTION_PROBABILITY) - special.ndtri(0.5 * level))
 
 
 def shape(draws: Draws) -> Statistic:
@@ -290,18 +291,21 @@ def shape(draws: Draws) -> Statistic:
         ordered = np.sort(values, axis=None)
         n, expected = len(ordered), special.ndtr(ordered)
         ranks = np.arange(n + 1) / n
-        apart = float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
+        distance = float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
         checks.append(
             NoiseCheck(
-                min(1.0, 2.0 * math.exp(-2.0 * n * apart * apart)), f"distribution {apart:.3g} away from a Gaussian's in {name}"
+                min(1.0, 2.0 * math.exp(-2.0 * n * distance * distance)),
+                f"distribution function {distance:.3g} away from a Gaussian in {name}",
             )
         )
         counts.append(n)
     p, where = _worst(checks)
 
     def power(level: float) -> str:
-        away = (math.sqrt(0.5 * math.log(2.0 * len(checks) / level)) + 0.5 * float(special.ndtri(FOUND))) / math.sqrt(max(counts))
-        return f"a distribution {away:.2g} away in all" if away < 0.5 else "no other distribution"
+        away = (
+            math.sqrt(0.5 * math.log(2.0 * len(checks) / level)) + 0.5 * float(special.ndtri(DETECTION_PROBABILITY))
+        ) / math.sqrt(max(counts))
+        return f"a distribution function {away:.2g} away in all" if away < 0.5 else "no other distribution"
 
     return Statistic("distribution of the noise", p, where, power)
 
@@ -314,10 +318,12 @@ def tails(draws: Draws) -> Statistic:
         counts.append(n)
         for at in (1.0, 2.0, 3.0, 4.0):
             beyond, rate = int((sizes > at).sum()), math.erfc(at / math.sqrt(2.0))
-            few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
-            many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
+            too_few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
+            too_many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
             checks.append(
-                NoiseCheck(min(1.0, 2.0 * min(few, many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}")
+                NoiseCheck(
+                    min(1.0, 2.0 * min(too_few, too_many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}"
+                )
             )
         farthest = float(sizes.max())
         outside = math.erfc(farthest / math.sqrt(2.0))
@@ -352,7 +358,7 @@ class Collisions(NamedTuple):
 
 
 def _collisions(rows: Array, cell: float) -> Collisions:
-    """Return the pairs of columns that are equal up to sign, within cells of this width."""
+    """Count the pairs of columns that are equal up to sign, within cells of the given width."""
     m, n = rows.shape
     cells = np.floor(np.abs(rows) / cell).astype(np.int64)
     _, times = np.unique(cells, axis=1, return_counts=True) if m > 1 else np.unique(cells[0], return_counts=True)
@@ -373,7 +379,7 @@ def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:
 
 
 def precision(draws: Draws) -> Statistic:
-    """Test for rounding, to a short number format or to a grid, by the number of pairs of nearly equal numbers."""
+    """Test for rounding to a short number format or to a grid, by the number of pairs of nearly equal entries."""
     cell, checks, counts = _cell_width(draws), [], []
     for name, values in draws.tensors.items():
         flat = values.reshape(-1)
@@ -386,7 +392,9 @@ def precision(draws: Draws) -> Statistic:
     def power(level: float) -> str:
         n = max(counts)
         expected = 0.5 * n * n * HALF_NORMAL_SQUARED * cell
-        more = (-float(special.ndtri(level / len(checks))) + float(special.ndtri(FOUND))) * math.sqrt(expected + 1.0) + 1.0
+        more = (-float(special.ndtri(level / len(checks))) + float(special.ndtri(DETECTION_PROBABILITY))) * math.sqrt(
+            expected + 1.0
+        ) + 1.0
         grid = (expected + more) / (0.5 * n * n * HALF_NORMAL_SQUARED)
         return f"rounding to {grid:.2g} standard deviations in the largest tensor" if grid < 1.0 else "no rounding"
 
@@ -394,9 +402,9 @@ def precision(draws: Draws) -> Statistic:
 
 
 def coordinates(draws: Draws, scaled: Draws) -> Statistic:
-    """Test that the coordinates have independent noise: none repeats another up to sign, and close coordinates are not correlated."""
+    """Test that the coordinates have independent noise. None repeats another up to sign, and close coordinates are not correlated."""
     room = max(2, MOST_NUMBERS // 64)
-    rows = draws.first_columns(room)  # not rescaled, since noise that two tensors share is equal only before
+    rows = draws.first_columns(room)  # not rescaled, because noise that two tensors share differs after rescaling
     needed = 0.5 * rows.shape[1] ** 2
     cell = _cell_width(draws, 2.0**-10)
     used = min(draws.count, max(1, math.ceil(math.log(needed * 1e6) / -math.log(min(HALF_NORMAL_SQUARED * cell, 0.5)))))
@@ -407,7 +415,7 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     for lag in range(1, min(MOST_LAGS, rows.shape[1] // 2) + 1):
         halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
         checks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} apart"))
-    # Repeated pairs and correlations are separate tests: each gets half of the level.
+    # Repeated pairs and correlations are separate tests. Each gets half of the level.
     least, where = _worse(checks[0], _worst(checks))
     half = rows.size // 2
 
@@ -421,7 +429,7 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
 def _correlation(first: Array, second: Array, what: str) -> NoiseCheck:
     """Return a check that two vectors are uncorrelated, by their cosine.
 
-    Its p-value is exact, since the direction of a Gaussian vector is uniform.
+    The p-value is exact, because the direction of a Gaussian vector is uniform.
     """
     a, b = first.reshape(-1), second.reshape(-1)
     cosine = float(a @ b) / max(math.sqrt(float(a @ a) * float(b @ b)), 1e-300)
@@ -443,7 +451,7 @@ def steps(draws: Draws) -> Statistic:
             checks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
     rows = draws.first_columns(max(2, MOST_NUMBERS // max(1, draws.count)))
-    closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else NoiseCheck(1.0, "one step alone")
+    closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else NoiseCheck(1.0, "a single step")
     by_lag = _worst(checks) if checks else NoiseCheck(1.0, closest.where)
     least, where = _worse(NoiseCheck(closest.p * max(1, pairs), closest.where), by_lag)
     return Statistic(

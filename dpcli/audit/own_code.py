@@ -1,4 +1,4 @@
-"""The user's own code: its files, their digest, and its functions by name."""
+"""Access to the user's own code: its functions by name, its files and their digest, and its lines in tracebacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARY_FOLDERS = tuple(
     folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")))
 )
-LIBRARY_FOLDER_NAMES = ("site-packages", "dist-packages")  # names of folders that contain only libraries, of any Python
+# Names of folders that contain only libraries, in any installation of Python.
+LIBRARY_FOLDER_NAMES = ("site-packages", "dist-packages")
 ERRORS_ABOUT_CODE = (ImportError, SyntaxError, NameError)  # errors whose messages quote names and code, but no data
 FAILURES = (Exception, SystemExit)  # includes SystemExit, so that sys.exit() in a user's code does not end dpcli
 
@@ -33,8 +34,8 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
 
     Args:
         target: Name of the function, as "package.module:name".
-        folders: Folders of the user's modules. Installed modules with the same name take precedence, so that a user's statistics.py does
-            not replace Python's own where torch imports it.
+        folders: Folders of the user's modules. Installed modules with the same name take precedence, so that torch does not import a user's
+            statistics.py instead of Python's module.
 
     Raises:
         InputError: There is no such module or function, or the import of the module fails. A module may read private data while it is
@@ -51,7 +52,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     except FAILURES as error:
         raise unavailable(error) or InputError(f"{target}: cannot be imported: {_import_error_text(error)}") from None
     if not callable(member):
-        place = getattr(imported, "__file__", None) or "a module of Python's own"
+        place = getattr(imported, "__file__", None) or "a built-in module"
         raise InputError(
             f"{target}: expected a function, found {'nothing' if member is None else type(member).__name__} in {place}"
         )
@@ -59,11 +60,11 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     return function
 
 
-def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_user_code(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a user's function and return its result.
 
     Raises:
-        InputError: The function raised an error. It is converted so that it is not reported as a bug in dpcli.
+        InputError: The function raised an error. The error is converted, so that it is not reported as a bug in dpcli.
     """
     try:
         return function(*arguments)
@@ -80,8 +81,8 @@ def error_text(error: BaseException) -> str:
 
 def raised_at(error: BaseException) -> str:
     """Return the type of an error and its innermost line in the user's own code. The message is left out."""
-    own = [line for line in traceback.extract_tb(error.__traceback__) if is_own_code(line.filename)]
-    place = f" at {os.path.basename(own[-1].filename)}, line {own[-1].lineno}" if own else ""
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if is_own_code(line.filename)]
+    place = f" at {os.path.basename(lines[-1].filename)}, line {lines[-1].lineno}" if lines else ""
     return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 
 
@@ -98,13 +99,13 @@ def _import_error_text(error: BaseException) -> str:
 
 
 def module_file(module: str, folders: tuple[str, ...]) -> str | None:
-    """Return the file that an import of a module would load; None if there is none. Neither module nor packages are executed."""
+    """Return the file that an import of a module would load; None if there is none. No module and no package is executed."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
-    names, places, spec = module.split("."), [*sys.path, *folders], None
+    names, search_path, spec = module.split("."), [*sys.path, *folders], None
     for depth in range(1, len(names) + 1):
-        spec = PathFinder.find_spec(".".join(names[:depth]), places)
-        places = list(spec.submodule_search_locations or ()) if spec else []
+        spec = PathFinder.find_spec(".".join(names[:depth]), search_path)
+        search_path = list(spec.submodule_search_locations or ()) if spec else []
     return spec.origin if spec else None
 
 
@@ -128,7 +129,7 @@ def digest_of_files(files: Mapping[str, str]) -> str:
 
 
 def _source_files(module: str, folders: tuple[str, ...], known: dict[str, str]) -> dict[str, str]:
-    """Return `known` after adding the user's own files of a module, and of the modules that it imports, by module."""
+    """Add the user's own files of a module, and of the modules that it imports, to `known`, by module. Return `known`."""
     file = module_file(module, folders) if module not in known else None
     if file is None or not os.path.isfile(file) or not is_own_code(file):
         return known
@@ -163,15 +164,15 @@ def _imported_modules(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def is_own_code(file: str) -> bool:
-    """Return whether a file belongs to the user's own code. Code that was typed in has no file and does not count."""
+    """Return whether a file belongs to the user's own code. Code from a prompt has no file, and does not count."""
     return not file.startswith("<") and not is_library(file)
 
 
 def is_library(file: str) -> bool:
     """Return whether a file belongs to a library.
 
-    It does if it lies in a folder of this Python or of torch, or in a folder on sys.path with a name in LIBRARY_FOLDER_NAMES, or if it is
-    in the record of an installer.
+    Such a file lies in a library folder of this Python or of torch, or in a folder on sys.path with a name in LIBRARY_FOLDER_NAMES, or the
+    record of an installer lists it.
     """
     folders, files = _libraries_elsewhere(tuple(sys.path))
     return file.startswith((*LIBRARY_FOLDERS, *folders)) or file in files
@@ -179,18 +180,18 @@ def is_library(file: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _libraries_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the folders and files of libraries outside of the folders into which this Python installs."""
-    others = [place for place in path if place and not (place + os.sep).startswith(LIBRARY_FOLDERS)]
-    named = [place for place in others if os.path.basename(os.path.normpath(place)) in LIBRARY_FOLDER_NAMES]
-    files = frozenset(file for place in others if place not in named for file in _installed_files(place))
-    return tuple(os.path.normpath(place) + os.sep for place in named) + tuple(_torch_folders()), files
+    """Return the folders and files of libraries outside of the folders into which this Python installs libraries."""
+    others = [folder for folder in path if folder and not (folder + os.sep).startswith(LIBRARY_FOLDERS)]
+    named = [folder for folder in others if os.path.basename(os.path.normpath(folder)) in LIBRARY_FOLDER_NAMES]
+    files = frozenset(file for folder in others if folder not in named for file in _installed_files(folder))
+    return tuple(os.path.normpath(folder) + os.sep for folder in named) + tuple(_torch_folders()), files
 
 
-def _installed_files(place: str) -> Iterator[str]:
+def _installed_files(folder: str) -> Iterator[str]:
     """Yield the files that an installer has copied into a folder. An editable install adds none of the project's files."""
-    for distribution in importlib.metadata.distributions(path=[place]):
+    for distribution in importlib.metadata.distributions(path=[folder]):
         for line in (distribution.read_text("RECORD") or "").splitlines():
-            yield os.path.normpath(os.path.join(place, line.rsplit(",", 2)[0]))
+            yield os.path.normpath(os.path.join(folder, line.rsplit(",", 2)[0]))
 
 
 def _torch_folders() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Registers `dpcli audit`, which attacks a program and tests its privacy claim, and its table [audit]."""
+"""Registers the command `dpcli audit`, which attacks a program and tests its privacy claim, and the table [audit] of a pipeline file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
     commands={
-        "audit": ("dpcli.audit.commands.audit:command", "Put a program to the test: what an attack proves against its claim."),
+        "audit": ("dpcli.audit.commands.audit:command", "Attack a program, and compare the result with its privacy claim."),
     },
     sections={
         "audit": "dpcli.audit.audit_settings:AuditSettings",

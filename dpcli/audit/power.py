@@ -1,11 +1,11 @@
-"""The power of an audit: the smallest fault that it would have detected. Every pass states its power.
+"""The power of an audit, which is the smallest fault that it would have detected. Every pass states its power.
 
 The power is stated in two ways. The first is the epsilon that would have been proven if every guess or every run had been classified
 correctly. The second is a noise factor: the smallest x such that 90 % of audits detect a program with 1/x of its claimed noise.
 
-The noise factor assumes the strongest attack, whose scores are the released sums themselves. A sum is one number with noise for which the
-claim is tight: Gaussian noise if delta > 0, and Laplace noise otherwise. If the canaries are gradients, the distribution of their scores is
-known, and audits of programs with less noise are simulated instead.
+The noise factor assumes the strongest attack, whose scores are the released sums themselves. A sum is a number with noise for which the
+claim is tight. The noise is Gaussian if delta > 0, and Laplace otherwise. If the canaries are gradients, the distribution of their scores
+is known, and audits of programs with less noise are simulated instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ else:
 MISSED = 0.1  # probability of missing a fault that an audit "would have found"
 LARGEST_FACTOR = 64.0  # end of the search for a noise factor
 FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
-THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # in standard deviations above the mean score of others
+THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # thresholds in standard deviations above the mean score of others
 FARTHEST = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
 
 
@@ -81,7 +81,7 @@ class StrongestAttack:
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
-    """Return the best attack on one noisy sum whose cost is exactly the claim; None if the claimed epsilon is 0."""
+    """Return the best attack on a noisy sum whose privacy cost equals the claim; None if the claimed epsilon is 0."""
     if claim.epsilon <= 0.0:
         return None
     if claim.delta <= 0.0:
@@ -132,36 +132,37 @@ def power_sentences(
     factor: float,
     claim: Claim,
     everything: str,
-    attack: str = "the strongest attack there is",
-    means: str = "scores that tell less of a record than the noisy sum itself find less: canaries that nobody would remember find nothing",
+    attack: str = "the strongest possible attack",
+    means: str = "scores that reveal less than the noisy sum detect less; canaries that a model does not memorise detect nothing",
 ) -> tuple[str, str]:
-    """Return two sentences: the smallest fault that the audit could have found, and what that means.
+    """Return two sentences, of which the first states the smallest fault that the audit could have found, and the second explains it.
 
     Args:
         most: Epsilon that would have been proven in the best case.
         factor: Smallest noise factor that is detected; inf if none is.
         claim: The privacy claim.
-        everything: Clause that describes the best case.
+        everything: Description of the best case.
         attack: Name of the attack that `factor` assumes.
-        means: Clause that says what other attacks would have found.
+        means: Clause about the power of other attacks, or about the computation.
     """
-    best = f"had {everything}, it would have proven epsilon >= {down(most)}"
+    best = f"with {everything}, the audit would have proven epsilon >= {down(most)}"
     if math.isinf(factor):
         return (
-            f"it could have found no fault: {best}, and epsilon <= {up(claim.epsilon)} is claimed",
-            "more canaries or runs, or another number of guesses, would make it one",
+            f"the audit could not have detected any fault: {best}, and epsilon <= {up(claim.epsilon)} is claimed",
+            "more canaries or runs, or another number of guesses, would give the audit power",
         )
-    fault = "no loss of noise is too small" if factor <= FACTOR_PRECISION else f"noise divided by {up(factor, 2)} or more"
+    fault = "any loss of noise" if factor <= FACTOR_PRECISION else f"noise divided by {up(factor, 2)} or more"
     return (
-        f"with {attack}, {fault} would have been found with {100 - 100 * MISSED:g} %",
+        f"with {attack}, {fault} would have been detected with probability {100 - 100 * MISSED:g} %",
         f"{best}; {means}",
     )
 
 
 SIMULATED_AUDITS = 200
-# Share of simulated audits that must detect a fault. A fault that is detected in less than 90 % of audits reaches it with probability 3 %.
+# Share of simulated audits that must detect a fault. If less than 90 % of real audits detect a fault, this share is reached with
+# probability 3 % at most.
 FOUND_SHARE = 0.94
-CHOOSING_SEED, JUDGING_SEED = 1, 2  # different seeds, so that a rule is evaluated by other random numbers than those that chose it
+CHOOSING_SEED, JUDGING_SEED = 1, 2  # different seeds, so that the evaluation of a rule is independent of its choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """Replay of a program on two neighbouring datasets with equal randomness. The sums before noise are compared step by step.
 
 A program under test is a function `(dataset, rng) -> iterable of Step`. It is called with equal generators on both datasets, and its draws
-must not depend on the differing record. If batches are drawn record by record, the smaller dataset must keep a place for the missing record
-(a mask), so that all other draws are equal.
+must not depend on the differing record. If batches are drawn record by record, the smaller dataset must have a placeholder for the missing
+record (a mask), so that all other draws are equal.
 
-Source: Cebere et al. 2026, arXiv:2602.17454 (the paradigm; the checks of the noise are ours).
+Source: Cebere et al. 2026, arXiv:2602.17454 (the method of replays; the checks of the noise are not in that paper).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import binomial_tail
 from dpcli.audit.decide import ReplayCheck
-from dpcli.audit.noise_statistics import FOUND, Statistic, detectable_factor, draws_of, statistics
+from dpcli.audit.noise_statistics import DETECTION_PROBABILITY, Statistic, detectable_factor, draws_of, statistics
 from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.audit.power import least_count
 from dpcli.base.errors import InputError
@@ -59,8 +59,8 @@ class Declared:
 
     Attributes:
         sensitivity: Largest L2 distance between the sums of neighbouring datasets.
-        noise: Standard deviation of the noise; None if it is not checked.
-        exchanged: Number of record ids in which the batches on both datasets may differ.
+        noise: Standard deviation of the noise; None if the noise is not checked.
+        exchanged: Number of record ids in which the batches on the two datasets may differ.
         rate: Rate of Poisson sampling; None for other sampling schemes.
         records: Largest number of records that are sampled at this rate.
         fresh: Whether the noise of different steps is independent.
@@ -78,14 +78,14 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """A replay: the steps on both datasets with equal randomness.
+    """A replay, which consists of the steps on both datasets with equal randomness.
 
     Attributes:
         left: Steps on the dataset with the record.
         right: Steps on the dataset without the record.
-        restarted: True if each step on the right begins with the values that the step on the left has released. Otherwise each side
-            continues with its own releases. Then everything computed from releases may differ in a correct program too, such as weights, an
-            adaptive clipping norm, or the stopping time.
+        restarted: True if each step on the right begins with the values that the steps on the left have released. Otherwise each side
+            continues with its own releases. Values that are computed from releases, such as weights, an adaptive clipping norm, or the
+            stopping time, may then differ in a correct program too.
     """
 
     left: tuple[Step, ...]
@@ -94,7 +94,10 @@ class Pair:
 
     @property
     def comparable(self) -> int:
-        """The number of steps that begin with equal releases on both datasets: all steps up to the first with the differing record."""
+        """The number of steps that begin with equal releases on both datasets.
+
+        The last of these steps is the first in which the differing record takes part.
+        """
         shorter = min(len(self.left), len(self.right))
         if self.restarted:
             return shorter
@@ -109,13 +112,13 @@ def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
 
     Args:
         program: Name of the program, for messages.
-        steps: What the program returned.
+        steps: Value that the program returned.
 
     Raises:
         InputError: The program raised an error, returned no step, or returned a value that is not a Step.
     """
     try:
-        copies = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
+        copies = tuple(Step(_copy_arrays(step.sums), tuple(step.batch), _copy_arrays(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
     except FAILURES as error:  # a generator runs while it is iterated
@@ -125,17 +128,17 @@ def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
     return copies
 
 
-def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of arrays by name, since the program may overwrite its arrays in later steps."""
+def _copy_arrays(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of arrays by name, because the program may overwrite its arrays in later steps."""
     return {name: np.array(value, dtype=float) for name, value in table.items()}
 
 
 def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]:
     """Return the results of all checks over all replays.
 
-    Checks without a p-value are exact: one counterexample refutes the program. The statistical checks share `declared.significance`
-    equally, and each divides its share among its comparisons (Bonferroni). So the probability that a correct program fails any check is at
-    most `declared.significance`.
+    Checks without a p-value are exact, so a single counterexample refutes the program. The statistical checks share `declared.significance`
+    equally, and each divides its share among its comparisons (Bonferroni). The probability that a correct program fails any check is
+    therefore at most `declared.significance`.
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
     tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
@@ -148,10 +151,11 @@ def _as_check(one: Statistic, level: float) -> ReplayCheck:
 
 
 def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
-    ended = [pair for pair in pairs if pair.comparable == min(len(pair.left), len(pair.right))]
-    wrong = [(len(pair.left), len(pair.right)) for pair in ended if len(pair.left) != len(pair.right)]
-    message = f"{wrong[0][0]} with the record, {wrong[0][1]} without" if wrong else f"{len(pairs[0].left)} on both"
-    return ReplayCheck("number of steps", not wrong, message)
+    """Check that both sides of a replay have the same number of steps, if all their steps can be compared."""
+    compared = [pair for pair in pairs if pair.comparable == min(len(pair.left), len(pair.right))]
+    unequal = [(len(pair.left), len(pair.right)) for pair in compared if len(pair.left) != len(pair.right)]
+    message = f"{unequal[0][0]} with the record, {unequal[0][1]} without" if unequal else f"{len(pairs[0].left)} on both datasets"
+    return ReplayCheck("number of steps", not unequal, message)
 
 
 def _paired_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
@@ -171,6 +175,7 @@ def _takes_part(left: Step, right: Step) -> bool:
 
 
 def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
+    """Check that both sides of each step have sums of the same names and shapes."""
     for i, left, right in _paired_steps(pairs):
         shapes = [{name: np.shape(value) for name, value in step.sums.items()} for step in (left, right)]
         if shapes[0] != shapes[1]:
@@ -186,20 +191,23 @@ def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
             differ |= set(left.batch) ^ set(right.batch)
             if len(differ) > declared.exchanged:
                 return ReplayCheck(
-                    "members of the batches", False, f"step {i}: by then {len(differ)} records differ, not the one alone"
+                    "members of the batches",
+                    False,
+                    f"step {i}: {len(differ)} records differ up to this step, at most {declared.exchanged} may",
                 )
-    return ReplayCheck("members of the batches", True, "equal but for the record")
+    return ReplayCheck("members of the batches", True, "equal, except for the record")
 
 
 def _finite(pairs: Sequence[Pair]) -> ReplayCheck:
+    """Check that sums and noise have only finite numbers."""
     for i, left, right in _paired_steps(pairs):
-        for what, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
+        for quantity, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
             for name in {**tables[0], **tables[1]}:
                 if not all(np.all(np.isfinite(_array(table, name))) for table in tables):
                     return ReplayCheck(
-                        "finite sums", False, f"step {i}: {name} holds NaN or inf in the {what}, which nothing hides"
+                        "finite sums", False, f"step {i}: {name} holds NaN or inf in the {quantity}, which noise does not hide"
                     )
-    return ReplayCheck("finite sums", True, "throughout")
+    return ReplayCheck("finite sums", True, "finite in all steps")
 
 
 def _array(table: Mapping[str, Any], name: str) -> Array:
@@ -218,7 +226,7 @@ def distance(left: Step, right: Step) -> float:
 
 
 def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
-    """Check the measured sensitivity. It is a lower bound on the true one, since other records may change the sums more."""
+    """Check the measured sensitivity. It is a lower bound on the true sensitivity, because other records may change the sums more."""
     worst, step = max((distance(left, right), i) for i, left, right in _comparable_steps(pairs))
     message = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
@@ -233,22 +241,25 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     if declared.noise is None:
         return
     if not any(step.noise for pair in pairs for step in pair.left):
-        yield ReplayCheck("noise", False, "none is reported, though a standard deviation is declared")
+        yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
         return
     drawn = [[_flat_noise(step) for step in pair.left] for pair in pairs]
     yield _same_noise(pairs, declared.noise)
     if declared.fresh:
-        again = any(_same_draws(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
-        message = "two steps have the same noise" if again else "no two steps in a row alike"
-        yield ReplayCheck("new noise in every step", not again, message)
+        repeated = any(_same_draws(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
+        message = "two successive steps have the same noise" if repeated else "different in successive steps"
+        yield ReplayCheck("new noise in every step", not repeated, message)
     if len(drawn) > 1:
-        again = any(_same_draws(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
-        message = "two runs have the same noise" if again else "no two runs in a row alike"
-        yield ReplayCheck("new noise in every run", not again, message)
+        repeated = any(_same_draws(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
+        message = "two successive runs have the same noise" if repeated else "different in successive runs"
+        yield ReplayCheck("new noise in every run", not repeated, message)
 
 
 def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Test that the noise is as large as declared, Gaussian and independent. Of correlated noise, only the first step of a run is used."""
+    """Test that the noise is as large as declared, Gaussian and independent.
+
+    If the noise of different steps is correlated, only the first step of each run is used.
+    """
     if declared.noise is None or not any(step.noise for pair in pairs for step in pair.left):
         return
     runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
@@ -260,11 +271,14 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
 
 
 def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
+    """Check that both datasets get the same draws of noise."""
     for i, left, right in _comparable_steps(pairs):
         one, other = _flat_noise(left), _flat_noise(right)
         if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=SAME_NOISE * std, equal_nan=True):
-            return ReplayCheck("noise does not depend on the record", False, f"step {i}: other draws with the record than without")
-    return ReplayCheck("noise does not depend on the record", True, "equal draws on both")
+            return ReplayCheck(
+                "noise does not depend on the record", False, f"step {i}: different draws with and without the record"
+            )
+    return ReplayCheck("noise does not depend on the record", True, "equal draws on both datasets")
 
 
 def _same_draws(one: Array, other: Array, std: float) -> bool:
@@ -274,7 +288,7 @@ def _same_draws(one: Array, other: Array, std: float) -> bool:
 
 
 def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Test that batch sizes vary at least as much as under Poisson sampling. The sizes of shuffled batches do not."""
+    """Test that batch sizes vary at least as much as under Poisson sampling. The sizes of shuffled batches vary less."""
     sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
         return
@@ -299,8 +313,14 @@ def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
         return
 
     def power(level: float) -> str:
-        many = least_count(trials, lambda drawn: drawn > 0 and float(binomial_tail(trials, rate, np.array([drawn]))[0]) <= level)
-        least = float(special.betaincinv(many, trials - many + 1, FOUND)) / rate if many <= trials else math.inf
+        threshold = least_count(
+            trials, lambda drawn: drawn > 0 and float(binomial_tail(trials, rate, np.array([drawn]))[0]) <= level
+        )
+        least = (
+            float(special.betaincinv(threshold, trials - threshold + 1, DETECTION_PROBABILITY)) / rate
+            if threshold <= trials
+            else math.inf
+        )
         return f"records drawn {up(least, 2)} times as often" if least < 1.0 / rate else "nothing"
 
     message = (
@@ -312,8 +332,8 @@ def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
     """Return the claims of the settings and the file about each step.
 
-    The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, it is that of the only mechanism with a noise
-    multiplier.
+    The sensitivity is C, or 2 C if a record is replaced. If the settings state no noise, the noise of the only mechanism with a noise
+    multiplier is used.
 
     Raises:
         InputError: No sensitivity is stated.

@@ -1,15 +1,15 @@
-"""Scores of an attack, read from a file, and membership tests that are chosen independently of the scores that evaluate them.
+"""Scores of an attack, which are read from a file, and membership tests that are chosen independently of the scores that evaluate them.
 
-A finished run leaves `audit.json` in its folder. That file is all that training tells the audit:
+A finished run leaves `audit.json` in its folder. The audit reads no other file of the run:
 
     {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
      "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
 
 with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] if the canaries were gradients.
 
-`member` states whether the canary's own fair coin put it into the run. A higher `score` means that the canary is more likely a member. A
-file without the schema contains the list alone (json or csv), or counts: {"canaries", "guesses", "correct"} or {"members", "others",
-"true_positives", "false_positives"}.
+`member` states whether a fair coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
+without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
+{"members", "others", "true_positives", "false_positives"}.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.audit.bounds import Counts, ErrorRates, binomial_tail, checked_guesses, error_rates
+from dpcli.audit.bounds import Counts, ErrorRates, binomial_tail, error_rates, require_consistent_guesses
 from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.base.errors import InputError
 from dpcli.file.toml.limits import escaped_path
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHOOSING_SHARE = 0.25  # share of the scores that choose the threshold; the others test it
-GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries to guess about, if no number was stated
+GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries that an audit guesses about if no number is set
 SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
 UNFAIR_PROBABILITY = 1e-9  # coins are considered unfair if their outcome is less probable than this
 HIGHEST = float(np.finfo(np.float64).max)
 LEAST_SCORES = 20  # number of scores of members, and of others, that a split needs
 SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds that are tried over the whole range, and at each end of it
-Merit = Callable[[Counts, float], float]  # function from the counts of a test and a significance to how much the test proves
+# A function from the counts of a test and a significance to the merit of the test. A larger merit means a stronger proof.
+Merit = Callable[[Counts, float], float]
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
 MAX_BYTES = 256 * 1024 * 1024
@@ -81,7 +82,7 @@ class Scores:
         return self.values[~self.members]
 
     def shuffled(self) -> Scores:
-        """Return the scores in a fixed random order, so that ties are broken without knowing who is a member."""
+        """Return the scores in a fixed random order, so that ties are broken independently of membership."""
         order = np.random.default_rng(SHUFFLE_SEED).permutation(len(self))
         return Scores(self.members[order], self.values[order])
 
@@ -96,7 +97,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A test that says "member" for scores above `at`; below it, if that distinguished better in the scores that chose it."""
+    """A test that says "member" for scores above `at`, or below `at` if `above` is False."""
 
     at: float
     above: bool = True
@@ -110,7 +111,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTest:
-    """A test with its counts, bounds on its error rates that hold jointly, and the way it was chosen, in words."""
+    """A test with its counts, bounds on its error rates that hold jointly, and a description of the choice of its threshold."""
 
     threshold: Threshold | None
     counts: Counts
@@ -121,16 +122,16 @@ class JudgedTest:
 def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     """Choose the threshold and its side on a quarter of the scores, and test it on the rest. The test needs no correction.
 
-    The chosen threshold is the one that would prove most if the remaining scores had the same error rates. Its merit is computed for the
-    number of remaining scores, since a test of a rare leak proves nothing with only a quarter of the scores.
+    The chosen threshold would prove the most if the remaining scores had the same error rates. Its merit is computed for the number of
+    remaining scores, because a test of a rare leak proves nothing with only a quarter of the scores.
 
     Raises:
         InputError: For fewer than LEAST_SCORES members or others.
     """
     if min(len(scores.inside), len(scores.outside)) < LEAST_SCORES:
         raise InputError(
-            f"expected at least {LEAST_SCORES} members and {LEAST_SCORES} others to choose a threshold from, "
-            f"found {len(scores.inside)} and {len(scores.outside)}; state a threshold, or collect more"
+            f"expected at least {LEAST_SCORES} members and {LEAST_SCORES} others for the choice of a threshold, "
+            f"found {len(scores.inside)} and {len(scores.outside)}; set a threshold, or collect more scores"
         )
     first, rest = scores.split()
     sides = [Threshold(at, above) for above in (True, False) for at in _midpoints(first)]
@@ -139,15 +140,16 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     )
     counts = best.counts(rest)
     return JudgedTest(
-        best, counts, error_rates(counts, significance), f"threshold chosen on {len(first):,} scores, judged on the others"
+        best, counts, error_rates(counts, significance), f"threshold chosen on {len(first):,} scores, tested on the others"
     )
 
 
 def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     """Choose the best of the thresholds at all scores, each tested at the significance divided by the number of scores.
 
-    A threshold that is itself a score is not a fixed test, but all other scores are independent of it. The score itself is counted as an
-    error: a member as missed, another as a false alarm. So each test is exact, and there are as many as scores, even if fewer are tried.
+    A threshold that is itself a score is not a fixed test, but all other scores are independent of it. The score at the threshold counts as
+    an error, which is a miss for a member and a false alarm otherwise. Each test is therefore exact. The correction is for as many tests as
+    there are scores, even if fewer are tried.
     """
     per_test = significance / len(scores)
     threshold, counts = max(_tests_at_scores(scores), key=lambda test: merit(test[1], per_test))
@@ -165,9 +167,9 @@ def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
 
 
 def by_stated(scores: Scores, at: float, significance: float) -> JudgedTest:
-    """Test a threshold that was fixed before the scores were seen."""
+    """Test a threshold that was fixed before the scores were known."""
     counts = Threshold(at).counts(scores)
-    return JudgedTest(Threshold(at), counts, error_rates(counts, significance), "threshold stated beforehand")
+    return JudgedTest(Threshold(at), counts, error_rates(counts, significance), "threshold fixed beforehand")
 
 
 def _spread_values(ordered: Array) -> Array:
@@ -180,16 +182,19 @@ def _spread_values(ordered: Array) -> Array:
 def _midpoints(scores: Scores) -> list[float]:
     """Return thresholds halfway between neighbouring scores."""
     levels = np.unique(scores.values)
-    between: list[float] = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
-    return between
+    midpoints: list[float] = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
+    return midpoints
 
 
 @dataclass(frozen=True, slots=True)
 class Guessed:
-    """Guesses about canaries, and how many of them were right.
+    """The outcome of guesses about canaries.
 
     Attributes:
-        sides: Which canaries were guessed about, in words.
+        canaries: Number of canaries.
+        guesses: Number of canaries that were guessed about.
+        correct: Number of right guesses.
+        sides: Description of the canaries that were guessed about.
     """
 
     canaries: int
@@ -199,9 +204,9 @@ class Guessed:
 
 
 def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
-    """Guess about the highest scores, and about as many of the lowest unless `one_sided`. A fixed shuffle breaks ties."""
+    """Guess about the highest scores, and about as many of the lowest scores unless `one_sided`. A fixed shuffle breaks ties."""
     if not 1 <= guesses <= len(scores):
-        raise InputError(f"expected from 1 to {len(scores)} guesses, one for each canary at most, found {guesses}")
+        raise InputError(f"expected from 1 to {len(scores)} guesses, at most one for each canary, found {guesses}")
     mixed = scores.shuffled()
     order = np.argsort(mixed.values, kind="stable")
     low = 0 if one_sided else guesses // 2
@@ -212,24 +217,24 @@ def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
 
 
 def guess_counts(canaries: int) -> tuple[int, ...]:
-    """Return the numbers of guesses to try if none was stated: fixed shares of the canaries."""
+    """Return the numbers of guesses that are tried if the settings have none. They are fixed shares of the canaries."""
     return tuple(sorted({max(1, round(share * canaries)) for share in GUESS_SHARES}))
 
 
 def check_fair(scores: Scores) -> None:
-    """Check that the canaries may have been included by fair coins. Raises InputError if not."""
+    """Check that the number of members is plausible for fair coins. Raises InputError if not."""
     count, members = len(scores), len(scores.inside)
-    further = max(members, count - members)
-    if 2.0 * float(binomial_tail(count, 0.5, np.array([float(further)]))[0]) < UNFAIR_PROBABILITY:
+    larger = max(members, count - members)
+    if 2.0 * float(binomial_tail(count, 0.5, np.array([float(larger)]))[0]) < UNFAIR_PROBABILITY:
         raise InputError(
-            f"expected canaries that are in the run by the toss of a fair coin each, found {members} of {count}: "
-            "the bound for one run does not hold for these"
+            f"expected canaries that fair coins put into the run, found {members} of {count} in it: "
+            "the bound for one run holds only for fair coins"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The outcome of an attack, which is one of scores, guesses about canaries, and the counts of one test.
+    """The outcome of an attack, which consists of scores, of guesses about canaries, or of the counts of one test.
 
     Attributes:
         path: Path of the file, for messages.
@@ -259,11 +264,12 @@ def read_evidence(path: str) -> Evidence:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"{shown}: this is not json, nor does its name end in .csv") from None
+        raise InputError(f"{shown}: this is not json, and its name does not end in .csv") from None
     return _of_json(shown, document)
 
 
 def _read_text(name: str) -> str:
+    """Return the text of a regular file. Raises InputError if the file cannot be read or is too large."""
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
             raise InputError(f"{escaped_path(name)}: this is not a regular file")
@@ -280,6 +286,7 @@ def _read_text(name: str) -> str:
 
 
 def _of_json(path: str, document: Any) -> Evidence:
+    """Return the evidence in a JSON document, which is a list of rows, a table with canaries, or a table of counts."""
     if type(document) is list:
         return _of_rows(path, document)
     if type(document) is not dict:
@@ -297,6 +304,7 @@ def _of_json(path: str, document: Any) -> Evidence:
 
 
 def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
+    """Return the steps that sampled gradient canaries; None if the file has no such steps."""
     if "gradients" not in document:
         return None
     try:
@@ -312,7 +320,7 @@ def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ..
 
 def _guessed_counts(path: str, counts: list[int]) -> Evidence:
     canaries, guesses, correct = counts
-    checked_guesses(canaries, guesses, correct)
+    require_consistent_guesses(canaries, guesses, correct)
     return Evidence(path, guessed=Guessed(canaries, guesses, correct))
 
 
@@ -329,7 +337,7 @@ def _count(path: str, key: str, value: Any) -> int:
 
 
 def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
-    """Return the evidence in rows with member and score, or with member and guess (empty if none was made)."""
+    """Return the evidence in rows with member and score, or with member and guess. An empty guess means that there was none."""
     if not rows or not all(type(row) is dict for row in rows):
         raise InputError(
             f"{path}: expected rows with member and score, or member and guess, found "
@@ -349,10 +357,10 @@ def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
 
 
 def _flag(path: str, row: int, name: str, value: Any) -> bool:
-    known = FLAGS.get(str(value).strip().lower())
-    if known is None:
+    flag = FLAGS.get(str(value).strip().lower())
+    if flag is None:
         raise InputError(f"{path}: row {row}: {name}: expected 0 or 1, found {value!r}")
-    return known
+    return flag
 
 
 def _number(path: str, row: int, value: Any) -> float:

@@ -1,6 +1,6 @@
-"""Trials: runs of a user's mechanism on two neighbouring datasets, in several processes.
+"""Trials, which are runs of a user's mechanism on two neighbouring datasets. Several processes run them.
 
-The scores are stored in a file, from which an interrupted audit is resumed.
+The scores are stored in a file, so that an interrupted audit can be resumed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
-from dpcli.audit.own_code import called, code_files, digest_of_files, user_function
+from dpcli.audit.own_code import call_user_code, code_files, digest_of_files, user_function
 from dpcli.audit.scores import Scores
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 
-PARTS_PER_PROCESS = 40  # number of parts, for each process, into which the work is divided; a part is stored and reported at once
+PARTS_PER_PROCESS = 40  # number of parts of the work for each process; a part is stored and reported as soon as it is finished
 WITH_RECORD = (True, False)  # whether a dataset contains the record, for the two datasets
 Progress = Callable[[int, int], None]
 
 
 class TrialPart(NamedTuple):
-    """The trials `first` to `stop` - 1 on one dataset: the one with the record, or the one without it."""
+    """The trials `first` to `stop` - 1 on the dataset with the record, or on the dataset without it."""
 
     with_record: bool
     first: int
@@ -55,7 +55,7 @@ class TrialPlan:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The first line of a file of stored trials. An audit continues a file only if this line is equal."""
+        """The first line of a file of stored trials. An audit continues a file only if its own header equals this line."""
         return {
             "schema": "dpcli/trials/v1",
             "function": self.function,
@@ -66,52 +66,52 @@ class TrialPlan:
         }
 
     def generator(self, with_record: bool, trial: int) -> np.random.Generator:
-        """Return the random number generator of one trial, which is independent of those of other trials."""
+        """Return the random number generator of one trial. Generators of different trials are independent."""
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(with_record), trial)))
 
 
-def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
-    """Return the plan of a file of stored trials if the file exists, and a new plan otherwise.
+def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], path: str | None) -> TrialPlan:
+    """Return the plan in a file of stored trials if the file exists, and a new plan otherwise.
 
     Args:
         function, data, trials, folders: As for `TrialPlan`.
         seed: Entropy of the plan; random if None.
-        kept: Path of the file of stored trials; None for no file.
+        path: Path of the file of stored trials; None for no file.
 
     Raises:
-        InputError: The file belongs to another audit. Adding trials after seeing the results of the first would be another test.
+        InputError: The file belongs to another audit. More trials after a look at the first results would be another test.
     """
     fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
-    if kept is None or not os.path.exists(kept):
+    if path is None or not os.path.exists(path):
         return fresh
-    with open(kept, encoding="utf-8") as file:
+    with open(path, encoding="utf-8") as file:
         header = _record(file.readline())
     entropy = header.get("entropy") if seed is None else seed
     if header != {**fresh.header, "entropy": entropy} or type(entropy) is not int:
         raise InputError(
-            f"{kept} holds trials of another audit, not {trials} of {function} on {data} in each world by this code: name a new file"
+            f"{path} holds trials of another audit, not {trials} of {function} on each dataset of {data} with this code: name a new file"
         )
     return TrialPlan(function, data, trials, entropy, folders)
 
 
-def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress) -> Scores:
-    """Run the trials that are not stored yet, and return the scores of all trials. Each finished part is stored in the file `kept`.
+def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress) -> Scores:
+    """Run the trials that are not stored yet, and return the scores of all trials. Each finished part is stored in the file `path`.
 
     Raises:
         InputError: The function raises an error, or returns a value that is not a number.
     """
-    done = dict(_kept_scores(kept))
-    total, record = 2 * plan.trials, _recorder(plan, kept)
-    for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, done)):
-        done |= {(part.with_record, part.first + i): value for i, value in enumerate(values)}
+    scores = dict(_stored_scores(path))
+    total, record = 2 * plan.trials, _recorder(plan, path)
+    for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, scores)):
+        scores |= {(part.with_record, part.first + i): value for i, value in enumerate(values)}
         record(part, values)
-        progress(len(done), total)
+        progress(len(scores), total)
     keys = [(with_record, trial) for with_record in WITH_RECORD for trial in range(plan.trials)]
-    return Scores(np.array([with_record for with_record, _ in keys]), np.array([done[key] for key in keys]))
+    return Scores(np.array([with_record for with_record, _ in keys]), np.array([scores[key] for key in keys]))
 
 
-def _kept_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
-    """Yield the stored trials, as keys (with record, number) and scores. A line that a crash has cut short is ignored."""
+def _stored_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
+    """Yield the stored trials, as keys (with record, number) and scores. An incomplete line, which a crash left, is ignored."""
     if path is None or not os.path.exists(path):
         return
     with open(path, encoding="utf-8") as file:
@@ -124,6 +124,7 @@ def _kept_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
 
 
 def _record(line: str) -> dict[str, Any]:
+    """Return the JSON table in a line; an empty table if the line has none."""
     with suppress(ValueError):
         record = json.loads(line)
         if type(record) is dict:
@@ -132,6 +133,7 @@ def _record(line: str) -> dict[str, Any]:
 
 
 def _recorder(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[float]], None]:
+    """Return a function that appends a finished part to the file of trials, after writing the header of a new file."""
     if path is None:
         return lambda part, values: None
     if not os.path.exists(path):
@@ -140,6 +142,7 @@ def _recorder(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[fl
 
 
 def _append(path: str, record: dict[str, Any]) -> None:
+    """Append a record as one line. A line that an earlier crash left incomplete is ended first."""
     try:
         with open(path, "ab+") as file:
             if file.tell() and not _ends_line(file):
@@ -154,7 +157,7 @@ def _ends_line(file: Any) -> bool:
     return bool(file.read(1) == b"\n")
 
 
-def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[TrialPart]:
+def _missing_parts(plan: TrialPlan, jobs: int, scores: dict[tuple[bool, int], float]) -> list[TrialPart]:
     """Return the parts with missing trials. The two datasets alternate, so that both have equally many trials after an interruption."""
     size = max(1, plan.trials // (jobs * PARTS_PER_PROCESS))
     parts = [
@@ -162,11 +165,12 @@ def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], floa
         for first in range(0, plan.trials, size)
         for with_record in WITH_RECORD
     ]
-    return [part for part in parts if any((part.with_record, trial) not in done for trial in range(part.first, part.stop))]
+    return [part for part in parts if any((part.with_record, trial) not in scores for trial in range(part.first, part.stop))]
 
 
 def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:
-    worker = Worker(plan)  # also if other processes do the work, so that an error is raised early and only once
+    """Yield each part with its scores, computed in this process or in several processes."""
+    worker = Worker(plan)  # also created if other processes do the work, so that an error is raised early and only once
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
         return
@@ -183,29 +187,30 @@ def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Itera
 
 
 class Worker:
-    """Runs trials. It loads the two datasets and the function under test once for each process."""
+    """A runner of trials. Each process has one, which loads the two datasets and the function under test."""
 
     def __init__(self, plan: TrialPlan) -> None:
         self.plan = plan
         self.function = user_function(plan.function, plan.folders)
-        self.pair = neighbouring(plan.data, plan.folders, plan.entropy)
+        self.pair = neighbouring_pair(plan.data, plan.folders, plan.entropy)
 
     def run(self, part: TrialPart) -> list[float]:
         dataset = self.pair[0 if part.with_record else 1]
         return [self.score(dataset, part.with_record, trial) for trial in range(part.first, part.stop)]
 
     def score(self, dataset: Any, with_record: bool, trial: int) -> float:
-        value = called(self.plan.function, self.function, dataset, self.plan.generator(with_record, trial))
+        """Return the score of one trial. Raises InputError if the function raises an error or returns no number."""
+        value = call_user_code(self.plan.function, self.function, dataset, self.plan.generator(with_record, trial))
         try:
             return float(value)
         except (TypeError, ValueError):
             raise InputError(f"{self.plan.function}: expected a number as score, found {type(value).__name__}") from None
 
 
-def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
-    """Return the pair of datasets (with the record, without it) that a user's function makes. It is the same pair in each process."""
+def neighbouring_pair(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
+    """Return the pair of datasets (with the record, without it) that a user's function makes. All processes get the same pair."""
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
-    pair = called(data, user_function(data, folders), rng)
+    pair = call_user_code(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
         raise InputError(f"{data}: expected a pair (with the record, without it), found {type(pair).__name__}")
     return pair
@@ -215,7 +220,7 @@ _WORKER: list[Worker] = []  # contains the worker of this process after `_start_
 
 
 def _start_worker(plan: TrialPlan) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends this process after its current part
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent ends this process when its current part is finished
     _WORKER[:] = [Worker(plan)]
 
 

@@ -1,7 +1,7 @@
-"""The exam that every registered mechanism, accountant, filter and format sits, those of other packages too: python -m dpcli.exam NAME.
+"""The exam of registered mechanisms, accountants, filters and output formats, including those of other packages: python -m dpcli.exam NAME.
 
 A mechanism is compared with an enumeration of the releases that its keys allow (`enumeration/`), under every adjacency and sampling scheme
 and by every accountant. Its views must not contradict each other, and it must obey the laws that every mechanism obeys. Bugs that any
-mechanism could have are planted in it; the exam must detect each. Accountants, filters and formats are examined in the same way. The exam
-names no type itself, so that a newly registered one is examined like the others.
+mechanism could have are planted in it, and the exam must detect each of them. Accountants, filters and formats are examined in the same
+way. The exam names no type itself, so a newly registered type is examined like the others.
 """

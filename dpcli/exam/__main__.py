@@ -1,4 +1,7 @@
-"""Examine mechanisms, accountants, filters or formats by name: python -m dpcli.exam NAME ...; without names, what is examined by what."""
+"""The command `python -m dpcli.exam NAME ...`, which examines mechanisms, accountants, filters or formats.
+
+Without a name, it prints a table of the examinations that cover each combination of mechanism type, adjacency, sampling and accountant.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,26 @@ from dpcli.exam.subjects import SEED
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a line for each question; return 0 if no fault was found, 1 if one was, 2 if a name is unknown."""
+    """Print a line for each question. Return 0 if no fault was found, 1 if a fault was found, and 2 if a name is unknown."""
     parser = argparse.ArgumentParser(
         "python -m dpcli.exam", description="Examine registered mechanisms, accountants, filters, formats."
     )
-    parser.add_argument("name", nargs="*", help="what to examine; without a name: a table of what is examined by what")
-    parser.add_argument("--seed", type=int, default=SEED, help="of what is drawn at random; fresh by default")
-    given = parser.parse_args(arguments)
+    parser.add_argument("name", nargs="*", help="name of the subject; without a name: a table of the examinations")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the random choices; fresh by default")
+    options = parser.parse_args(arguments)
     faults = 0
-    for line in () if given.name else (*table(), "", *LEGEND):
+    for line in () if options.name else (*table(), "", *LEGEND):
         print(line, flush=True)  # noqa: T201
-    for name in given.name:
-        print(f"{name} (seed {given.seed})", flush=True)  # noqa: T201
+    for name in options.name:
+        print(f"{name} (seed {options.seed})", flush=True)  # noqa: T201
         begun = time.monotonic()
         try:
-            for answered in examine(name, given.seed):
+            for exam_line in examine(name, options.seed):
                 seconds, begun = time.monotonic() - begun, time.monotonic()
-                verdict = "ok" if not answered.faults else f"{len(answered.faults)} faults"
-                print(f"  {answered.question:42} {answered.cases:6} cases  {verdict}  ({seconds:.0f} s)", flush=True)  # noqa: T201
-                faults += len(answered.faults)
-                for fault in answered.faults:
+                verdict = "ok" if not exam_line.faults else f"{len(exam_line.faults)} faults"
+                print(f"  {exam_line.question:42} {exam_line.cases:6} cases  {verdict}  ({seconds:.0f} s)", flush=True)  # noqa: T201
+                faults += len(exam_line.faults)
+                for fault in exam_line.faults:
                     print(f"    {fault}", flush=True)  # noqa: T201
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)  # noqa: T201

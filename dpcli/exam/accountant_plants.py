@@ -1,4 +1,4 @@
-"""Mutation testing of accountants: bugs planted around any accountant, and whether the exam detects them."""
+"""Mutation testing of accountants. Bugs are planted around an accountant, and the exam must detect them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOWER_BOUND_FACTOR = 1.25  # factor by which a planted bug raises lower bounds
 
 @dataclass(frozen=True, slots=True)
 class Planted(PrivacyProfile):
-    """A privacy profile with a planted bug; subclasses override what the bug changes."""
+    """A privacy profile with a planted bug. A subclass overrides the methods that the bug changes."""
 
     inner: PrivacyProfile
 
@@ -51,7 +51,7 @@ class TenthOfEpsilon(Planted):
 
 
 class Lifted(Planted):
-    """A bug that reports lower bounds a quarter too large, or the upper bound if there is no lower one."""
+    """A bug that reports lower bounds that are a quarter too large, or the upper bound if there is no lower bound."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class Lifted(Planted):
 
 
 class DeltaIgnored(Planted):
-    """A bug that reports epsilon at a large delta, whatever delta is asked for."""
+    """A bug that reports epsilon at a large delta instead of the requested delta."""
 
     __slots__ = ()
 
@@ -76,8 +76,8 @@ class DeltaIgnored(Planted):
 
 
 @dataclass(frozen=True, slots=True)
-class Deltaless(Dominated):
-    """A mechanism that reports a delta floor of 0, although its own is positive."""
+class Floorless(Dominated):
+    """A mechanism that reports a delta floor of 0 although its delta floor is positive."""
 
     def approx_dp(self, delta: float) -> float:
         return self.by.approx_dp(max(delta, self.by.delta_floor()))
@@ -96,11 +96,12 @@ def lifted(bound: Bound) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """A bug planted around an accountant.
+    """A bug that is planted around an accountant.
 
-    steps: changes the steps that the accountant is given.
-    profile: changes the profile that it returns.
-    claims: whether the accountant is declared sound although it is not.
+    Attributes:
+        steps: Function that changes the steps that the accountant receives.
+        profile: Function that changes the profile that the accountant returns.
+        claims: Whether the accountant is declared sound although it is not.
     """
 
     steps: Callable[[Steps], Steps] = lambda steps: steps
@@ -108,20 +109,22 @@ class Plant:
     claims: bool = False
 
     def planted(self, accountant: Accountant) -> Accountant:
+        """Return the accountant with the bug."""
+
         def compose(steps: Steps) -> PrivacyProfile:
             return self.profile(accountant.compose(self.steps(steps)))
 
         return replace(accountant, compose=compose, sound=accountant.sound or self.claims)
 
-    def touches(self, accountant: Accountant, steps: Steps) -> bool:
-        """Return whether the bug changes the accountant's answer about these steps."""
-        answers = isinstance(self.profile(PrivacyProfile()), Planted) or (self.claims and not accountant.sound)
-        return answers or self.steps(steps) != steps
+    def affects(self, accountant: Accountant, steps: Steps) -> bool:
+        """Return whether the bug can change the accountant's answer about the steps."""
+        changes_answers = isinstance(self.profile(PrivacyProfile()), Planted) or (self.claims and not accountant.sound)
+        return changes_answers or self.steps(steps) != steps
 
 
-def floorless(steps: Steps) -> Steps:
-    """Return the steps with each mechanism's delta floor hidden."""
-    return tuple((Deltaless(mechanism) if _floor(mechanism) > 0.0 else mechanism, count) for mechanism, count in steps)
+def hide_delta_floors(steps: Steps) -> Steps:
+    """Return the steps with mechanisms that report a delta floor of 0."""
+    return tuple((Floorless(mechanism) if _floor(mechanism) > 0.0 else mechanism, count) for mechanism, count in steps)
 
 
 def _floor(mechanism: object) -> float:
@@ -136,30 +139,30 @@ ACCOUNTANT_PLANTS: dict[str, Plant] = {
     "lower bound lifted": Plant(profile=Lifted),
     "count ignored": Plant(steps=lambda steps: tuple((mechanism, 1) for mechanism, _ in steps)),
     "delta ignored": Plant(profile=DeltaIgnored),
-    "deltas of steps ignored": Plant(steps=floorless),
+    "deltas of steps ignored": Plant(steps=hide_delta_floors),
     "soundness claimed": Plant(claims=True),
 }
 
 
-SLOW_LAST = tuple(reversed([*MECHANISMS]))  # mechanism types; those registered first take longest to enumerate
+SLOW_LAST = tuple(reversed([*MECHANISMS]))  # mechanism types; the types that are registered first take longest to enumerate
 
 
 @functools.cache
 def questions() -> tuple[Known, ...]:
-    """Return all questions. Those whose lower bounds an enumeration can contradict come first, so that faults show sooner."""
-    return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.tells_most(0)))
+    """Return all questions. Questions whose lower bounds an enumeration can contradict come first, so that faults are found sooner."""
+    return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
 
 
 def detected(plant: Plant, accountant: Accountant) -> bool:
     """Return whether the exam detects the bug, or the bug is harmless.
 
-    The bug is detected if an answer is false. It is harmless if no answer promises more than it does without the bug. Only questions that
-    the bug touches are asked. If no data attain a mechanism's bound, an answer may promise more than the bound and still be true, so such
+    The bug is detected if an answer is false. It is harmless if no answer promises more than the answer without the bug. Only questions
+    that the bug affects are asked. If no data attain a mechanism's bound, an answer may promise more than the bound and still be true. Such
     an answer does not count as harm.
     """
     is_harmless = True
     for question in questions():
-        if plant.touches(accountant, question.steps):
+        if plant.affects(accountant, question.steps):
             planted, honest = (list(answers(candidate, [question])) for candidate in (plant.planted(accountant), accountant))
             if any(answer.false for answer in planted):
                 return True

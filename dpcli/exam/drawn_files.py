@@ -1,7 +1,7 @@
 """Random entries of every registered mechanism type, sampling scheme and adjacency.
 
-Keys, kinds and rules are read from the annotations, so that a new mechanism type is drawn as soon as it is registered. Numbers are
-log-uniform. Most are moderate, and some are extreme.
+Keys, kinds and rules are read from the annotations of a mechanism type, so that a new type is drawn as soon as it is registered. Numbers
+are log-uniform. Most are moderate, and some are extreme.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from dpcli.file.keys.kinds import Flag, Kind, Listed, Number, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Members
 from dpcli.file.keys.words import OneOf
 
-TRIES = 60  # attempts at drawing a value that satisfies its rule, or keys that agree with each other
+TRIES = 60  # number of attempts to draw a value that satisfies its rule, or keys that agree with each other
+# Least and largest exponent of ten of the numbers in one file. One pair is chosen for each file.
 SCALES = (
     (-1.0, 1.0),
     (-3.0, 3.0),
     (-3.0, 3.0),
     (-12.0, 12.0),
     (-300.0, 300.0),
-)  # (least, largest) exponent of ten of the numbers in one file
+)
 COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file
 
 Document = dict[str, Any]
@@ -54,14 +55,15 @@ class Drawing:
         return None
 
     def sampling(self, privacy: Document, scheme: str | None = None) -> Document:
+        """Return a sampling table. A dataset size is added to `privacy` if the table needs it."""
         scheme = scheme or self.random.choice(list(SAMPLING))
-        own = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
-        keys = self.table(own, {}, []) or {}
+        members = {name: member for name, member in members_of(load(SAMPLING[scheme])).items() if name != "scheme"}
+        keys = self.table(members, {}, []) or {}
         if "batch_size" in keys:
             keys["batch_size"] = min(keys["batch_size"], privacy.setdefault("dataset_size", 60_000))
             keys.pop("rate", None)
-        elif "rate" in own:
-            keys["rate"] = self.number(own["rate"].rule)
+        elif "rate" in members:
+            keys["rate"] = self.number(members["rate"].rule)
         if "max_batch_size" in keys:
             privacy.setdefault("dataset_size", 60_000)
         return {"scheme": scheme, **keys}
@@ -80,6 +82,7 @@ class Drawing:
         return result
 
     def value(self, kind: Kind, rule: Constraint | None, names: list[str], length: int) -> Any:
+        """Return a random value of a kind that satisfies the rule. A key that names an entry gets one of `names`."""
         match kind:
             case Number():
                 return self.number(rule)
@@ -100,6 +103,7 @@ class Drawing:
                 return self.random.choice(names) if names else None
 
     def number(self, rule: Constraint | None) -> float:
+        """Return a random number that satisfies the rule; 0.5 if no attempt does."""
         for _ in range(TRIES):
             value = float(f"{10.0 ** self.random.uniform(*self.scale):.{self.random.choice([1, 3, 9])}g}")
             if rule is None or rule.holds(value):
@@ -107,6 +111,7 @@ class Drawing:
         return 0.5
 
     def count_of(self, rule: Constraint | None, most: float) -> int:
+        """Return a random whole number that satisfies the rule; 2 if no attempt does."""
         for _ in range(TRIES):
             value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
             if rule is None or rule.holds(value):
@@ -118,7 +123,7 @@ class Drawing:
 
 
 def built(cls: type, keys: Document) -> Any:
-    """Return an instance of the class with these plain values, as the file reader builds it."""
+    """Return the instance of the class that the file reader builds from these plain values."""
     members = members_of(cls)
 
     def value(kind: Kind, plain: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The exam of one registered mechanism type, accountant, filter or format: its questions, their cases and the faults found."""
+"""The exam of a registered mechanism type, accountant, filter or format. It consists of questions, each with cases and faults."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from dpcli.exam.known import answers, one_of_each
 from dpcli.exam.mechanism_laws import LAWS
 from dpcli.exam.plants import PLANTS, undetected
 from dpcli.exam.subjects import drawn
-from dpcli.exam.views import VIEWS, Tenth, contradictions
-from dpcli.exam.views import answers as has_view
-from dpcli.exam.written import WITHOUT, documents, left_out, render_of
+from dpcli.exam.views import VIEWS, ReducedView, contradictions, has_view
+from dpcli.exam.written import OMISSIONS, documents, left_out, render_of
 from dpcli.exam.written import undetected as undetected_in_format
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.mechanism import Mechanism
 
-MOST_FAULTS = 8  # At most this many faults are reported for one question.
+MOST_FAULTS = 8  # largest number of faults that are reported for one question
 
 
 @dataclass(frozen=True, slots=True)
 class ExamLine:
-    """A question of the exam, the number of its cases, and the first few faults."""
+    """A question of the exam, the number of its cases, and its first MOST_FAULTS faults."""
 
     question: str
     cases: int
@@ -42,21 +41,23 @@ class ExamLine:
 
 
 def examine(name: str, seed: int) -> Iterator[ExamLine]:
-    """Yield the answer to every question about the mechanism type, accountant, filter or format of this name.
+    """Yield the line of every question about the mechanism type, accountant, filter or format with the given name.
 
-    Raises InputError if none has this name.
+    Raises InputError if the name is unknown.
     """
     for names, examiner in EXAMINERS:
         if name in names():
             return examiner(name, str(seed))
     choices = ", ".join(chain.from_iterable(names() for names, _ in EXAMINERS))
-    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {choices}")
+    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; known names: {choices}")
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     """Examine a mechanism type by enumeration, accountants, coverage, views, laws and planted bugs."""
     if not references_of(kind):
-        yield ExamLine("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
+        yield ExamLine(
+            "it has references", 1, (f"no references; its plugin must set references = {{{kind!r}: 'module:REFERENCES'}}",)
+        )
     brackets = (row(*situated) for situated in situations(kind))
     yield exam_line(
         "lower bound <= enumeration <= upper bound",
@@ -70,16 +71,18 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
             for name in sound()
         ),
     )
-    yield exam_line("what makes sense is enumerated", [(kind, [str(combination) for combination in sorted(unexamined(kind))])])
+    yield exam_line(
+        "every valid combination is enumerated", [(kind, [str(combination) for combination in sorted(unexamined(kind))])]
+    )
     subjects = drawn(kind, seed)
     mechanisms = [(subject, mechanism) for subject in subjects for mechanism, _ in subject.steps]
     yield exam_line(
         "no view contradicts another", ((subject.text, list(contradictions(mechanism))) for subject, mechanism in mechanisms)
     )
     yield exam_line("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
-    yield exam_line("planted bugs are seen", ((plant, [plant] if undetected(kind, plant) else []) for plant in PLANTS))
-    claiming = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
-    yield exam_line("a view that is a tenth is seen", ((view, undetected_view(claiming, view)) for view in VIEWS))
+    yield exam_line("planted bugs are detected", ((plant, [plant] if undetected(kind, plant) else []) for plant in PLANTS))
+    attaining = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
+    yield exam_line("a view that is ten times too small is detected", ((view, undetected_view(attaining, view)) for view in VIEWS))
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
@@ -89,11 +92,15 @@ def lawless(pipeline: Pipeline) -> Iterator[str]:
             yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
 
 
-def undetected_view(claiming: Sequence[Mechanism], view: str) -> list[str]:
-    """Return [view] if the exam misses a tenth of that view, planted in mechanisms that attain their pairs; [] otherwise."""
-    answering = [mechanism for mechanism in claiming if has_view(mechanism, view)]
-    tenths = (Tenth(mechanism, view) for mechanism in answering)
-    return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
+def undetected_view(attaining: Sequence[Mechanism], view: str) -> list[str]:
+    """Return [view] if the exam does not detect a planted bug that makes the view ten times too small; [] otherwise.
+
+    Args:
+        attaining: Mechanisms that attain their dominating pairs. The bug is planted in each that has the view.
+    """
+    with_view = [mechanism for mechanism in attaining if has_view(mechanism, view)]
+    planted = (ReducedView(mechanism, view) for mechanism in with_view)
+    return [view] if with_view and not any(next(contradictions(bug), None) is not None for bug in planted) else []
 
 
 def accountant(name: str, seed: str) -> Iterator[ExamLine]:
@@ -104,9 +111,11 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
         replies = ((question.label, list(answers(examined, [question]))) for question in questions)
         yield exam_line("no answer is false", ((label, [str(reply) for reply in given if reply.false]) for label, given in replies))
         is_silent = next(answers(examined, questions), None) is None
-        yield exam_line("it has an answer", [(name, ["none to any question"] if is_silent else [])])
+        yield exam_line("it answers a question", [(name, ["no answer to any question"] if is_silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
-    yield exam_line("planted bugs are seen", ((plant, [] if detected(bug, examined) else [plant]) for plant, bug in bugs.items()))
+    yield exam_line(
+        "planted bugs are detected", ((plant, [] if detected(bug, examined) else [plant]) for plant, bug in bugs.items())
+    )
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
@@ -117,30 +126,35 @@ def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
         "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", list(broken(ledger, sample_runs))) for ledger in ledgers)
     )
     yield exam_line(
-        "planted bugs are seen", ((plant, [plant] if undetected_in_filter(name, plant) else []) for plant in FILTER_PLANTS)
+        "planted bugs are detected", ((plant, [plant] if undetected_in_filter(name, plant) else []) for plant in FILTER_PLANTS)
     )
 
 
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
-    """Examine an output format: it shows every part that it declares, and the exam notices when a part is dropped."""
-    yield exam_line("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
+    """Examine an output format. It must show every part that it declares, and the exam must detect a part that is left out."""
+    yield exam_line("it declares the parts that it shows", [(name, [] if shows(name) else ["it declares no part"])])
     drawings = [document for document, _ in documents(name, seed)]
     yield exam_line(
-        "nothing is left out", ((document.title, list(left_out(name, render_of(name), document))) for document in drawings)
+        "no declared part is left out", ((document.title, list(left_out(name, render_of(name), document))) for document in drawings)
     )
     yield exam_line(
-        "what is dropped is missed", ((what, [what] if undetected_in_format(name, what, seed) else []) for what in WITHOUT)
+        "omissions are detected",
+        ((omission, [omission] if undetected_in_format(name, omission, seed) else []) for omission in OMISSIONS),
     )
 
 
 def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
-    """Return the line of a question. cases: (label, faults) of each case; the line has the first MOST_FAULTS faults."""
+    """Return the line of a question, with its first MOST_FAULTS faults.
+
+    Args:
+        cases: Label and faults of each case.
+    """
     count = 0
     faults: list[str] = []
-    for label, wrong in cases:
+    for label, case_faults in cases:
         count += 1
         faults += (
-            [f"{label}: {fault}" if fault != label else fault for fault in islice(wrong, MOST_FAULTS - len(faults))]
+            [f"{label}: {fault}" if fault != label else fault for fault in islice(case_faults, MOST_FAULTS - len(faults))]
             if len(faults) < MOST_FAULTS
             else []
         )

@@ -1,4 +1,4 @@
-"""The table that says what examines each combination of mechanism type, adjacency, sampling scheme and accountant."""
+"""The table of the examinations that cover each combination of mechanism type, adjacency, sampling scheme and accountant."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dpcli.exam.known import answers, known
 from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
 from dpcli.exam.subjects import SEED, drawn
 
-SEEDS = 3  # A combination is meaningful if a file drawn with one of this many seeds has it.
+SEEDS = 3  # number of seeds with which files are drawn; a combination is meaningful if one of these files has it
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Combination:
-    """A mechanism type with an adjacency, a sampling scheme and the accountant that is asked."""
+    """A mechanism type with an adjacency, a sampling scheme and an accountant."""
 
     kind: str
     adjacency: str
@@ -32,47 +32,48 @@ def sound() -> tuple[str, ...]:
 
 @functools.cache
 def meaningful(kind: str) -> frozenset[Combination]:
-    """Return the combinations that a file can state without being refused, for every sound accountant."""
-    places = {
+    """Return the combinations of a valid file, for every sound accountant."""
+    pairs = {
         (subject.adjacency, subject.scheme) for k in range(SEEDS) for subject in drawn(kind, f"{SEED}/{k}" if k else str(SEED))
     }
-    return frozenset(_with(kind, places, sound()))
+    return frozenset(_with(kind, pairs, sound()))
 
 
 def enumerated(kind: str) -> set[Combination]:
-    """Return the combinations whose bounds test_accountants compares with an enumeration of the worst release."""
+    """Return the combinations whose bounds are compared with an enumeration of the worst release."""
     return _with(kind, {(statement.adjacency, statement.scheme) for statement in known(kind)}, sound())
 
 
 def under_laws(kind: str) -> set[Combination]:
-    """Return the combinations for which test_laws tests the laws of any mechanism."""
+    """Return the combinations for which the laws of any mechanism are tested."""
     return _with(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
 
 
-def _with(kind: str, places: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
-    return {Combination(kind, *place, name) for place in places for name in accountants}
+def _with(kind: str, pairs: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
+    return {Combination(kind, *pair, name) for pair in pairs for name in accountants}
 
 
 EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L": under_laws}  # the stronger examination first
 
 
 def unexamined(kind: str) -> frozenset[Combination]:
-    """Return the combinations that a file can state but no enumeration covers."""
+    """Return the combinations of a valid file that no enumeration covers."""
     return meaningful(kind) - enumerated(kind)
 
 
 def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
-    """Yield the lines of the report: a column for each accountant, with the letters of LEGEND."""
+    """Yield the lines of the table. It has a column for each accountant; LEGEND explains the letters."""
     yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
     for kind in kinds:
         examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}
-        places = {(combination.adjacency, combination.scheme) for combination in meaningful(kind).union(*examined.values())}
-        for adjacency, scheme in sorted(places):
+        pairs = {(combination.adjacency, combination.scheme) for combination in meaningful(kind).union(*examined.values())}
+        for adjacency, scheme in sorted(pairs):
             cells = ((name, _cell(Combination(kind, adjacency, scheme, name), examined)) for name in ACCOUNTANTS)
             yield " ".join([f"{kind:18} {adjacency:11} {scheme:13}", *(f"{cell:{len(name)}}" for name, cell in cells)])
 
 
 def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> str:
+    """Return the letters of the examinations that cover a combination."""
     accountant = load(ACCOUNTANTS[combination.accountant])
     if not accountant.sound:
         return "~"
@@ -87,6 +88,6 @@ def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> st
 
 
 LEGEND = (
-    "E: compared with an enumeration of the worst release. L: put to the laws of any mechanism. -: it says why it has no number.",
-    "~: it claims nothing, and decides nothing. !: nobody examined it.",
+    "E: compared with an enumeration of the worst release. L: tested by the laws of any mechanism. -: it gives a reason, and no number.",
+    "~: it claims no bound, and decides nothing. !: not examined.",
 )

@@ -1,4 +1,4 @@
-"""Laws that every privacy filter must keep; each law is a function that yields its violations."""
+"""Laws that every privacy filter must obey. A law is a function that yields its violations."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
 OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # (epsilon, delta) of each ledger that is opened
-DESCRIBED = (0.0, 1e-7, 0.03, 0.3)  # deltas at which a run is priced: none, a small one, and two above that of any ledger
-MOST_CHARGES = 10**5  # A run is charged at most this many times in a row.
+PRICED_AT = (0.0, 1e-7, 0.03, 0.3)  # deltas at which a run is priced: zero, a small delta, and two above the delta of any ledger
+MOST_CHARGES = 10**5  # largest number of successive charges of one run
 ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
 STEP_GROWTH = 256  # factor by which a law raises the number of steps
-LARGE = 300.0  # an epsilon above that of any ledger
+LARGE_EPSILON = 300.0  # an epsilon above the epsilon of any ledger
 DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn
 
 
@@ -57,7 +57,7 @@ class ExaminedLedger:
         return self.the_filter.epsilon(spent, self.delta)
 
     def granted(self, cost: Amounts) -> int:
-        """Return how many runs of this cost the filter grants in a row."""
+        """Return the number of successive runs of this cost that the filter grants."""
         caps = self.caps
         return bisect.bisect_left(
             range(1, MOST_CHARGES + 1), True, key=lambda n: amounts.exceeded(times(cost, n), caps) is not None
@@ -72,13 +72,13 @@ def times(cost: Amounts, count: int) -> dict[str, Decimal]:
 def certified(run: Pipeline, count: int, delta: float) -> float:
     """Return a certified lower bound on epsilon of `count` runs that are fixed in advance; 0 if there is none.
 
-    No filter may report less. Runs with a delta of their own may have no finite epsilon at `delta`. If they need a larger delta even
-    at epsilon = LARGE, the bound is LARGE.
+    No filter may report a smaller epsilon. Runs whose mechanisms have a positive delta may have no finite epsilon at `delta`. If they need
+    a larger delta even at epsilon = LARGE_EPSILON, the bound is LARGE_EPSILON.
     """
     epsilon_bound = account(run, CERTIFYING, delta=delta, runs=count).lower
     if epsilon_bound is None:
-        delta_bound = account(run, CERTIFYING, epsilon=LARGE, runs=count).lower
-        return LARGE if delta_bound is not None and delta_bound > delta * (1.0 + ROUNDING) else 0.0
+        delta_bound = account(run, CERTIFYING, epsilon=LARGE_EPSILON, runs=count).lower
+        return LARGE_EPSILON if delta_bound is not None and delta_bound > delta * (1.0 + ROUNDING) else 0.0
     return epsilon_bound
 
 
@@ -107,16 +107,16 @@ def drawn_runs(seed: str) -> Iterator[Pipeline]:
 
 
 def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """Granted runs stay within the cap, and their reported epsilon is no less than their certified one."""
-    for delta in DESCRIBED:
+    """Granted runs stay within the cap, and their reported epsilon is no less than their certified epsilon."""
+    for delta in PRICED_AT:
         cost = ledger.cost(run, delta)
         if cost is not None and (count := ledger.granted(cost)):
             bound = certified(run, count, ledger.delta)
             reported = ledger.epsilon_of(times(cost, count))
             if bound > ledger.epsilon * (1.0 + ROUNDING):
-                yield f"{count} runs described at {delta} are granted, and have at least {bound} instead of {ledger.epsilon}"
+                yield f"{count} runs priced at {delta} are granted, and have epsilon >= {bound}, above the cap {ledger.epsilon}"
             if bound > reported * (1.0 + ROUNDING):
-                yield f"{count} runs described at {delta} are told as {reported}, and have at least {bound}"
+                yield f"{count} runs priced at {delta} are reported as {reported}, and have epsilon >= {bound}"
 
 
 def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
@@ -125,59 +125,59 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         more = replace(
             run, mechanisms=(*run.mechanisms[:i], replace(mechanism, steps=STEP_GROWTH * mechanism.steps), *run.mechanisms[i + 1 :])
         )
-        for delta in DESCRIBED[:2]:
+        for delta in PRICED_AT[:2]:
             few, many = ledger.cost(run, delta), ledger.cost(more, delta)
             if few is None or many is None:
                 continue
             if any(many[name] < few[name] for name in few) or (few == many and certified(run, 1, 1e-9) > 0.0):
-                yield f"{STEP_GROWTH} times the steps of {mechanism.name}, described at {delta}: {many} after {few}"
+                yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {many} after {few}"
 
 
 def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """A larger delta of a run never makes one amount smaller unless it makes another larger."""
-    costs = [(delta, cost) for delta in DESCRIBED if (cost := ledger.cost(run, delta)) is not None]
+    """A larger delta of a run never makes an amount smaller without making another amount larger."""
+    costs = [(delta, cost) for delta in PRICED_AT if (cost := ledger.cost(run, delta)) is not None]
     for (low, before), (high, after) in itertools.pairwise(costs):
         if any(after[name] < before[name] for name in before) and not any(after[name] > before[name] for name in before):
-            yield f"described at {high} instead of {low}: {after} after {before}"
+            yield f"priced at {high} instead of {low}: {after} after {before}"
 
 
 def a_currency(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Amounts and caps have the same names, and pricing a run twice gives the same cost."""
-    for delta in DESCRIBED:
+    for delta in PRICED_AT:
         cost = ledger.cost(run, delta)
         if cost is not None and not set(cost) == set(ledger.caps) == set(ledger.the_filter.currency):
             yield f"amounts {set(cost)}, caps {set(ledger.caps)}"
         if cost != ledger.cost(run, delta):
-            yield f"described at {delta}, it costs {cost}, and later {ledger.cost(run, delta)}"
+            yield f"priced at {delta}, it costs {cost}, and then {ledger.cost(run, delta)}"
 
 
 def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Two different runs cost no less than the certified epsilon of both, in either order."""
     other = pipeline(entry("gaussian", steps=2, noise_multiplier=9.0), delta=None)
-    for delta in DESCRIBED[:3]:
+    for delta in PRICED_AT[:3]:
         costs = ledger.cost(run, delta), ledger.cost(other, delta)
         if costs[0] is None or costs[1] is None or run.privacy.adjacency is not other.privacy.adjacency:
             continue
         spent = amounts.add(costs[0], costs[1])
         if spent != amounts.add(costs[1], costs[0]):
-            yield "another order of charges is another sum"
+            yield "the sum depends on the order of the charges"
         if amounts.exceeded(spent, ledger.caps) is None:
             both = replace(run, mechanisms=(*run.mechanisms, *(replace(e, name="another") for e in other.mechanisms)))
             if certified(both, 1, ledger.delta) > ledger.epsilon_of(spent) * (1.0 + ROUNDING):
-                yield f"{run} and another are told as {ledger.epsilon_of(spent)}, and have at least {certified(both, 1, ledger.delta)}"
+                yield f"{run} and another run are reported as {ledger.epsilon_of(spent)}, not {certified(both, 1, ledger.delta)} or more"
 
 
 def spending(ledger: ExaminedLedger) -> Iterator[str]:
-    """Spending never decreases from one charge to the next, begins with nothing, and ends at the cap."""
+    """The reported epsilon begins at 0, never decreases from one charge to the next, and is at most the cap in the end."""
     eighths = [{name: cap * k / 8 for name, cap in ledger.caps.items()} for k in range(9)]
     epsilons = [ledger.epsilon_of(spent) for spent in eighths]
     if epsilons[0] != 0.0 or any(math.isnan(epsilon) for epsilon in epsilons) or epsilons != sorted(epsilons):
-        yield f"from nothing to the cap: {epsilons}"
+        yield f"reported epsilons from no charge to the cap: {epsilons}"
     if not epsilons[-1] <= ledger.epsilon * (1.0 + ROUNDING):
-        yield f"what is within the caps is told as {epsilons[-1]} instead of {ledger.epsilon}"
+        yield f"amounts within the caps are reported as {epsilons[-1]}, above the cap {ledger.epsilon}"
     for name, cap in ledger.caps.items():
         if amounts.exceeded({**ledger.caps, name: amounts.EXACT.add(cap, Decimal("1e-300"))}, ledger.caps) is None:
-            yield f"more than the cap of {name} is granted"
+            yield f"an amount above the cap of {name} is granted"
 
 
 def free(ledger: ExaminedLedger) -> Iterator[str]:
@@ -190,25 +190,25 @@ def free(ledger: ExaminedLedger) -> Iterator[str]:
 
 
 def room(ledger: ExaminedLedger) -> Iterator[str]:
-    """A pure run with the epsilon that the filter says there is room for does fit."""
+    """A pure run whose epsilon is the room that the filter reports does fit."""
     name, cap = next((name, ledger.caps[name]) for name in ledger.the_filter.currency)
     for share in (Decimal("0.01"), Decimal("0.3"), Decimal(1)):
         remaining = cap * share
-        # A float may exceed the decimal that it stands for by a relative 1.1e-16. The factor 1 - 1e-15 keeps it below.
+        # A float may exceed the decimal number that it represents by a relative 1.1e-16. The factor 1 - 1e-15 makes it smaller.
         epsilon = ledger.the_filter.pure_room(float(remaining) * (1.0 - 1e-15))
         cost = ledger.cost(pipeline(entry("pure-dp", epsilon=epsilon), delta=None), 0.0) if epsilon > 0.0 else None
         if cost is not None and cost[name] > remaining:
-            yield f"room for a pure {epsilon} in {remaining} of {name}, which costs {cost[name]}"
+            yield f"room for a pure epsilon of {epsilon} in {remaining} of {name}, but it costs {cost[name]}"
 
 
 LAWS_OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
 LAWS_OF_LEDGERS = (spending, free, room)
 
 
-def broken(ledger: ExaminedLedger, some: tuple[Pipeline, ...]) -> Iterator[str]:
+def broken(ledger: ExaminedLedger, sample_runs: tuple[Pipeline, ...]) -> Iterator[str]:
     """Yield each violation of a law, by the ledger alone or by the ledger with one of the runs."""
     for law in LAWS_OF_LEDGERS:
         yield from (f"{law.__name__}: {fault}" for fault in law(ledger))
-    for run in some:
+    for run in sample_runs:
         for law_of_runs in LAWS_OF_RUNS:
             yield from (f"{law_of_runs.__name__}: {fault}" for fault in law_of_runs(ledger, run))

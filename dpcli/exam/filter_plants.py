@@ -1,4 +1,4 @@
-"""Mutation testing of privacy filters: bugs planted around any filter, and whether the laws of filters detect them."""
+"""Mutation testing of privacy filters. Bugs are planted around a filter, and the laws of filters must detect them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from dpcli.exam.filter_laws import DESCRIBED, OPENINGS, ExaminedLedger, broken, runs
+from dpcli.exam.filter_laws import OPENINGS, PRICED_AT, ExaminedLedger, broken, runs
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.amounts import EXACT, Amounts
 from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
 
 TENTH, TEN = Decimal("0.1"), Decimal(10)
-LARGE = 0.3  # a delta larger than that of any ledger
+LARGE_DELTA = 0.3  # a delta that is larger than the delta of any ledger
 
 
 @dataclass(frozen=True, slots=True)
 class PlantedFilter:
-    """A privacy filter with a planted bug; subclasses override what the bug changes."""
+    """A privacy filter with a planted bug. A subclass overrides the methods that the bug changes."""
 
     inner: Filter
 
@@ -41,7 +41,7 @@ def scaled(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
     return {name: str(EXACT.multiply(Decimal(amount), by)) for name, amount in cost.items()}
 
 
-class FirstCheap(PlantedFilter):
+class FirstAmountReduced(PlantedFilter):
     """A bug that charges a tenth of a run's first amount."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
@@ -50,7 +50,7 @@ class FirstCheap(PlantedFilter):
         return replace(cost, amounts={**cost.amounts, first: scaled(cost.amounts, TENTH)[first]})
 
 
-class OthersForgotten(PlantedFilter):
+class FirstAmountOnly(PlantedFilter):
     """A bug that charges only a run's first amount."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
@@ -65,14 +65,14 @@ class CountIgnored(PlantedFilter):
         return self.inner.cost(replace(pipeline, mechanisms=tuple(replace(e, steps=1) for e in pipeline.mechanisms)), delta)
 
 
-class FirstEntry(PlantedFilter):
+class FirstEntryOnly(PlantedFilter):
     """A bug that charges only the first entry of a run."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         return self.inner.cost(replace(pipeline, mechanisms=pipeline.mechanisms[:1]), delta)
 
 
-class DeltaForgotten(PlantedFilter):
+class DeltaUncharged(PlantedFilter):
     """A bug that does not charge amounts that grow with delta."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
@@ -80,24 +80,24 @@ class DeltaForgotten(PlantedFilter):
         return Cost({name: "0" if Decimal(cost[name]) > Decimal(less[name]) else cost[name] for name in cost}, "")
 
 
-class DeltaOfTheLedgerIgnored(PlantedFilter):
-    """A bug that computes caps and the reported epsilon at a large delta, whatever the delta of the ledger is."""
+class LedgerDeltaIgnored(PlantedFilter):
+    """A bug that computes caps and the reported epsilon at a large delta instead of the delta of the ledger."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return self.inner.caps(epsilon, max(delta, LARGE))
+        return self.inner.caps(epsilon, max(delta, LARGE_DELTA))
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return self.inner.epsilon(amounts, max(delta, LARGE))
+        return self.inner.epsilon(amounts, max(delta, LARGE_DELTA))
 
 
-class Generous(PlantedFilter):
+class LargeCaps(PlantedFilter):
     """A bug that makes caps ten times too large."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
         return scaled(self.inner.caps(epsilon, delta), TEN)
 
 
-class ToldLess(PlantedFilter):
+class ReportReduced(PlantedFilter):
     """A bug that reports a tenth of the epsilon that was spent."""
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
@@ -105,18 +105,18 @@ class ToldLess(PlantedFilter):
 
 
 FILTER_PLANTS: dict[str, Callable[[Filter], Any]] = {
-    "first amount divided by ten": FirstCheap,
-    "first amount only": OthersForgotten,
+    "first amount divided by ten": FirstAmountReduced,
+    "first amount only": FirstAmountOnly,
     "count ignored": CountIgnored,
-    "first entry only": FirstEntry,
-    "delta forgotten": DeltaForgotten,
-    "delta of the ledger ignored": DeltaOfTheLedgerIgnored,
-    "caps times ten": Generous,
-    "told as a tenth": ToldLess,
+    "first entry only": FirstEntryOnly,
+    "delta forgotten": DeltaUncharged,
+    "delta of the ledger ignored": LedgerDeltaIgnored,
+    "caps times ten": LargeCaps,
+    "reported epsilon divided by ten": ReportReduced,
 }
 
 
-class PricedOnce(PlantedFilter):
+class CachedPrices(PlantedFilter):
     """A filter without a bug, which caches the price of each run."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
@@ -129,20 +129,20 @@ def priced(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
 
 
 def opened(name: str, epsilon: float, delta: float) -> ExaminedLedger:
-    """Return a ledger whose filter has this name, with the cap (epsilon, delta)."""
-    once: Any = PricedOnce(opened_filter(name, epsilon, delta, {}))
-    return ExaminedLedger(once, epsilon, delta)
+    """Return a ledger with the named filter and the cap (epsilon, delta)."""
+    cached: Any = CachedPrices(opened_filter(name, epsilon, delta, {}))
+    return ExaminedLedger(cached, epsilon, delta)
 
 
 def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
     """Return whether the bug changes a cost, a cap or the reported epsilon."""
     caps = honest.caps
-    costs = any(planted.cost(run, delta) != honest.cost(run, delta) for run in runs() for delta in DESCRIBED)
+    costs = any(planted.cost(run, delta) != honest.cost(run, delta) for run in runs() for delta in PRICED_AT)
     return costs or planted.caps != caps or planted.epsilon_of(caps) != honest.epsilon_of(caps)
 
 
 def undetected(name: str, plant: str) -> bool:
-    """Return whether a planted bug changes an answer of the filter and breaks no law."""
+    """Return whether the laws miss a planted bug, which changes an answer of the filter but breaks no law."""
     for opening in OPENINGS:
         honest = opened(name, *opening)
         planted = ExaminedLedger(FILTER_PLANTS[plant](honest.the_filter), *opening)

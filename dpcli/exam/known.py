@@ -1,4 +1,4 @@
-"""Questions to accountants whose true answers an enumeration provides, and the comparison with an accountant's replies."""
+"""Questions to accountants with answers that are known from an enumeration, and the comparison with the replies of an accountant."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from dpcli.numerics.work import LEAST
 
 POINTS = (*EPSILONS, BEYOND)
 SECONDS = 0.1  # time that the grid accountant may take for one answer
-SURELY_BELOW = 1.0 - 1e-6  # A delta times this factor is smaller than the true one, whatever the rounding error.
+SURELY_BELOW = 1.0 - 1e-6  # factor that makes an enumerated delta smaller than the true delta in spite of rounding errors
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A question about steps for which an enumeration finds the worst release.
+    """A question about steps whose worst release is known from an enumeration.
 
-    points: the positions in POINTS at which accountants are asked.
+    Attributes:
+        points: Positions in POINTS at which accountants are asked.
     """
 
     reference: Reference
@@ -48,13 +49,13 @@ class Known:
 
     @property
     def deltas(self) -> tuple[float, ...]:
-        """Return the enumerated delta at each of POINTS. It is too small by at most the share `loss` of the reference."""
+        """Return the enumerated delta at each of POINTS. It is too small by at most the reference's `loss`, relative to the true delta."""
         return worst(self.reference, self.situation)
 
-    def tells_most(self, i: int) -> bool:
+    def is_worst_case(self, i: int) -> bool:
         """Return whether the enumeration at POINTS[i] is the worst case over all data, so that it limits lower bounds too.
 
-        This holds if the steps attain their dominating pairs. The last point is excepted, since discretisation may lose too much there.
+        This holds if the steps attain their dominating pairs. The last point is excepted, because discretisation may lose too much there.
         """
         attained = all(mechanism.attained() for mechanism, _ in self.steps)
         return attained and self.reference.loss < 1.0 and i < len(EPSILONS)
@@ -62,11 +63,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An accountant's bound, with the limits that the enumeration sets.
+    """A reply of an accountant, with the limits that the enumeration sets.
 
-    bound: the bound; None if the answer is not a valid bound.
-    least_upper: a true upper bound is at least this.
-    most_lower: a true lower bound is at most this.
+    Attributes:
+        label: Description of the question.
+        bound: The bound; None if the reply is not a valid bound.
+        least_upper: Number that a true upper bound is never below.
+        most_lower: Number that a true lower bound is never above.
     """
 
     label: str
@@ -82,9 +85,9 @@ class Reply:
         return not self.bound.upper >= self.least_upper or (self.bound.lower or 0.0) > self.most_lower
 
     def promises_more(self, honest: Reply) -> bool:
-        """Return whether this reply promises more than the honest one.
+        """Return whether this reply promises more than the honest reply.
 
-        Its upper bound is then smaller, or its lower bound is larger although the enumeration limits it.
+        This is the case if its upper bound is smaller, or if its lower bound is larger and the enumeration limits lower bounds.
         """
         if self.bound is None or honest.bound is None:
             return self.bound is None
@@ -112,8 +115,8 @@ def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
 
 
 def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Reply]:
-    """Yield the accountant's replies. A question for which it has no number yields nothing."""
-    # The inherited delta() evaluates epsilon() many times, which takes long and tests nothing new.
+    """Yield the accountant's replies. There is no reply to a question for which the accountant has no number."""
+    # The inherited delta() evaluates epsilon() many times. That takes long and tests nothing new.
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
     for question in questions:
         profile = accountant.profile(question.steps).tuned(None, SECONDS)
@@ -130,15 +133,15 @@ def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Repl
 def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
     """Yield replies about epsilon near the enumerated delta at POINTS[i].
 
-    The first is at a delta that is surely smaller, and limits the upper bound. The second is at one that is surely larger, and limits the
-    lower bound.
+    The first reply is at a smaller delta, and limits the upper bound. The second is at a larger delta, and limits the lower bound. Rounding
+    errors cannot change this order.
     """
     epsilon, smaller = POINTS[i], question.deltas[i] * SURELY_BELOW - ROUNDING
     if smaller <= 0.0:
         return
     bound = checked(profile.epsilon(smaller))
     yield Reply(f"{question.label}: epsilon at {smaller}", bound, least_upper=epsilon * (1.0 - ROUNDING))
-    larger = question.deltas[i] / (1.0 - question.reference.loss) + ROUNDING if question.tells_most(i) else 1.0
+    larger = question.deltas[i] / (1.0 - question.reference.loss) + ROUNDING if question.is_worst_case(i) else 1.0
     if bound.lower is not None and larger <= 0.5:
         bound = checked(profile.epsilon(larger))
         yield Reply(f"{question.label}: epsilon at {larger}", bound, most_lower=epsilon * (1.0 + ROUNDING))
@@ -148,5 +151,5 @@ def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
     """Yield the reply about delta at POINTS[i]."""
     exact = question.deltas[i]
     least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
-    most_lower = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.tells_most(i) else math.inf
+    most_lower = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.is_worst_case(i) else math.inf
     yield Reply(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least_upper, most_lower)

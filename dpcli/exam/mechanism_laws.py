@@ -1,4 +1,4 @@
-"""Laws that every mechanism must keep, checked through `account`; each law is a function that yields its violations."""
+"""Laws that every mechanism must obey, tested through `account`. A law is a function that yields its violations."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ DELTA = 1e-6  # the delta at which epsilons are compared
 
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
-    """Return the epsilon of each accountant; inf if it has none."""
+    """Return the epsilon of each accountant; inf if the accountant has none."""
     return _upper(pipeline, group, delta, vars(accounting)["resolve"])
 
 
 @functools.lru_cache(256)
 def _upper(pipeline: Pipeline, group: int, delta: float, resolve: object) -> dict[str, float]:
-    """Return the bounds, cached, since several laws ask for the same ones.
+    """Return the bounds. They are cached, because several laws use the same bounds.
 
-    The cache key includes `resolve`, so that a planted bug gets answers of its own.
+    The cache key includes `resolve`, so that a planted bug gets separate entries.
     """
     return {row.accountant.name: row.upper for row in account(pipeline, ACCOUNTANTS, delta=delta, group_size=group).rows}
 
@@ -37,14 +37,14 @@ def below(low: dict[str, float], high: dict[str, float]) -> list[str]:
 
 
 def copies(pipeline: Pipeline) -> Iterator[str]:
-    """An entry of n steps costs as much as n entries of one step, if it counts steps and not passes."""
+    """An entry of n steps costs as much as n entries of one step. The law applies to entries that count steps, not passes."""
     *parts, entry = pipeline.mechanisms
     if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # These schemes count passes.
         return
-    several = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
-    joint, separate = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
+    entries = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
+    joint, separate = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *entries)))
     for name in {*below(joint, separate), *below(separate, joint)}:
-        yield f"{name}: {entry.steps} steps cost {joint[name]}, as entries of their own {separate[name]}"
+        yield f"{name}: {entry.steps} steps cost {joint[name]}, and as separate entries {separate[name]}"
 
 
 def steps(pipeline: Pipeline) -> Iterator[str]:
@@ -56,14 +56,14 @@ def steps(pipeline: Pipeline) -> Iterator[str]:
 
 
 def groups(pipeline: Pipeline) -> Iterator[str]:
-    """Protecting two units at once never costs less than protecting one."""
+    """The epsilon of two units together is never smaller than the epsilon of one unit."""
     yield from (f"{name}: two units cost less than one" for name in below(upper(pipeline), upper(pipeline, group=2)))
 
 
 def deltas(pipeline: Pipeline) -> Iterator[str]:
     """Epsilon at a smaller delta is never smaller."""
     bounds = upper(pipeline), upper(pipeline, delta=DELTA / 100.0)
-    yield from (f"{name}: epsilon rises with delta" for name in below(*bounds))
+    yield from (f"{name}: epsilon increases with delta" for name in below(*bounds))
 
 
 def numbers(pipeline: Pipeline) -> Iterator[str]:

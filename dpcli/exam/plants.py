@@ -1,4 +1,4 @@
-"""Mutation testing of mechanisms: bugs planted where a pipeline is resolved, so that they apply to every mechanism type."""
+"""Mutation testing of mechanisms. Bugs are planted where a pipeline is resolved, so that they apply to every mechanism type."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Scaled(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Claiming(Dominated):
-    """A mechanism that claims, without proof, that its bounds are attained."""
+    """A mechanism that falsely claims to attain its bounds."""
 
     def attained(self) -> bool:
         return True
@@ -86,7 +86,7 @@ def epsilon_over_ten(resolve: Resolve) -> Resolve:
 
 
 def count_ignored(resolve: Resolve) -> Resolve:
-    """Return a bug that charges every entry once, however many steps it runs."""
+    """Return a bug that charges every entry for one step."""
     return lambda *group: tuple(replace(charge, count=1) for charge in resolve(*group))
 
 
@@ -123,7 +123,7 @@ honest = functools.cache(row)
 
 
 def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
-    """Return whether the bug changes what a reference is charged. If it does not, no accountant needs to be asked."""
+    """Return whether the bug changes the charges of a reference. Accountants are asked only about such references."""
     with suppress(InputError):
         pipeline = parsed(reference, scheme, situation)
         with suppress(InputError):
@@ -133,7 +133,7 @@ def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situatio
 
 
 def promises_more(planted: Bracket, honest: Bracket) -> bool:
-    """Return whether the planted upper bound is smaller. A larger lower bound is no fault by itself, as it may be true."""
+    """Return whether the planted upper bound is smaller. A larger lower bound is no fault by itself, because it may be true."""
     return planted.upper < honest.upper - 1e-12
 
 
@@ -145,7 +145,10 @@ def breaks_step_count(subject: Subject) -> bool:
 
 
 def undetected(kind: str, plant: str) -> bool:
-    """Return whether a planted bug promises too much, and the exam finds neither a false bracket nor uncounted steps."""
+    """Return whether the exam misses a planted bug.
+
+    A bug is missed if it lowers an upper bound, and the exam finds neither a false bracket nor a wrong number of steps.
+    """
     bug = PLANTS[plant](resolve)
     promises_too_much = False
     for situated in situations(kind):

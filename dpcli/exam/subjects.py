@@ -1,4 +1,4 @@
-"""Pipelines to examine: built from given numbers, or drawn at random for every registered type from the values that its keys allow."""
+"""Pipelines for the exam. They are built from given numbers, or drawn at random from the values that the keys of a type allow."""
 
 from __future__ import annotations
 
@@ -23,26 +23,37 @@ from dpcli.mechanisms.spec import Spec
 
 # The seed of all random choices. The environment variable repeats an earlier exam; by default, every exam has a fresh seed.
 SEED = int(os.environ.get("DPCLI_EXAM_SEED") or int.from_bytes(os.urandom(4), "big"))
-TRIES = 12  # attempts at drawing a valid pipeline for one scheme and adjacency
+TRIES = 12  # number of attempts to draw a valid pipeline for one scheme and adjacency
 
 
 def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:
-    """Return an entry. rate: the rate of Poisson or fixed-size sampling. keys: the keys of the mechanism type."""
+    """Return an entry.
+
+    Args:
+        rate: Rate of Poisson or fixed-size sampling; None for no sampling.
+        keys: Keys of the mechanism type.
+    """
     spec: Spec = load(MECHANISMS[kind])(**keys)
-    sampled: dict[str, type[Poisson | FixedSize]] = {"poisson": Poisson, "fixed-size": FixedSize}
-    sampling = None if rate is None else sampled[scheme](scheme, rate)
+    schemes: dict[str, type[Poisson | FixedSize]] = {"poisson": Poisson, "fixed-size": FixedSize}
+    sampling = None if rate is None else schemes[scheme](scheme, rate)
     return Entry(name, kind, spec, steps=steps, sampling=sampling)
 
 
 def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
-    """Return a pipeline of these entries, which are renamed so that their names are unique."""
+    """Return a pipeline of the given entries, which get unique names."""
     named = tuple(replace(e, name=f"{i}") for i, e in enumerate(entries))
     return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A valid pipeline for one mechanism type, adjacency and scheme. source: its seed and its text."""
+    """A valid pipeline for one mechanism type, adjacency and scheme.
+
+    Attributes:
+        text: Text of the pipeline file.
+        steps: Steps of the pipeline, as accountants receive them.
+        source: Seed and text, for messages.
+    """
 
     kind: str
     adjacency: str
@@ -58,11 +69,12 @@ class Subject:
 
 @functools.cache
 def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
-    """Return a random pipeline of the type for each scheme and adjacency. A combination is left out if all attempts are refused."""
+    """Return a random pipeline of the type for each scheme and adjacency. A combination is left out if no attempt is valid."""
     return tuple(_drawn(kind, seed))
 
 
 def _drawn(kind: str, seed: str) -> Iterator[Subject]:
+    """Yield the pipelines of `drawn`."""
     for scheme in SAMPLING:
         for adjacency in Adjacency:
             drawing = Drawing(Random(f"{seed}/{kind}/{scheme}/{adjacency.value}"))

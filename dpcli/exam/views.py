@@ -1,4 +1,8 @@
-"""Laws between the views of a mechanism that attains its dominating pair. The views of such a mechanism are exact."""
+"""Laws between the views of a mechanism that attains its dominating pair.
+
+A view is a representation of the privacy cost, such as the Renyi curve or the privacy losses. The views of such a mechanism are exact, so
+they must agree with each other.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,14 @@ from dpcli.numerics.work import allowance
 
 Z = np.array([0.05, 0.5, 1.0, 4.0])  # arguments of the CGF, Renyi order minus 1
 DELTAS = (1e-6, 1e-2)  # deltas at which epsilon is compared
-CELLS = 2000  # cells into which an integral of the tails cuts the privacy losses
+CELLS = 2000  # number of cells into which an integral over the tails divides the privacy losses
 ROUNDING = 1e-8  # relative error allowed in a comparison of two views
 LARGEST_LOSS = 600.0  # e^loss is a finite float up to this loss
 WORK = 3e6  # units of work allowed for one law
 
 
 def scale_of(loss: PrivacyLoss) -> float:
-    """Return an a with P(L > a) <= e^-40 by the Chernoff bound from the CGF, clipped to [1e-6, LARGEST_LOSS]."""
+    """Return a number a with P(L > a) <= e^-40, by the Chernoff bound from the CGF. It is clipped to [1e-6, LARGEST_LOSS]."""
     with np.errstate(all="ignore"):
         reach = np.min((loss.cgf(Z) + 40.0) / Z)
     return float(min(max(reach, 1e-6), LARGEST_LOSS))
@@ -44,16 +48,16 @@ def from_tails(loss: PrivacyLoss, z: float) -> float:
 
 
 def cgf_covers_tails(mechanism: Mechanism) -> Iterator[str]:
-    """The CGF is no less than what an integral of the tails gives."""
+    """The CGF is no less than its lower bound from an integral over the tails."""
     for loss in mechanism.losses():
         for z in Z:
             bound, by_tails = float(loss.cgf(np.array([z]))[0]), from_tails(loss, float(z))
             if by_tails > bound * (1.0 + ROUNDING) + ROUNDING:
-                yield f"K({z}) = {bound}, by the tails at least {by_tails}"
+                yield f"K({z}) = {bound}, but at least {by_tails} by the tails"
 
 
 def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
-    """delta(epsilon(delta)) by the tails is at most delta."""
+    """The delta at epsilon(delta), computed from the tails, is at most delta."""
     for share in DELTAS:
         delta = share + 2.0 * mechanism.delta_floor()
         epsilon = mechanism.approx_dp(delta) if delta < 1.0 else math.inf
@@ -76,11 +80,11 @@ def rho_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
 
 
 def rdp_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
-    """The Renyi curve is no less than what an integral of the tails gives."""
+    """The Renyi curve is no less than its lower bound from an integral over the tails."""
     curve = mechanism.rdp(Z + 1.0)
     for loss in mechanism.losses():
         if np.any(np.array([from_tails(loss, float(z)) for z in Z]) > Z * curve * (1.0 + ROUNDING) + ROUNDING):
-            yield f"Renyi divergence {curve}, by the tails more"
+            yield f"Renyi divergence {curve}, but larger by the tails"
 
 
 def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
@@ -93,13 +97,14 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
 
 
 BETWEEN = (rho_covers_cgf, mu_is_epsilon)
-WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)  # not for a pair that a grid bounds from above
+# Laws that do not apply to a pair with upper bounds from a grid.
+WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:
     """Yield each contradiction between two views of the mechanism.
 
-    A mechanism that has one view only, or that does not claim to attain its dominating pair, yields nothing.
+    There are none for a mechanism with a single view, or for one that does not claim to attain its dominating pair.
     """
     if not mechanism.attained():
         return
@@ -122,10 +127,11 @@ class ScaledCgf:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenth(Dominated):
-    """A mechanism with a planted bug: one view is a tenth of its true value.
+class ReducedView(Dominated):
+    """A mechanism with a planted bug that makes one view ten times too small.
 
-    view: the name of that view; "losses" stands for the CGF.
+    Attributes:
+        view: Name of that view; "losses" means the CGF.
     """
 
     view: str
@@ -165,8 +171,8 @@ VIEWS: dict[str, Callable[[Mechanism], float]] = {
 }
 
 
-def answers(mechanism: Mechanism, view: str) -> bool:
-    """Return whether a view has a finite value, large enough to be told from a tenth of it."""
+def has_view(mechanism: Mechanism, view: str) -> bool:
+    """Return whether a view has a finite value that can be distinguished from a tenth of it."""
     with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
         return 1e-3 < VIEWS[view](mechanism) < math.inf
     return False

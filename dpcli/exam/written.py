@@ -1,4 +1,4 @@
-"""Random documents with traceable words, and the same documents with one item left out, to test output formats."""
+"""Tests of output formats by random documents with traceable words, and by copies of these documents in which one item is left out."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dpcli.document.document import Check, Document, Finding, Passage, Sheet, Su
 from dpcli.document.formats.facts import for_screen, judges, shows
 
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
-WIDTH = 200  # columns of the screen: wide enough that no marked word is broken
-DOCUMENTS = 16  # documents that are drawn for one format
+WIDTH = 200  # number of columns of the screen; no marked word is broken at this width
+DOCUMENTS = 16  # number of documents that are drawn for one format
 EXACT = {"data", "records", "sheet"}  # parts that programs read, so that their numbers must not be rounded
 NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
 JUDGED = {"checks", "failures", "findings"}  # a format that reports verdicts must show at least one of these parts
@@ -26,7 +26,7 @@ JUDGED = {"checks", "failures", "findings"}  # a format that reports verdicts mu
 class DrawnDocument:
     """A generator of random documents.
 
-    Every word is unique. It stands next to characters that have a meaning in some format.
+    Every word is unique. The characters before and after it have a special meaning in some format.
     """
 
     random: Random
@@ -46,24 +46,27 @@ class DrawnDocument:
         return self.random.randint(10**15, 10**16) if size == 0 else self.random.uniform(1.0, 9.0) * 10.0**size
 
     def finding(self, waived: float = 0.3) -> Finding:
-        """Draw a finding. waived: the probability that it is suppressed."""
+        """Draw a finding, which is suppressed with probability `waived`."""
         waiver = Suppression(self.text(), self.random.random() < 0.5) if self.random.random() < waived else None
         rule, path = (f"zq{name}{self.words}qz" for name in ("rule", "path"))
         line = self.random.choice([0, 1, 7])
         return Finding(f"{path}.toml", rule, "error", self.text(), line, line, suppression=waiver)
 
     def check(self) -> Check:
+        """Draw a check that passed, failed, could not be judged, or was waived."""
         passed, waived, error = self.random.choice(
             [(True, False, False), (False, False, False), (False, False, True), (True, True, False)]
         )
         return Check(self.text(), passed, self.text(), waived, error)
 
     def table(self) -> Table:
+        """Draw a table."""
         columns = self.texts()
         rows = tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3)))
         return Table(self.text(), columns, rows, footnotes=self.texts(), folded=self.random.random() < 0.5)
 
     def document(self) -> Document:
+        """Draw a document that has every part."""
         columns = self.texts()
         sheet = Sheet(
             (*columns, self.text()),
@@ -78,7 +81,7 @@ class DrawnDocument:
             notes=self.texts(),
             findings=(self.finding(0.0), *(self.finding() for _ in many)),
             checks=(Check(self.text(), False, self.text()), *(self.check() for _ in many)),
-            total=f"zq{self.random.randint(10**8, 10**9)}qz",  # dpcli's own number: no text of a file
+            total=f"zq{self.random.randint(10**8, 10**9)}qz",  # a number of dpcli, so it has no special characters
             exit_code=1,
             records=[{self.text(): self.text(), self.text(): self.number()} for _ in many],
             title=self.text(),
@@ -106,7 +109,7 @@ def numbers(value: Any) -> set[float]:
 
 
 def must_show(document: Document, part: str) -> set[str]:
-    """Return the words that a format must show if it shows a part. Of a check that passed, only the name is required."""
+    """Return the words that a format must show if it shows a part. For a check that passed, only the name is required."""
     if part == "checks":
         return words(
             [check.name if check.passed and not check.waived else (check.name, check.message) for check in document.checks]
@@ -135,21 +138,22 @@ def _with(items: tuple[Any, ...], k: int, item: Any) -> tuple[Any, ...]:
     return (*items[:k], item, *items[k + 1 :])
 
 
-WITHOUT: dict[str, Callable[[Document], Document]] = {
+# Functions that leave out or change one item of a document, by a description of the item.
+OMISSIONS: dict[str, Callable[[Document], Document]] = {
     "a failed check": lambda d: replace(d, checks=tuple(c for c in d.checks if c is not d.checks[0])),
     "the last check": lambda d: replace(d, checks=_shorter(d.checks)),
-    "what a check says": lambda d: replace(d, checks=tuple(replace(c, message="") for c in d.checks)),
-    "that checks failed": lambda d: replace(d, checks=tuple(replace(c, passed=True, error=False) for c in d.checks)),
-    "that a check could not be judged": lambda d: replace(
+    "the message of a check": lambda d: replace(d, checks=tuple(replace(c, message="") for c in d.checks)),
+    "the failure of checks": lambda d: replace(d, checks=tuple(replace(c, passed=True, error=False) for c in d.checks)),
+    "the error of a check": lambda d: replace(
         d, checks=tuple(replace(c, passed=c.passed or c.error, error=False) for c in d.checks)
     ),
-    "that the first finding is an error": lambda d: replace(
+    "the level of the first finding": lambda d: replace(
         d, findings=(replace(d.findings[0], level="note"), *d.findings[1:]) if d.findings else ()
     ),
     "the first finding": lambda d: replace(d, findings=d.findings[1:]),
     "the last finding": lambda d: replace(d, findings=_shorter(d.findings)),
-    "what a finding says": lambda d: replace(d, findings=tuple(replace(f, message="") for f in d.findings)),
-    "that findings are errors": lambda d: replace(d, findings=tuple(replace(f, level="note") for f in d.findings)),
+    "the message of a finding": lambda d: replace(d, findings=tuple(replace(f, message="") for f in d.findings)),
+    "the level of findings": lambda d: replace(d, findings=tuple(replace(f, level="note") for f in d.findings)),
     "a table": lambda d: replace(d, tables=_shorter(d.tables)),
     "a row": lambda d: replace(d, tables=tuple(replace(t, rows=_shorter(t.rows)) for t in d.tables)),
     "a cell": lambda d: replace(d, tables=tuple(replace(t, rows=tuple((*row[:-1], "") for row in t.rows)) for t in d.tables)),
@@ -160,7 +164,7 @@ WITHOUT: dict[str, Callable[[Document], Document]] = {
     "a passage": lambda d: replace(d, passages=_shorter(d.passages)),
     "the points of passages": lambda d: replace(d, passages=tuple(replace(p, points=()) for p in d.passages)),
     "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
-    "numbers as they are": lambda d: replace(
+    "the exact numbers": lambda d: replace(
         d,
         data=_divided_by_ten(d.data),
         records=_divided_by_ten(d.records),
@@ -183,7 +187,7 @@ Render = Callable[[Document], str]
 
 
 def rendering(name: str, render: Callable[..., str]) -> Render:
-    """Return the format's rendering function. A format for a screen gets a wide one."""
+    """Return the format's rendering function. A format for a screen gets a wide screen."""
     return (lambda document: render(document, width=WIDTH)) if for_screen(name) else render
 
 
@@ -194,19 +198,19 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
         missing_words = {word for word in must_show(document, part) if word not in text}
         if missing_words:
             yield f"{part}: {sorted(missing_words)}"
-        wrong = numbers(getattr(document, part, None)) - {float(number) for number in NUMBER.findall(text)}
-        if part in EXACT and wrong:
-            yield f"{part}: {sorted(wrong)}"
+        missing_numbers = numbers(getattr(document, part, None)) - {float(number) for number in NUMBER.findall(text)}
+        if part in EXACT and missing_numbers:
+            yield f"{part}: {sorted(missing_numbers)}"
     for part, milder in MILDER.items():
         for k, item in enumerate(getattr(document, part) if part in shows(name) else ()):
             mild = milder(item)
             instead: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
             if mild != item and render(replace(document, **instead)) == text:
                 yield f"{part}: {item} is shown as {mild}"
-    if acting := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
-        yield f"characters that nobody sees, or that a terminal acts on: {sorted(acting)}"
+    if control_characters := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
+        yield f"invisible characters, or characters that control a terminal: {sorted(control_characters)}"
     if judges(name) and not JUDGED & set(shows(name)):
-        yield "whatever failed, though it is judged"
+        yield "checks, failures and findings, although the format reports verdicts"
 
 
 @functools.cache
@@ -220,10 +224,10 @@ def render_of(name: str) -> Render:
     return rendering(name, load(FORMATS[name]))
 
 
-def undetected(name: str, what: str, seed: str) -> bool:
-    """Return whether dropping something before rendering changes the format's output, and the exam does not detect it."""
-    render, dropped = render_of(name), WITHOUT[what]
-    affected = [document for document, text in documents(name, seed) if render(dropped(document)) != text]
+def undetected(name: str, omission: str, seed: str) -> bool:
+    """Return whether an omission before rendering changes the format's output, and the exam does not detect it."""
+    render, omit = render_of(name), OMISSIONS[omission]
+    affected = [document for document, text in documents(name, seed) if render(omit(document)) != text]
     return bool(affected) and not any(
-        next(left_out(name, lambda d: render(dropped(d)), document), None) is not None for document in affected
+        next(left_out(name, lambda d: render(omit(d)), document), None) is not None for document in affected
     )

@@ -1,1 +1,1 @@
-"""The only source of noise and of samples: streams of random words, Gaussian noise, binomial sizes, subsets and orders."""
+"""Random numbers for noise and samples: streams of random words, Gaussian noise, binomial sizes, subsets and orders."""

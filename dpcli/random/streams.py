@@ -1,11 +1,12 @@
-"""Streams of random words, one each for samples, noise and initial weights, and Gaussian noise drawn from a stream.
+"""Streams of random words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
 
-The private stream mixes what the operating system gives into OpenSSL's generator each time and keeps nothing itself, so there is no
-state that a checkpoint could save, a fork could copy or a resumed run could replay. A seed exists only as `insecure_seed`, and what
-it makes says `private = False`.
+The private stream adds entropy of the operating system to OpenSSL's generator before each draw. The stream itself has no state, so a
+checkpoint cannot save one, a fork cannot copy one, and a resumed run cannot replay one. Only `insecure_seed` makes streams from a seed, and
+these have `private = False`.
 
-Noise is drawn in floating point. That sums in float32 protect as real numbers would is an assumption, as in all DP-SGD software: a
-release to somebody who studies its last bits needs discrete noise instead (Mironov 2012; Jin et al. 2022, arXiv:2112.05307).
+Noise is drawn in floating point. As in all DP-SGD software, it is an assumption that sums in float32 protect as well as sums of real
+numbers. An adversary may study the last bits of a release. A release to such an adversary needs discrete noise (Mironov 2012; Jin et al.
+2022, arXiv:2112.05307).
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ if TYPE_CHECKING:
 else:
     ssl = lazy("ssl")
 
-CRYPTOGRAPHIC_LIMIT = 10**7  # numbers of one draw; about 3 * 10^8 come per second and core
-CHUNK = 2**16  # numbers that are made at once: as many as fit into a core's cache
+# Largest number of numbers in one draw that come from the cryptographic generator. It gives about 3 * 10^8 numbers per second and core.
+CRYPTOGRAPHIC_LIMIT = 10**7
+CHUNK = 2**16  # number of numbers that are computed together; they fit into the cache of a core
 
 
 class Stream(Protocol):
-    """A source of uniform 64-bit words. private: whether nobody can know or repeat them."""
+    """A source of uniform 64-bit words.
+
+    Attributes:
+        private: Whether nobody can predict or repeat the words.
+    """
 
     @property
     def private(self) -> bool: ...
@@ -44,14 +50,16 @@ class Stream(Protocol):
         """Return `count` independent uniform words."""
 
     def bulk(self) -> np.random.Generator:
-        """Return a fast generator under a key of 128 bits drawn from this stream; not cryptographic."""
+        """Return a fast generator with a random key of 128 bits. The generator is not cryptographic."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemStream:
-    """OpenSSL's cryptographic generator (AES-256 in counter mode), ten times as fast as the operating system's, which seeds it.
+    """OpenSSL's cryptographic generator (AES-256 in counter mode). It is ten times as fast as the operating system's generator.
 
-    Fresh entropy goes in before every draw: a forked process, or one image of a machine that is started twice, does not repeat it.
+    Fresh entropy of the operating system is added before every draw. A forked process, or an image of a machine that is started twice,
+    therefore does not repeat the numbers.
+
     Source: Barker & Kelsey 2015, NIST SP 800-90A, Section 10.2.1.
     """
 
@@ -66,9 +74,10 @@ class SystemStream:
 
 
 class SeededStream:
-    """Words that follow from a seed, for tests and debugging only: anybody who knows the seed can subtract the noise.
+    """A stream of words that follow from a seed, for tests and debugging only. Anybody who knows the seed can subtract the noise.
 
-    Bound to the process that made it and never pickled or copied, since a second copy would repeat what the first one gave.
+    The stream can be used only by the process that made it, and cannot be pickled or copied. A second copy would repeat the words of the
+    first.
     """
 
     __slots__ = ("_bits", "_process")
@@ -80,11 +89,11 @@ class SeededStream:
         self._process = this_process()
 
     def __reduce__(self) -> NoReturn:
-        raise InternalError("a stream of random numbers is never saved or copied: its numbers would be used twice")
+        raise InternalError("a stream of random numbers cannot be saved or copied, because its numbers would be used twice")
 
     def words(self, count: int) -> Words:
         if this_process() != self._process:
-            raise InternalError("a seeded stream was used after a fork: parent and child would draw the same numbers")
+            raise InternalError("a seeded stream was used after a fork, where parent and child would draw the same numbers")
         return np.asarray(self._bits.random_raw(count), np.uint64)
 
     def bulk(self) -> np.random.Generator:
@@ -94,7 +103,7 @@ class SeededStream:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """A stream for each purpose, so that the numbers of one say nothing about those of another."""
+    """A stream for each purpose, so that the numbers of one stream reveal nothing about the numbers of another."""
 
     sampling: Stream
     noise: Stream
@@ -107,16 +116,16 @@ class Streams:
 
 
 def system_entropy() -> Streams:
-    """Return streams that the operating system seeds, as a private run needs."""
+    """Return the streams of a private run, which the operating system seeds."""
     return Streams(SystemStream(), SystemStream(), SystemStream())
 
 
 def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
-    """Return reproducible streams, NOT PRIVATE.
+    """Return reproducible streams. A run with these streams is NOT PRIVATE.
 
     Args:
-        seed: at least 0.
-        resumed_at: the step at which a resumed run starts, so that it does not repeat the numbers of the first steps.
+        seed: Seed, at least 0.
+        resumed_at: Step at which a resumed run starts. The run then does not repeat the numbers of the first steps.
     """
     return Streams(*(SeededStream(seed, purpose, resumed_at) for purpose in range(3)))
 
@@ -124,34 +133,36 @@ def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
 def normals(count: int, stream: Stream) -> Reals:
     """Return `count` independent draws from N(0, 1) in float64.
 
-    Up to CRYPTOGRAPHIC_LIMIT: from the stream's own words. Above: a fresh generator for these numbers alone (Philox under a key of 128
-    bits from the stream; torch's own generator on the CPU takes 32 bits of its seed).
+    Up to CRYPTOGRAPHIC_LIMIT numbers come from the words of the stream. More numbers come from a fresh generator for this draw (Philox with
+    a random key of 128 bits; torch's generator on the CPU uses only 32 bits of its seed).
     """
     return box_muller(stream, count) if cryptographic_size(count) else stream.bulk().standard_normal(count)
 
 
 def cryptographic(count: int, stream: Stream) -> bool:
-    """Return whether `count` numbers come from the system's cryptographic generator throughout; for the privacy statement."""
+    """Return whether all of `count` numbers come from the cryptographic generator. The privacy statement reports this."""
     return stream.private and cryptographic_size(count)
 
 
 def cryptographic_size(count: int) -> bool:
-    """Return whether `count` numbers are few enough to be drawn from a stream's own words."""
+    """Return whether `count` numbers are few enough to be drawn from the words of a stream."""
     return count <= CRYPTOGRAPHIC_LIMIT
 
 
 def box_muller(stream: Stream, count: int) -> Reals:
     """Return `count` independent draws from N(0, 1).
 
-    The radius is sqrt(-2 log u) with u in (0, 1], a multiple of 2^-53: values reach 8.57 standard deviations, and the mass beyond, which
-    is left out, is below 10^-16. The angle is pi v with v in [-1, 1) a multiple of 2^-31; it, its cosine and its sine are in single
-    precision: together off by less than 5e-7 of the radius. Source: Box & Muller 1958.
+    The radius is sqrt(-2 log u), where u in (0, 1] is a multiple of 2^-53. Values reach 8.57 standard deviations. The mass beyond, which
+    is missing, is below 10^-16. The angle is pi v, where v in [-1, 1) is a multiple of 2^-31. The angle, its cosine and its sine are in
+    single precision. Their errors together are less than 5e-7 of the radius.
+
+    Source: Box & Muller 1958.
     """
     return _filled(stream, np.empty(count + count % 2), 1.0)[:count]
 
 
 def singles(count: int, std: float, stream: Stream) -> Singles:
-    """Return `count` independent draws from N(0, std^2) in float32; std itself is rounded up to float32."""
+    """Return `count` independent draws from N(0, std^2) in float32. If they are cryptographic, std is rounded up to float32."""
     if not cryptographic_size(count):
         return (normals(count, stream) * std).astype(np.float32)
     scale = np.float32(std)
@@ -160,14 +171,14 @@ def singles(count: int, std: float, stream: Stream) -> Singles:
 
 
 def _filled(stream: Stream, drawn: NDArray[Any], std: float) -> NDArray[Any]:
-    """Fill the array, of even length, with draws in its own precision, and return it."""
+    """Fill an array of even length with draws in the precision of the array, and return it."""
     for start in range(0, len(drawn), CHUNK):
         _fill(stream, drawn[start : start + CHUNK], std)
     return drawn
 
 
 def _fill(stream: Stream, out: NDArray[Any], std: float) -> None:
-    """Write draws over `out`, each step in place: new memory for each would cost more than the arithmetic."""
+    """Write draws to `out`. The steps work in place, because new memory for each step would cost more time than the arithmetic."""
     half = len(out) // 2
     words = stream.words(half + (half + 1) // 2)
     uniform = (words[:half] >> np.uint64(11)).view(np.int64) + 1.0

@@ -1,9 +1,10 @@
 """Exact draws from a stream of random words: binomial sizes of Poisson samples, uniform integers, subsets and orders.
 
-Exact, because privacy amplification rests on sampling.
+The draws are exact because privacy amplification depends on the sampling distribution.
 
-n records that are each taken with probability q make a sample of Binomial(n, q) records that, given its size, is a uniform subset of
-that size. Drawing the size and then the subset equals n coins, at a cost that grows with the sample and not with n.
+A Poisson sample takes each of n records with probability q. Its size has the distribution Binomial(n, q). Given the size, the sample is a
+uniform subset of that size. A draw of the size and then of the subset is therefore equivalent to n coins, and its cost grows with the
+sample and not with n.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-SPARSE = 256  # a subset of less than one in 256 is drawn and sorted; a larger one is marked in an array of all
+SPARSE = 256  # a subset with less than one in 256 of the integers is drawn and sorted; a larger one is marked in an array of all integers
 
 
 def below(stream: Stream, limit: int, count: int) -> Indices:
     """Return `count` independent integers, each uniform on 0 .. limit - 1, for limit in [1, 2^63].
 
-    A word w is taken modulo `limit` where w is below the largest multiple of `limit` up to 2^64, and drawn again elsewhere.
+    A word below the largest multiple of `limit` up to 2^64 is taken modulo `limit`. Any other word is drawn again.
     """
     last = np.uint64(2**64 - 2**64 % limit - 1)
     drawn = np.empty(0, np.uint64)
@@ -39,16 +40,17 @@ def below(stream: Stream, limit: int, count: int) -> Indices:
 
 
 def subset(stream: Stream, size: int, count: int) -> Indices:
-    """Return a uniform subset of `count` of the integers 0 .. size - 1, increasing.
+    """Return a uniform subset of `count` of the integers 0 .. size - 1, in increasing order.
 
-    The first `count` different values of an endless sequence of independent uniform ones are such a subset, by symmetry. Drawing as
-    many more as are missing never passes that point, so nothing that is drawn has to be left out again.
+    By symmetry, the first `count` different values of an endless sequence of independent uniform values are such a subset. Each round draws
+    only the number of missing values. The sequence then never goes beyond the value that completes the subset, so every drawn value
+    belongs to it.
     """
     return _few(stream, size, count) if count * SPARSE < size else _many(stream, size, count)
 
 
 def _few(stream: Stream, size: int, count: int) -> Indices:
-    """Return the subset in time that grows with `count` alone."""
+    """Return the subset in time that grows with `count` only."""
     chosen = np.empty(0, np.int64)
     while len(chosen) < count:
         chosen = np.sort(np.concatenate((chosen, below(stream, size, count - len(chosen)))))
@@ -57,7 +59,7 @@ def _few(stream: Stream, size: int, count: int) -> Indices:
 
 
 def _many(stream: Stream, size: int, count: int) -> Indices:
-    """Return the subset in time that grows with `size`; where it has more than half, draw those that are left out."""
+    """Return the subset in time that grows with `size`. If it has more than half of the integers, draw its complement."""
     few = min(count, size - count)
     chosen = np.zeros(size, bool)
     while missing := few - int(np.count_nonzero(chosen)):
@@ -66,7 +68,10 @@ def _many(stream: Stream, size: int, count: int) -> Indices:
 
 
 def order(stream: Stream, size: int) -> Indices:
-    """Return a uniform order of the integers 0 .. size - 1: sorted by independent words, all drawn again where two are equal."""
+    """Return a uniform order of the integers 0 .. size - 1.
+
+    The integers are sorted by independent words. If two words are equal, all words are drawn again.
+    """
     while True:
         words = stream.words(size)
         ranks = np.argsort(words, kind="stable")
@@ -78,8 +83,8 @@ def order(stream: Stream, size: int) -> Indices:
 def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
     """Return `rows` independent uniform subsets of `count` of the integers 0 .. limit - 1, one per row (Floyd's algorithm).
 
-    In round j = limit - count .. limit - 1 a row draws r from 0 .. j and takes r, or j where it has r already; after each round the
-    row is a uniform subset of 0 .. j.
+    In round j = limit - count .. limit - 1, a row draws r from 0 .. j. It takes r, or j if it already has r. After each round, the row is
+    a uniform subset of 0 .. j.
     """
     chosen = np.empty((rows, count), np.int64)
     for column in range(count):
@@ -90,16 +95,19 @@ def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
     return chosen
 
 
-PRECISION = 128  # bits of the first table; a draw that they do not decide (about one in 2^80) takes more
-GUARD = 16  # bits: weights below 2^16 units are left to the bound on the tail
+PRECISION = 128  # number of bits of the first table; a draw that it does not decide (about one in 2^80) uses more bits
+GUARD = 16  # number of bits; weights below 2^16 units are covered by the bound on the tail
 
 
 @dataclass(frozen=True, slots=True)
 class BinomialTable:
     """Certified bounds on the distribution function F, in units of 2^-bits.
 
-    first: the smallest count in the table. before: an upper bound on F(first - 1).
-    lower, upper: bounds on F(first), F(first + 1), ...
+    Attributes:
+        bits: Number of bits of the fixed-point numbers.
+        first: Smallest count in the table.
+        before: Upper bound on F(first - 1).
+        lower, upper: Bounds on F(first), F(first + 1), ...
     """
 
     bits: int
@@ -109,7 +117,10 @@ class BinomialTable:
     upper: list[int]
 
     def decide(self, u: int) -> int | None:
-        """Return the smallest k with U < F(k) for every U in [u, u + 1) 2^-bits; None where they differ or the table ends."""
+        """Return the smallest k with U < F(k), if it is the same for every U in [u, u + 1) 2^-bits.
+
+        Return None if it is not, or if it lies beyond the end of the table.
+        """
         at = bisect_left(self.lower, u + 1)
         if at == len(self.lower) or u < (self.upper[at - 1] if at else self.before):
             return None
@@ -117,10 +128,11 @@ class BinomialTable:
 
 
 class Binomial:
-    """Draws from Binomial(trials, rate), with no error at all.
+    """A sampler of Binomial(trials, rate) without any error.
 
-    Inversion of a uniform number U of endlessly many bits: the answer is the smallest k with U < F(k). The first bits of U are compared
-    with bounds on F from integer arithmetic rounded outwards; where they leave a doubt, U gets more bits and F more precision.
+    It inverts a uniform number U with an infinite number of bits, so a draw is the smallest k with U < F(k). The first bits of U are
+    compared with bounds on F, which come from integer arithmetic with outward rounding. If the bounds do not decide, U gets more bits and F
+    more precision.
     """
 
     __slots__ = ("_rate", "_tables", "_trials")
@@ -153,8 +165,8 @@ def _bits(stream: Stream, count: int) -> int:
 def table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
     """Return bounds on the distribution function of Binomial(trials, rate), 0 < rate < 1.
 
-    Weights start from 2^bits at the mode and follow w_{k+1} / w_k = (n - k) q / ((k + 1) (1 - q)), once rounded down and once up. The
-    ratio falls with k, so what lies beyond the last weight is at most a geometric series.
+    The weights start with 2^bits at the mode. The others follow from w_{k+1} / w_k = (n - k) q / ((k + 1) (1 - q)), rounded down for lower
+    bounds and up for upper bounds. The ratio decreases with k, so the sum of the weights beyond the last is at most a geometric series.
     """
     odds = rate / (1 - rate)
     mode = min(int((trials + 1) * rate), trials)
@@ -172,24 +184,29 @@ def table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
 
 
 @dataclass(frozen=True, slots=True)
-class WeightsBesideMode:
-    """Bounds on the weights from the mode outwards, lower and upper, and an upper bound on the sum of the weights beyond them."""
+class ModeSideWeights:
+    """Bounds on the weights on one side of the mode.
+
+    Attributes:
+        low, high: Lower and upper bounds on the weights, from the mode outwards.
+        rest: Upper bound on the sum of the weights beyond.
+    """
 
     low: list[int]
     high: list[int]
     rest: int
 
 
-def _side(left: int, passed: int, odds: Fraction, bits: int) -> WeightsBesideMode:
-    """Return the weights of `left` more counts on one side of the mode; w_{j+1} / w_j = (left - j) odds / (passed + j + 1)."""
+def _side(left: int, passed: int, odds: Fraction, bits: int) -> ModeSideWeights:
+    """Return the weights of `left` more counts on one side of the mode, where w_{j+1} / w_j = (left - j) odds / (passed + j + 1)."""
     low, high = [1 << bits], [1 << bits]
     for j in range(left):
         up, down = (left - j) * odds.numerator, (passed + j + 1) * odds.denominator
         if low[-1] >> GUARD == 0:  # far below the weight of the mode, so up < down
-            return WeightsBesideMode(low, high, _upwards(high[-1] * up, down - up))
+            return ModeSideWeights(low, high, _upwards(high[-1] * up, down - up))
         low.append(low[-1] * up // down)
         high.append(_upwards(high[-1] * up, down))
-    return WeightsBesideMode(low, high, 0)
+    return ModeSideWeights(low, high, 0)
 
 
 def _upwards(numerator: int, denominator: int) -> int:

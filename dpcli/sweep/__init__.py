@@ -1,1 +1,1 @@
-"""Accuracy against epsilon: many training runs of one file, or a search among them that is itself a private mechanism."""
+"""Sweeps, which compare accuracy with epsilon. A sweep makes many training runs of one file, or a private search among settings."""

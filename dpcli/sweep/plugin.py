@@ -1,4 +1,4 @@
-"""Registers `dpcli sweep`, which trains on a grid of settings, and its table [sweep]."""
+"""Registers the command `dpcli sweep`, which trains on a grid of settings, and the table [sweep] of a pipeline file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("ledger", "train"),
     commands={
-        "sweep": ("dpcli.sweep.commands.sweep:command", "Accuracy against epsilon: a grid of training runs."),
+        "sweep": ("dpcli.sweep.commands.sweep:command", "Train on a grid of settings, and compare accuracy with epsilon."),
     },
     sections={
         "sweep": "dpcli.sweep.sweep_settings:Sweep",

@@ -1,4 +1,4 @@
-"""A private hyperparameter search: it makes all its trials or none, and keeps only the best."""
+"""A private hyperparameter search. It releases the best trial if all trials succeed, and nothing otherwise."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dpcli.base.errors import InputError
 from dpcli.sessions.charged import reason
 from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sweep.sweep_plan import Better, PrivateSelection, SweepPlan, rank
-from dpcli.sweep.sweep_runs import Books, Pool, job_of
+from dpcli.sweep.sweep_runs import Pool, SweepCharges, job_of
 from dpcli.sweep.sweep_trials import draw_settings
-from dpcli.sweep.worker import RUN, JobAnswer, saved_answers
+from dpcli.sweep.worker import RUN_FOLDER, JobAnswer, saved_answers
 from dpcli.train.run.outcome import METRICS
 
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ OWNER_ONLY = 0o600  # the number of trials is secret
 def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSelection:
     """Return the best trial of a private search. The other trials and their number are removed.
 
-    An interrupted search continues with the trials that were drawn at its start, and a completed search is not repeated: fresh trials
+    An interrupted search continues with the trials that were drawn at its start. A completed search is not repeated, because fresh trials
     would be a further release.
 
     Args:
-        ledger: Charged for the whole search before its first trial.
+        ledger: Ledger that is charged for the whole search before the first trial.
 
     Raises:
         Denied: The ledger refuses the search.
-        InputError: The folder is of another search, or another process works in it.
+        InputError: The folder belongs to another search, or another process works in it.
     """
     assert plan.trials is not None
     state_file = os.path.join(plan.folder, SEARCH)
-    books = Books(ledger, f"{reason('sweep', plan.path, plan.pipeline)}: the whole search")
+    books = SweepCharges(ledger, f"{reason('sweep', plan.path, plan.pipeline)}: the whole search")
     with exclusive(plan.folder):
-        state = _resumed_or_begun(plan, state_file, books)
+        state = _resume_or_begin(plan, state_file, books)
         if "draws" in state and "chosen" not in state:
             failures = _make_trials(plan, processes, state_file, state)
             if failures:
@@ -55,15 +55,15 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
     return _selection(plan, state["chosen"])
 
 
-def _resumed_or_begun(plan: SweepPlan, state_file: str, books: Books) -> dict[str, Any]:
+def _resume_or_begin(plan: SweepPlan, state_file: str, books: SweepCharges) -> dict[str, Any]:
     """Return the saved state of the search. For a new search, draw its trials, charge it and save the state."""
     fingerprint = hashlib.sha256(repr((plan.trials, plan.better, [v.fingerprint for v in plan.variants])).encode()).hexdigest()
     if os.path.lexists(state_file):
         state = _read_state(state_file)
         if (state.get("schema"), state.get("fingerprint")) != (SCHEMA, fingerprint):
             raise InputError(
-                f"{plan.folder}: the file has changed since this search began: begin another search, with its own cost, "
-                "in a new folder (sweep.output)"
+                f"{plan.folder}: the file has changed since this search began: a changed file needs another search, with a "
+                "separate cost, in a new folder (sweep.output)"
             )
         books.require_same(state["charge"], plan.folder)
         return state
@@ -82,7 +82,7 @@ def _resumed_or_begun(plan: SweepPlan, state_file: str, books: Books) -> dict[st
 
 
 def _read_state(state_file: str) -> dict[str, Any]:
-    """Return the saved state; empty if it is damaged, so that it is refused like the state of another search."""
+    """Return the saved state. A damaged state is returned as empty, and is then refused like the state of another search."""
     with open(state_file, encoding="utf-8") as file, contextlib.suppress(ValueError):
         state = json.load(file)
         if type(state) is dict:
@@ -95,7 +95,7 @@ def _save_state(state_file: str, state: Mapping[str, Any]) -> None:
 
 
 def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[str, Any]) -> tuple[str, ...]:
-    """Make the missing trials and save which is best. Return the failures; if there are any, no best is chosen."""
+    """Make the missing trials, and save the choice of the best. Return the failures. If there is a failure, no trial is chosen."""
     variants = [plan.variants[index] for index in state["draws"]]
     jobs = [job_of(plan, variant, os.path.join(plan.folder, TRIALS, f"{number}")) for number, variant in enumerate(variants, 1)]
     answers = saved_answers(jobs)
@@ -103,7 +103,7 @@ def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[s
         answers |= {job.folder: answer for job, answer in pool.answers([job for job in jobs if job.folder not in answers])}
     failures = tuple(dict.fromkeys(answer.failure for answer in answers.values() if answer.failure is not None))
     if not failures and len({answer.headline[0] for answer in answers.values()}) > 1:
-        failures = ("expected trials with one and the same metric first, found several",)
+        failures = ("expected trials with the same first metric, found several",)
     if failures:
         return failures
     state["chosen"] = _best(plan.better, state["draws"], [answers[job.folder] for job in jobs])
@@ -112,7 +112,7 @@ def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[s
 
 
 def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
-    """Return the first of the best trials, which is a random one of them, as all trials have the same distribution."""
+    """Return the best trial. Among equal trials, it is the first, which is a random choice because all have the same distribution."""
     if not answers:
         return None
     best = max(range(len(answers)), key=lambda trial: rank(better, answers[trial].headline[1]))
@@ -121,12 +121,12 @@ def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[st
 
 
 def _release_best(plan: SweepPlan, state_file: str, state: dict[str, Any]) -> None:
-    """Keep the model and statement of the best trial and remove all other trials. It can be interrupted and repeated."""
+    """Keep the model and statement of the best trial, and remove all other trials. After an interruption, a second call completes this."""
     best, chosen = os.path.join(plan.folder, BEST), state["chosen"]
     if chosen is not None and not os.path.lexists(best):
         trial = os.path.join(plan.folder, TRIALS, f"{chosen['trial']}")
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(trial, RUN, METRICS))  # of models before the last, which are not released
+            os.unlink(os.path.join(trial, RUN_FOLDER, METRICS))  # has metrics of intermediate models, which are not released
         os.rename(trial, best)
     shutil.rmtree(os.path.join(plan.folder, TRIALS), ignore_errors=True)
     state.pop("draws")
@@ -136,6 +136,7 @@ def _release_best(plan: SweepPlan, state_file: str, state: dict[str, Any]) -> No
 
 
 def _selection(plan: SweepPlan, chosen: Mapping[str, Any] | None) -> PrivateSelection:
+    """Return the result of a search, given the saved choice; None means that no trial was drawn."""
     if chosen is None:
         return PrivateSelection(plan, "", None, None, plan.folder)
     return PrivateSelection(

@@ -1,6 +1,7 @@
-"""The settings that a sweep tries: the combinations of a grid, or single settings. Each is checked as the pipeline file that it gives.
+"""The settings that a sweep tries, which are the combinations of a grid, or single settings.
 
-A dotted key, such as "mechanism.sgd.epochs", names the value of the file that a setting changes.
+A setting changes values of the pipeline file. A dotted key, such as "mechanism.sgd.epochs", names a value. The file with the changes is
+checked for each setting.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text
 from dpcli.sweep.sweep_settings import Sweep
 
-UNKNOWN_KEY = "DP002"  # the rule about a key, and not about its value
-MOST_SETTINGS = 1000  # largest number of combinations of a grid, as each is checked as a file
+UNKNOWN_KEY = "DP002"  # the rule about unknown keys
+MOST_SETTINGS = 1000  # largest number of combinations of a grid; the check of each takes time
 
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """A value for one key of the file.
+    """A new value for one key of the file.
 
     Attributes:
-        dotted: Key as the sweep writes it.
+        dotted: Dotted key, as the sweep writes it.
         target: Path of the key in the file.
         value: New value of the key.
         place: Path of the value in the sweep. It ends in an index if the value is in a list.
@@ -52,7 +53,7 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting: changes to the file.
+    """A setting of a sweep, which is a list of changes to the file.
 
     Attributes:
         epsilon: Epsilon at which the setting is tried; None for every epsilon.
@@ -65,7 +66,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Return the values, each with the last part of its key. If two keys end with the same part, each is written in full."""
+        """Return the values, each with the last part of its key. Keys that end with the same part are written in full."""
         last_parts = [change.dotted.rpartition(".")[2] for change in self.changes]
         pairs = []
         for change, last in zip(self.changes, last_parts, strict=True):
@@ -74,7 +75,7 @@ class Setting:
         return ", ".join(pairs) or "as in the file"
 
     def applied(self, tables: Any) -> Any:
-        """Return the tables of the file with the changes made."""
+        """Return the tables of the file with the changes of this setting."""
         for change in self.changes:
             tables = with_value(tables, change.target, change.value)
         return tables
@@ -95,7 +96,11 @@ def with_value(tables: Any, path: Path, value: Any) -> Any:
 
 
 def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> list[Setting]:
-    """Return every setting of the sweep, and add a finding for each invalid one. tables: tables of a valid file."""
+    """Return every setting of the sweep, and add a finding for each invalid setting.
+
+    Args:
+        tables: Tables of a valid file.
+    """
     try:
         if sweep.setting:
             settings = list(_single_settings(sweep, tables, findings))
@@ -113,8 +118,8 @@ def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> 
 def judge_values(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each wrong value of a grid, and each wrong single setting, in a file that is valid otherwise.
 
-    Each value of a grid is checked once, with the first value of each other key, so that the time grows with the number of values and not
-    of combinations. `settings_of` checks all combinations.
+    Each value of a grid is checked once, with the first value of each other key. The time therefore grows with the number of values and not
+    with the number of combinations. `settings_of` checks all combinations.
     """
     if sweep.setting:
         settings = list(_single_settings(sweep, tables, findings))
@@ -153,11 +158,12 @@ def _axis(dotted: str, place: Path, values: Any, tables: Mapping[str, Any], find
         findings.add("DP003", place, "a list of values", shown(values))
         return ()
     if not values or any(value in values[:index] for index, value in enumerate(values)):
-        findings.add("DP004", place, "one or more different values", "one of them twice" if values else "an empty list")
+        findings.add("DP004", place, "one or more different values", "a repeated value" if values else "an empty list")
     return tuple(KeyChange(dotted, path, value, (*place, index)) for index, value in enumerate(values))
 
 
 def _single_settings(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> Iterator[Setting]:
+    """Yield the single settings of a sweep, and add a finding for each invalid key."""
     for index, table in enumerate(sweep.setting):
         place: Path = ("sweep", "setting", index)
         epsilon = _epsilon(table, place, sweep, findings)
@@ -170,7 +176,10 @@ def _single_settings(sweep: Sweep, tables: Mapping[str, Any], findings: Findings
 
 
 def _epsilon(table: Mapping[str, Any], place: Path, sweep: Sweep, findings: Findings) -> float | None:
-    """Return the epsilon of a single setting; None if it has none, or states one that the sweep does not have (with a finding)."""
+    """Return the epsilon of a single setting; None if it has no epsilon.
+
+    If the sweep does not have the epsilon of the setting, add a finding and return None.
+    """
     value = table.get("epsilon")
     if value is None:
         return None
@@ -206,7 +215,7 @@ def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Fin
 
 
 def _mechanism_path(rest: str, tables: Mapping[str, Any]) -> Path:
-    """Return the path in the entry with the longest matching name, as names may contain dots; () if no name matches."""
+    """Return the path in the entry with the longest matching name; () if no name matches. Names may contain dots."""
     indices = {entry["name"]: index for index, entry in enumerate(tables["mechanism"])}
     name = max((name for name in indices if rest.startswith(f"{name}.")), key=len, default=None)
     return () if name is None else ("mechanism", indices[name], *rest[len(name) + 1 :].split("."))
@@ -215,7 +224,7 @@ def _mechanism_path(rest: str, tables: Mapping[str, Any]) -> Path:
 def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> bool:
     """Return whether the key at `path`, the tables that contain it, and the keys in its values may differ between runs.
 
-    True is returned for an unknown key, as the check of the file finds it.
+    The result is True for an unknown key, which the check of the file reports.
     """
     if path[0] == "train":
         kind = TOP["train"].kind
@@ -244,7 +253,7 @@ def _inner_varies(kind: Any, keys: Path, value: Any) -> bool:
 def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each epsilon without a setting, and for each single setting that repeats another.
 
-    Two settings that give one file would share its runs. The combinations of a grid differ anyway.
+    Two settings with the same file would share its runs. The combinations of a grid always differ.
     """
     for epsilon in sweep.epsilon:
         if not any(setting.is_for(epsilon) for setting in settings):
@@ -255,7 +264,7 @@ def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, 
     for setting in settings:
         file = setting.applied(tables)
         if any(other_file == file and _share_epsilon(setting, other) for other, other_file in earlier):
-            findings.add("DP005", setting.place, "a setting that no other repeats", f"{setting.label} again")
+            findings.add("DP005", setting.place, "a setting that differs from all others", f"{setting.label} again")
         earlier.append((setting, file))
 
 
@@ -264,8 +273,8 @@ def _share_epsilon(one: Setting, other: Setting) -> bool:
 
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each problem in the file of a setting, once, at the key of the sweep that causes it."""
-    reported, solved = set(), stood_in(tables)  # "calibrate" is replaced before the changes, as only the file may state it.
+    """Add a finding for each problem in the file of a setting, at the key of the sweep that causes it. No finding is repeated."""
+    reported, solved = set(), stood_in(tables)  # "calibrate" is replaced before the changes, because a change may not set it
     for setting in settings:
         for change, other in _overlapping(setting):
             if (change.place, "") not in reported:
@@ -275,13 +284,13 @@ def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: F
             place = _cause(setting, fault)
             if (place, fault.message) not in reported:
                 reported.add((place, fault.message))
-                # If no change causes the problem, its place is that of the setting, and the message names the key.
+                # If no change causes the problem, the finding is at the place of the setting, and its message names the key.
                 expected = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
                 findings.add(fault.rule, place, expected, fault.actual, fault.hint)
 
 
 def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:
-    """Yield pairs of changes to the same value, or to a table and a value in it, as only one of them would take effect."""
+    """Yield pairs of changes to one value, or to a table and a value in it. Only one change of a pair would take effect."""
     for change, other in itertools.combinations(setting.changes, 2):
         shorter = min(len(change.target), len(other.target))
         if shorter and change.target[:shorter] == other.target[:shorter]:
@@ -297,7 +306,7 @@ def _faults(tables: Mapping[str, Any]) -> list[Fault]:
 
 
 def _cause(setting: Setting, fault: Fault) -> Path:
-    """Return the path in the sweep of the key or value that causes a fault; that of the setting if no change causes it."""
+    """Return the path in the sweep of the key or value that causes a fault; the path of the setting if no change causes it."""
     for change in setting.changes:
         if change.target[: len(fault.key)] == fault.key or fault.key[: len(change.target)] == change.target:
             return change.key if fault.rule == UNKNOWN_KEY and len(fault.key) <= len(change.target) else change.place

@@ -1,4 +1,4 @@
-"""The plan of a sweep, which is made before its first run, and its result. Each setting at each epsilon is a file with calibrated noise."""
+"""The plan of a sweep, which is made before the first run, and the result of a sweep. Each point is a file with calibrated noise."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ Better = Literal["higher", "lower"]
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
-    """Return whether higher or lower values of the metric are better. If it is not stated, or stated wrongly, add a finding."""
-    metric, known = train.measures or ("", sweep.better)
-    if known is None:
-        expected = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
+    """Return whether higher or lower values of the metric are better. Add a finding if `sweep.better` is missing or wrong."""
+    metric, better = train.measures or ("", sweep.better)
+    if better is None:
+        expected = '"higher" or "lower" with task = "custom", for the better values of its metric'
         findings.add("DP005", ("sweep", "better"), expected, "nothing")
-    elif sweep.better not in (None, known):
-        findings.add("DP005", ("sweep", "better"), f'"{known}", as {metric} is what the task measures', shown(sweep.better))
+    elif sweep.better not in (None, better):
+        findings.add("DP005", ("sweep", "better"), f'"{better}", because the task measures {metric}', shown(sweep.better))
         return None
-    return known
+    return better
 
 
 def rank(better: Better, value: float) -> float:
@@ -61,7 +61,7 @@ class Variant:
     """A setting of the sweep at one epsilon.
 
     Attributes:
-        text: Text of its pipeline file, with every number solved for.
+        text: Text of the variant's pipeline file, with calibrated noise.
         plan: Plan of that file, as dpcli train reads it.
         fingerprint: SHA-256 of everything that the run depends on.
         window: Blocks that the run reads, if the text does not state them.
@@ -84,7 +84,7 @@ class Variant:
         return replace(self, plan=self.plan.over(window), fingerprint=_digest([self.fingerprint, *window]), window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
-        """Return the variant restricted to rows of its private data. Earlier runs on all rows do not count as its runs."""
+        """Return the variant restricted to rows of its private data. Earlier runs on all rows do not count as runs of the result."""
         if rows is None:
             return self
         return replace(self, plan=self.plan.on_rows(rows), fingerprint=_digest([self.fingerprint, rows.content()]))
@@ -118,12 +118,12 @@ class SweepPlan:
         return self.variants[0].plan.pipeline
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
-        """Return the plan restricted to blocks of the dataset. Earlier runs on other blocks do not count as its runs."""
+        """Return the plan restricted to blocks of the dataset. Earlier runs on other blocks do not count as runs of the result."""
         return replace(self, variants=tuple(one.over(window) for one in self.variants))
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private data that are read; None if all are."""
+        """Return the rows of the private data that are read; None if all rows are read."""
         return self.variants[0].plan.rows
 
     @property
@@ -138,7 +138,7 @@ class SweepPlan:
         return self.variants[0].plan.bounded
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
-        """Return the plan on these rows of the private data."""
+        """Return the plan restricted to rows of the private data."""
         return replace(self, variants=tuple(one.on_rows(rows) for one in self.variants))
 
     @property
@@ -154,8 +154,8 @@ def plan_sweep(path: str) -> SweepPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: If the file cannot be read, or asks for something that a sweep cannot honour.
-        CannotCertify: If no noise meets one of the epsilons.
+        InputError: The file is invalid, or cannot be used for a sweep.
+        CannotCertify: No noise meets one of the epsilons.
     """
     from dpcli.sweep.sweep_trials import trials_of
 
@@ -178,34 +178,37 @@ def plan_sweep(path: str) -> SweepPlan:
 
 
 def name_of(plan: TrainingPlan) -> str:
-    """Return the name of the pipeline, or that of its file if it has none."""
+    """Return the name of the pipeline, or the name of its file if the pipeline has none."""
     stem = os.path.splitext(os.path.basename(plan.path))[0]
     return plan.pipeline.name or ("stdin" if plan.path == "-" else stem)
 
 
 @dataclass(frozen=True, slots=True)
 class _Solver:
-    """The solver of settings. The noise of settings that differ only in [train] is solved for once.
+    """The calibration of settings. Settings that differ only in [train] are calibrated once.
 
-    known: solved tables and their plan, by the tables on which the noise depends.
+    Attributes:
+        base: Tables that all runs share.
+        results: Calibrated tables and their plan, by the tables on which the noise depends.
     """
 
     path: str
     base: Mapping[str, Any]
-    known: dict[str, tuple[Mapping[str, Any], TrainingPlan]]
+    results: dict[str, tuple[Mapping[str, Any], TrainingPlan]]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
+        """Return the variant of a setting at one epsilon."""
         tables = {**setting.applied(self.base), "budget": {"epsilon": epsilon}}
         key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
-        if key not in self.known:
-            self.known[key] = self.solved(tables, epsilon, setting)
-        solved, plan = self.known[key]
+        if key not in self.results:
+            self.results[key] = self.solve(tables, epsilon, setting)
+        solved, plan = self.results[key]
         tables = {**tables, "mechanism": solved["mechanism"]}
         text = toml_text({name: tables[name] for name in RUN_TABLES if name in tables})
         plan = replace(plan, train=read_train(text.encode(), self.path))
         return Variant(epsilon, setting, text, plan, _digest([text, plan.parts()]))
 
-    def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
+    def solve(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
         """Return the tables with numbers in place of "calibrate", and their plan."""
         try:
             plan = plan_of(self.path, toml_text(tables).encode())
@@ -227,7 +230,7 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     delta = tables.get("budget", {}).get("delta")
     if delta is not None and delta != tables["privacy"].get("delta"):
         raise InputError(
-            f"{path}: budget.delta: expected privacy.delta, at which every epsilon of a sweep is meant, found {delta!r}"
+            f"{path}: budget.delta: expected the value of privacy.delta, at which a sweep computes every epsilon, found {delta!r}"
         )
     train = {key: value for key, value in tables["train"].items() if key != "output"}
     base = {**{key: tables[key] for key in RUN_TABLES if key in tables and key != "budget"}, "train": train}
@@ -235,7 +238,7 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         return base
     names = {stage.entry.name for stage in plan_of(path, toml_text(base).encode()).stages}
     if len(names) != 1:
-        raise InputError(f'{path}: set noise_multiplier = "calibrate" in the entries whose noise is to be solved for')
+        raise InputError(f'{path}: set noise_multiplier = "calibrate" in the entries whose noise the sweep must calibrate')
     (index,) = (i for i, entry in enumerate(base["mechanism"]) if entry["name"] in names)
     calibrated: Mapping[str, Any] = with_value(base, ("mechanism", index, "noise_multiplier"), "calibrate")
     return calibrated
@@ -278,7 +281,7 @@ class MeasuredSweep:
 
     @property
     def best(self) -> tuple[Cell, ...]:
-        """Return the cell with the best median for each epsilon with a completed run. Of equal cells, the first is returned."""
+        """Return the cell with the best median for each epsilon with a completed run. Among equal cells, the first is returned."""
         best = []
         for epsilon in self.plan.sweep.epsilon:
             ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]
@@ -293,7 +296,14 @@ class MeasuredSweep:
 
 @dataclass(frozen=True, slots=True)
 class PrivateSelection:
-    """The best trial of a private search, in `folder`. The value and the variant are None if the number of trials was drawn as 0."""
+    """The result of a private search.
+
+    Attributes:
+        metric: Name of the metric; "" if there is no best trial.
+        value, variant: Metric and variant of the best trial; None if a trial failed, or if the number of trials was drawn as 0.
+        folder: Folder of the best trial, or else of the search.
+        failures: Messages of failed trials.
+    """
 
     plan: SweepPlan
     metric: str

@@ -1,7 +1,7 @@
-"""The runs of a sweep, made in several processes. Each result is saved when its run ends, so that a sweep can be resumed.
+"""The runs of a sweep. Several processes make them, and each result is saved when its run ends, so that a sweep can be resumed.
 
-A ledger is charged before a run starts, and a resumed sweep needs the same ledger. When a process dies, its run is lost; when the sweep is
-interrupted, all that are running.
+A ledger is charged before a run starts, and a resumed sweep needs the same ledger. If a process dies, its run is lost. If the sweep is
+interrupted, all runs in progress are lost.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Books:
-    """The ledger of a sweep, if any.
+class SweepCharges:
+    """The charges of a sweep to a ledger. Without a ledger, nothing is charged.
 
     Attributes:
-        denied: The denial of a run that could not be charged.
+        why: Reason that the ledger records for each charge.
+        denied: Denial of the first run that could not be charged; None if there was none.
     """
 
     ledger: Ledger | None
@@ -41,16 +42,16 @@ class Books:
     denied: Denied | None = None
 
     def charged_jobs(self, jobs: Sequence[tuple[Job, Pipeline]]) -> Iterator[Job]:
-        """Charge each job under a key of its own and yield it, up to the first that is denied."""
+        """Charge each job under a separate key and yield it. The first job that is denied ends the sequence."""
         for job, pipeline in jobs:
             try:
                 yield replace(job, charge=self.charge(pipeline))
-            except Denied as denial:  # not raised here: the runs that are charged shall end
+            except Denied as denial:  # raised later, so that the charged runs can end
                 self.denied = denial
                 return
 
     def charge(self, pipeline: Pipeline) -> str | None:
-        """Charge a pipeline before its first noise and return the key; None without a ledger."""
+        """Charge a pipeline before its first noise is drawn. Return the key of the charge; None without a ledger."""
         if self.ledger is None:
             return None
         key = uuid.uuid4().hex
@@ -58,19 +59,22 @@ class Books:
         return key
 
     def commit(self, charge: str | None) -> None:
-        """Commit the charge of a run that has ended; a run that failed stays charged."""
+        """Commit the charge of a run that has ended. A failed run stays charged."""
         if self.ledger is not None and charge is not None:
             self.ledger.commit(charge)
 
     def require_same(self, charge: str | None, folder: str) -> None:
-        """Require that an earlier run was charged to this ledger. Raises InputError, or LedgerError for another ledger."""
+        """Check that an earlier run was charged to this ledger. Raises InputError, or LedgerError for another ledger."""
         require_same_books(folder, charge is not None, self.ledger, "sweep")
         if charge is not None and self.ledger is not None:
-            self.ledger.state().run(charge)  # raises if it has no such run
+            self.ledger.state().run(charge)  # raises LedgerError if the ledger has no such run
 
 
 class Pool:
-    """At most `size` processes, each started when there is work for it. A context manager: all are killed at the end of its block."""
+    """A context manager for at most `size` worker processes.
+
+    A process is started when there is work for it. All processes are killed at the end of the block.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -87,7 +91,7 @@ class Pool:
             process.join()
 
     def answers(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, JobAnswer]]:
-        """Yield each job with its answer, in the order in which they end; a job is taken from `jobs` when a process is free."""
+        """Yield each job with its answer, in the order in which the jobs end. A job is taken from `jobs` when a process is free."""
         for job in jobs:
             if len(self.busy) == self.size:
                 yield from self._wait_for_answers()
@@ -96,21 +100,24 @@ class Pool:
             yield from self._wait_for_answers()
 
     def _send(self, job: Job) -> None:
+        """Send a job to an idle process, or to a new process if none is idle."""
         idle = next((pipe for pipe, process in self.processes.items() if pipe not in self.busy and process.is_alive()), None)
         pipe = self._start_process() if idle is None else idle
         self.busy[pipe] = job
         pipe.send(job)
 
     def _start_process(self) -> Connection:
+        """Start a process, and return the parent's end of its pipe."""
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs,), daemon=True)
         process.start()
-        theirs.close()  # so that the pipe ends when the process does
+        theirs.close()  # the pipe then ends when the process ends
         self.processes[ours] = process
         return ours
 
     def _wait_for_answers(self) -> list[tuple[Job, JobAnswer]]:
+        """Wait until a process answers or dies, and return the jobs with answers."""
         answers = []
         for pipe in wait(list(self.busy)):
             assert isinstance(pipe, Connection)
@@ -118,6 +125,7 @@ class Pool:
         return answers
 
     def _receive(self, pipe: Connection) -> JobAnswer:
+        """Return the answer of a process. A process that died gives a failure."""
         try:
             answer: JobAnswer = pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -132,22 +140,22 @@ FOLDER_DIGITS = 16  # leading digits of a fingerprint that name the folder of a 
 
 
 def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Progress) -> MeasuredSweep:
-    """Make every run of a sweep whose tuning is public, except those that ended before, of files that have not changed.
+    """Make every run of a sweep with public tuning. A run that ended earlier is not repeated if its file and data are unchanged.
 
     Args:
-        ledger: Charged for each run before it starts, and once more for a run that did not end and is made again.
+        ledger: Ledger that is charged for each run before it starts. A run that did not end is made and charged again.
 
     Raises:
-        Denied: The ledger refuses a run; the results until then are kept.
+        Denied: The ledger refuses a run. The results of the runs before it are kept.
         InputError: Another process works in the same folder.
     """
     jobs = [(variant, [_job(plan, variant, k) for k in range(plan.repeats)]) for variant in plan.variants]
-    books = Books(ledger, reason("sweep", plan.path, plan.pipeline))
+    books = SweepCharges(ledger, reason("sweep", plan.path, plan.pipeline))
     with exclusive(plan.folder), Pool(processes) as pool:
-        answers = saved_answers([job for _, own in jobs for job in own])
+        answers = saved_answers([job for _, repeats in jobs for job in repeats])
         for answer in answers.values():
             books.require_same(answer.charge, plan.folder)
-        total, missing = sum(len(own) for _, own in jobs), _missing_by_turns(jobs, answers)
+        total, missing = sum(len(repeats) for _, repeats in jobs), _missing_by_turns(jobs, answers)
         progress(len(answers), total)
         for job, answer in pool.answers(books.charged_jobs(missing)):
             answers[job.folder] = answer
@@ -156,7 +164,7 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
             progress(len(answers), total)
     if books.denied is not None:
         raise books.denied
-    cells = tuple(_cell(variant, [answers[job.folder] for job in own]) for variant, own in jobs)
+    cells = tuple(_cell(variant, [answers[job.folder] for job in repeats]) for variant, repeats in jobs)
     return MeasuredSweep(plan, _metric_name(plan, answers.values()), cells)
 
 
@@ -166,13 +174,16 @@ def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
 
 
 def job_of(plan: SweepPlan, variant: Variant, folder: str) -> Job:
-    """Return the job of one run, whose files go to `folder`."""
+    """Return the job of one run, which writes its files to `folder`."""
     return Job(plan.path, variant.text, folder, variant.fingerprint, window=variant.window, rows=variant.plan.rows)
 
 
 def _missing_by_turns(jobs: list[tuple[Variant, list[Job]]], answers: dict[str, JobAnswer]) -> list[tuple[Job, Pipeline]]:
-    """Return the jobs without an answer: the first run of every setting, then the second, so that an early end leaves all equally far."""
-    turns = zip(*([(job, variant.plan.pipeline) for job in own] for variant, own in jobs), strict=True)
+    """Return the jobs without an answer.
+
+    The first runs of all settings come first, then the second runs. After an early end, all settings have about as many runs.
+    """
+    turns = zip(*([(job, variant.plan.pipeline) for job in repeats] for variant, repeats in jobs), strict=True)
     return [(job, pipeline) for turn in turns for job, pipeline in turn if job.folder not in answers]
 
 
@@ -185,5 +196,5 @@ def _metric_name(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:
     """Return the name of the headline metric of all runs. Raises InputError if they differ."""
     names = {answer.headline[0] for answer in answers if answer.failure is None}
     if len(names) > 1:
-        raise InputError(f"{plan.path}: expected runs with one and the same metric first, found {first_names(sorted(names))}")
+        raise InputError(f"{plan.path}: expected runs with the same first metric, found {first_names(sorted(names))}")
     return next(iter(names), "")

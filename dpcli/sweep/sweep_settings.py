@@ -1,4 +1,4 @@
-"""The [sweep] table, read as strictly as the rest of the file."""
+"""The [sweep] table of a pipeline file."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from dpcli.file.toml.findings import Findings, Problem
 RUNS = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 REPEATS = 5  # default number of runs of each setting
 TUNING = (
-    '"public" (chosen on public data, or not counted and labelled so) or "repeat-and-select" (the search is a mechanism of the file): '
-    "the choice of the best of many runs depends on the private data of each of them"
+    '"public" (settings chosen on public data, or a search that is not accounted for and is labelled so) or "repeat-and-select" (a '
+    "mechanism of the file accounts for the search), because the choice of the best run depends on private data"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Training runs of one file at several epsilons, each with several settings; and how the choice among these is accounted for.
+    """The [sweep] table: the epsilons and the settings of the training runs, and the accounting of the choice among them.
 
-    Each run draws its own random numbers from the operating system: there are no seeds.
+    Each run draws separate random numbers from the operating system. There are no seeds.
     """
 
     premises: ClassVar[Premises] = (
         Premise(
-            "A trial that is not made again is the one that was made: its code, its data, its labels.",
+            "A saved run is reused only if its code, its data and its labels are unchanged.",
             "sweep",
             "tests/sweep/test_run.py::test_other_labels_from_the_same_function_are_another_run",
         ),
         Premise(
-            "Of a search that is charged as repeat-and-select, nobody learns how many trials there were.",
+            "Nobody learns the number of trials of a search that is charged as repeat-and-select.",
             "sweep",
             "tests/sweep/test_search.py::test_what_is_printed_does_not_tell_how_many_trials_there_were",
         ),
     )
 
     epsilon: Annotated[
-        tuple[float, ...], Key("epsilons of one run (public), or of the whole search; the noise is solved for", POSITIVE)
+        tuple[float, ...], Key("epsilons of one run (public) or of the whole search; the noise is calibrated to each", POSITIVE)
     ]
     tuning: Annotated[
         Literal["public", "repeat-and-select"] | None,
         Key(
-            "required; public: each point is labelled as tuned on public data, its epsilon that of one run; repeat-and-select: the runs "
-            "are the trials of that mechanism, which the file must have, and only the best is kept",
+            "required; public: each point is labelled as tuned on public data, and its epsilon covers one run; repeat-and-select: the runs "
+            "are the trials of a mechanism of this type, which the file must have, and only the best run is kept",
             claim=True,
         ),
     ] = None
@@ -54,33 +54,33 @@ class Sweep:
         Open | None, Key('lists of values by dotted key ("train.learning_rate", "mechanism.NAME.epochs"): all combinations')
     ] = None
     setting: Annotated[
-        tuple[Open, ...], Key("in place of a grid: single settings by dotted key, each for one epsilon where it states one")
+        tuple[Open, ...],
+        Key("instead of a grid: single settings by dotted key; a setting with an epsilon is used for this epsilon only"),
     ] = ()
     repeats: Annotated[
         int | None,
-        Key(f"independent runs of each setting at each epsilon, {REPEATS} where absent; none with repeat-and-select", RUNS),
+        Key(f"number of runs of each setting at each epsilon; absent: {REPEATS}; not allowed with repeat-and-select", RUNS),
     ] = None
     better: Annotated[
         Literal["higher", "lower"] | None,
-        Key(
-            "which value of the metric that runs are compared by is the better one; required with a custom task, known of the others"
-        ),
+        Key("whether higher or lower values of the metric are better; required with a custom task, known for the others"),
     ] = None
-    reference: Annotated[float | None, Key("metric without privacy, as declared, drawn for comparison")] = None
-    output: Annotated[str | None, Key("folder of the runs; runs/NAME-sweep where absent")] = None
+    reference: Annotated[float | None, Key("declared metric of a model without privacy, drawn for comparison")] = None
+    output: Annotated[str | None, Key("folder of the runs; absent: runs/NAME-sweep")] = None
 
     def problems(self) -> Iterator[Problem]:
+        """Yield the keys that are missing, invalid, or contradict each other."""
         if self.tuning is None:
             yield ("tuning",), TUNING, "nothing"
         if not self.epsilon or len(set(self.epsilon)) < len(self.epsilon):
-            yield ("epsilon",), "one or more different numbers", "one of them twice" if self.epsilon else "an empty list"
+            yield ("epsilon",), "one or more different numbers", "a repeated number" if self.epsilon else "an empty list"
         if self.grid is not None and self.setting:
             yield ("setting",), "either a grid or settings", "both"
         if self.tuning == "repeat-and-select":
             yield from self._search_problems()
 
     def _search_problems(self) -> Iterator[Problem]:
-        """Yield what contradicts a search, which releases one model, once."""
+        """Yield the keys that contradict a private search, which releases a single model."""
         if self.repeats is not None:
             yield (
                 ("repeats",),
@@ -96,16 +96,16 @@ class Sweep:
 
 
 def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
-    """Return the [sweep] table of a file, with the tables and the text of the whole.
+    """Return the [sweep] table of a file, all tables of the file, and its text.
 
     Raises:
-        InvalidFile: With every problem found, at its place; a file without [sweep] is one.
+        InvalidFile: The file has problems, each reported at its place, or it has no table [sweep].
     """
     text, tables = toml_document(data, path)
     sweep = section(data, path, "sweep")
     if not isinstance(sweep, Sweep):
         findings = Findings()
-        findings.add("DP005", ("sweep",), "a [sweep] table, which says what is varied and how the choice is accounted for", "none")
+        findings.add("DP005", ("sweep",), "a [sweep] table with the settings to try and the accounting of the choice", "none")
         refuse(findings, tables, text, path)
     assert isinstance(sweep, Sweep)
     return sweep, tables, text

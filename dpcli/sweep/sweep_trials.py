@@ -1,9 +1,13 @@
-"""The trials of a private search: their number is drawn at random and stays secret, and so is the setting of each.
+"""The trials of a private search. Their number and their settings are drawn at random and stay secret.
 
-Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6, as the file's repeat-and-select entry accounts for them. They need
-that the number of trials is drawn from exactly that distribution and stays secret; that the trials are independent and equal in law, so
-that the setting of each is drawn from one distribution, which does not depend on the data; that every trial is the mechanism that is
-accounted for; and that only the best output is used or shown, by an order that is fixed beforehand.
+The repeat-and-select entry of the file accounts for the search, by four assumptions:
+- The number of trials is drawn from exactly the distribution of the entry, and stays secret.
+- The trials are independent and have the same distribution. The setting of each is therefore drawn from one distribution, which does not
+  depend on the data.
+- Every trial is the mechanism that is accounted for.
+- Only the best output is used or shown, by an order that is fixed beforehand.
+
+Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6.
 """
 
 from __future__ import annotations
@@ -25,21 +29,25 @@ if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan
 
 DIGITS = 60  # decimal digits of the probabilities, so that their rounding error is far below any delta
-BITS = 160  # bits of the uniform number, whose largest value is farther below 1 than the rounded sum of all probabilities
-MOST_TRIALS = 10_000.0  # on average: the trials are never cut off, so more would take too long
+# Number of bits of the uniform number. Its largest value is farther below 1 than the rounded sum of all probabilities.
+BITS = 160
+MOST_TRIALS = 10_000.0  # largest mean number of trials; the number is never cut off, so a larger mean would take too long
 
 
 def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
-    """Return the distribution of the number of trials, None for public tuning.
+    """Return the distribution of the number of trials; None for public tuning.
+
+    Args:
+        private: Whether the sweep is a private search.
 
     Raises:
-        InputError: If the file accounts for another search than this one.
+        InputError: The file does not account for this search, or accounts for a search although tuning is public.
     """
     entries = [entry for entry in plans[0].pipeline.mechanisms if isinstance(entry.spec, RepeatAndSelectSpec)]
     if not private and entries:
         raise InputError(
-            f'{path}: sweep.tuning: expected "repeat-and-select" with the search "{entries[0].name}", which every run would be '
-            'charged for, found "public"'
+            f'{path}: sweep.tuning: expected "repeat-and-select", because every run would be charged for the search '
+            f'"{entries[0].name}" of the file, found "public"'
         )
     if private and len(entries) != 1:
         raise InputError(
@@ -50,64 +58,70 @@ def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials
 
 
 def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
-    """Return the trials of the entry. Raises InputError unless each is the mechanism that the entry names, on all of the data."""
+    """Return the trials of the entry. Raises InputError unless every trial is the mechanism that the entry names, on all of the data."""
     assert isinstance(entry.spec, RepeatAndSelectSpec)
     place, trained = f'{path}: mechanism["{entry.name}"]', {stage.entry.name for plan in plans for stage in plan.stages}
     if trained != {entry.spec.mechanism}:
         raise InputError(
-            f"{place}.mechanism: expected what training performs, {first_names(sorted(trained))}, found {entry.spec.mechanism}"
+            f"{place}.mechanism: expected the mechanism of the training, {first_names(sorted(trained))}, found {entry.spec.mechanism}"
         )
     if entry.steps != 1 or entry.epochs is not None or entry.sampling is not None or entry.partition is not None:
         raise InputError(f"{place}: expected one search on all of the data, found steps, epochs, sampling or a partition")
     if any(tables_of(plan.pipeline) != tables_of(plans[0].pipeline) for plan in plans):
         raise InputError(
-            f"{path}: sweep: expected settings of [train] alone, found some that change a mechanism: the trials of a private "
-            "search must be one and the same mechanism, which its cost is computed from"
+            f"{path}: sweep: expected settings of [train] only, found settings that change a mechanism: all trials of a private "
+            "search must be the mechanism from which its cost is computed"
         )
     trials = entry.spec.trials.distributed()
     if not mean(trials) <= MOST_TRIALS:
         raise InputError(
-            f"{place}.trials: expected at most {MOST_TRIALS:g} on average, found {mean(trials):g}: every one of them is run"
+            f"{place}.trials: expected at most {MOST_TRIALS:g} on average, found {mean(trials):g}: the search runs every trial"
         )
     return trials
 
 
 def mean(trials: Any) -> float:
-    """Return the number of trials on average."""
+    """Return the mean number of trials."""
     return float(trials.mean)
 
 
 def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
-    """Draw the number of trials by inversion of `uniform` in [0, 1), which comes from the operating system's entropy where None."""
+    """Draw the number of trials by inversion of a uniform number in [0, 1).
+
+    Args:
+        uniform: The uniform number; None to draw it from the entropy of the operating system.
+    """
     with localcontext(Context(prec=DIGITS)):
         if uniform is None:
             uniform = Decimal(secrets.randbits(BITS)) / 2**BITS
         first, masses = _MASSES[type(trials)](trials)
-        return next(number for number, reached in zip(count(first), accumulate(masses), strict=False) if uniform < reached)
+        return next(number for number, cumulative in zip(count(first), accumulate(masses), strict=False) if uniform < cumulative)
 
 
 def draw_settings(trials: Trials, settings: int) -> list[int]:
-    """Draw how many trials there are, and the number of a setting for each, uniformly and independently."""
+    """Draw the number of trials, and for each trial the number of a setting, uniformly and independently."""
     return [secrets.randbelow(settings) for _ in range(draw_count(trials))]
 
 
-Masses = tuple[int, Iterator[Decimal]]  # the least number of trials, and the probabilities of that number, the next, ...
+Masses = tuple[int, Iterator[Decimal]]  # the least number of trials, and the probabilities of that number and of all larger numbers
 
 
 def _negative_binomial(trials: Any) -> Masses:
-    """Return Definition 1 of the paper: P(k+1) / P(k) = (1-gamma) (k+eta) / (k+1) from k = 1 on."""
+    """Return the distribution of Definition 1 of the paper: P(k+1) / P(k) = (1-gamma) (k+eta) / (k+1) for k >= 1."""
     eta, gamma = Decimal(trials.eta), Decimal(trials.gamma)
-    with localcontext(Context(prec=DIGITS + max(0, -eta.adjusted()))):  # gamma^-eta - 1 cancels as many digits
+    with localcontext(Context(prec=DIGITS + max(0, -eta.adjusted()))):  # gamma^-eta - 1 loses this number of digits
         start = (1 - gamma) * (eta / (gamma**-eta - 1) if eta else -1 / gamma.ln())
     return 1, _by_ratios(start, 1, lambda k: (1 - gamma) * (k + eta) / (k + 1))
 
 
 def _poisson(trials: Any) -> Masses:
+    """Return the Poisson distribution: P(k+1) / P(k) = mean / (k+1)."""
     mean = Decimal(trials.mean)
     return 0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1))
 
 
 def _by_ratios(mass: Decimal, first: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
+    """Yield probabilities, given the first one and the ratio of each to the one before it."""
     for k in count(first):
         yield mass
         mass *= ratio(k)

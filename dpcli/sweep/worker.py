@@ -1,4 +1,4 @@
-"""A worker process of a sweep, which makes runs one after the other. Only workers load torch."""
+"""A worker process of a sweep, which makes one run after the other. Only workers load torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpcli.sessions.folder import replace_file
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-RESULT, FILE, RUN = "result.json", "pipeline.toml", "run"
+RESULT, PIPELINE_FILE, RUN_FOLDER = "result.json", "pipeline.toml", "run"
 SCHEMA = "dpcli/sweep-run/v1"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -28,11 +28,12 @@ class Job:
     """A run that a worker makes.
 
     Attributes:
-        path, text: Path and text of its pipeline file.
+        path, text: Path and text of the pipeline file of the run.
         folder: Folder of the results.
-        charge: Key of the run in the ledger.
-        window: The blocks that the run was charged on, if the file does not name them.
-        rows: Rows of the private table that may be read; all if None.
+        fingerprint: SHA-256 of everything that the run depends on.
+        charge: Key of the run in the ledger; None without a ledger.
+        window: Blocks on which the run was charged, if the file does not name them.
+        rows: Rows of the private table that may be read; None for all rows.
     """
 
     path: str
@@ -46,7 +47,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """The result of a run: its metrics, or an error message."""
+    """The result of a run, which is its metrics or an error message.
+
+    Attributes:
+        metrics: Values by the names of the metrics; empty if the run failed.
+        failure: Error message; None if the run did not fail.
+        charge: Key of the run in the ledger, if the answer was saved by an earlier sweep.
+    """
 
     metrics: dict[str, float]
     failure: str | None = None
@@ -60,8 +67,8 @@ class JobAnswer:
 
 def serve(pipe: Connection) -> None:
     """Perform the jobs from a pipe until it closes or the parent process ends."""
-    os.setsid()  # so that Ctrl-C reaches the parent alone, which ends this process
-    os.environ.update(dict.fromkeys(THREADS, "1"))  # before torch is loaded: there is a process for each core
+    os.setsid()  # Ctrl-C then reaches only the parent, which ends this process
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # set before torch is loaded; each core has a process, so one thread suffices
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     while True:
         try:
@@ -72,6 +79,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _exit_with_parent() -> None:
+    """Wait for the end of the parent process, and then end this process."""
     parent = parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])
@@ -79,18 +87,19 @@ def _exit_with_parent() -> None:
 
 
 def _answer(job: Job) -> JobAnswer:
+    """Return the answer to a job. An error becomes its failure message."""
     try:
         return JobAnswer(perform(job))
     except DpcliError as error:
         return JobAnswer({}, str(error))
-    except Exception as error:  # from the user's code or torch: the other runs go on
+    except Exception as error:  # an error of the user's code or of torch; the other runs continue
         return JobAnswer({}, f"{type(error).__name__}: {error}")
 
 
 def perform(job: Job) -> dict[str, float]:
     """Make a run from its start and return its metrics. The result file is written last, in one step.
 
-    The files of an interrupted run are removed first: nobody has seen them, and the new run draws fresh noise.
+    The files of an interrupted run are removed first. They were not released, and the new run draws fresh noise.
     """
     from dpcli.train.plan.plan import plan_of
     from dpcli.train.run.training_run import train
@@ -99,24 +108,24 @@ def perform(job: Job) -> dict[str, float]:
     plan = plan_of(job.path, job.text.encode())
     plan = (plan.over(job.window) if job.window else plan).on_rows(job.rows)
     os.makedirs(job.folder)
-    replace_file(os.path.join(job.folder, FILE), job.text.encode())
-    outcome = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN))))
+    replace_file(os.path.join(job.folder, PIPELINE_FILE), job.text.encode())
+    outcome = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN_FOLDER))))
     if not outcome.private or outcome.repeated:
-        raise InternalError("a run of a sweep was seeded or resumed: its epsilon is not that of its file")
+        raise InternalError("a run of a sweep was seeded or resumed, so the epsilon of its file does not apply")
     if not outcome.metrics:
-        raise InputError(outcome.unmeasured or "no metric on data declared public, by which runs are compared")
+        raise InputError(outcome.unmeasured or "the run has no metric on data declared public, by which runs are compared")
     record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": dict(outcome.metrics), "charge": job.charge}
     replace_file(os.path.join(job.folder, RESULT), json.dumps(record).encode())
     return dict(outcome.metrics)
 
 
 def saved_answers(jobs: Iterable[Job]) -> dict[str, JobAnswer]:
-    """Return the saved answers, by folder, of the jobs whose runs have ended."""
+    """Return the saved answers of the jobs whose runs have ended, by the folder of the job."""
     return {job.folder: answer for job in jobs if (answer := _saved_answer(job)) is not None}
 
 
 def _saved_answer(job: Job) -> JobAnswer | None:
-    """Return the result of an earlier run; None if it did not end, or was made from another file."""
+    """Return the saved result of a run; None if the run did not end, or was made from another file."""
     try:
         with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
             record: Any = json.load(file)

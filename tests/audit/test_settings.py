@@ -16,7 +16,7 @@ import pytest
 
 import dpcli
 from dpcli.audit.audit_run import audit, audit_request
-from dpcli.audit.audit_settings import AuditSettings, overridden, read_settings
+from dpcli.audit.audit_settings import AuditSettings, read_settings, with_flags
 from dpcli.audit.own_code import is_library, is_own_code
 from dpcli.base.errors import InputError
 from dpcli.file.keys.annotations import members_of
@@ -115,7 +115,7 @@ def test_the_command_line_may_ask_for_another_kind() -> None:
         kind, other = case
         keys = {key: EVERY[key] for key in KEYS if key != "function" and not errors(stated(kind=kind, **{key: EVERY[key]}))}
         found = read_settings(stated(kind=kind, **keys).encode(), "p.toml")
-        assert overridden(found, {"kind": other, "sensitivity": 3.0, "guesses": 3}).kind == other
+        assert with_flags(found, {"kind": other, "sensitivity": 3.0, "guesses": 3}).kind == other
 
     require_each(list(itertools.permutations(KINDS, 2)), check)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcli.exam.filter_laws import LARGE, OPENINGS, broken, certified, drawn_runs, runs
+from dpcli.exam.filter_laws import LARGE_EPSILON, OPENINGS, broken, certified, drawn_runs, runs
 from dpcli.exam.filter_plants import FILTER_PLANTS, opened, undetected
 from dpcli.exam.subjects import SEED
 from dpcli.ledger.plugin import FILTERS
@@ -34,4 +34,4 @@ def test_a_bug_in_any_filter_is_seen(name: str, plant: str) -> None:
 def test_delta_that_is_overspent_is_seen(count: int, known: bool) -> None:
     """1 - (1 - 0.02)^n is above 0.63 from n = 50 on, whatever a filter says of the runs' delta."""
     run = runs()[-1]
-    assert (certified(run, count, 0.63) == LARGE) == known
+    assert (certified(run, count, 0.63) == LARGE_EPSILON) == known

@@ -10,7 +10,7 @@ from dpcli.base.registry import FORMATS
 from dpcli.document.document import Document
 from dpcli.document.formats.facts import shows
 from dpcli.exam.subjects import SEED
-from dpcli.exam.written import WITHOUT, documents, left_out, render_of, undetected
+from dpcli.exam.written import OMISSIONS, documents, left_out, render_of, undetected
 from tests.cases import of_each
 
 
@@ -23,7 +23,7 @@ def test_nothing_is_left_out(name: str) -> None:
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FORMATS)
-@of_each("what", WITHOUT)
+@of_each("what", OMISSIONS)
 def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:
     """Whatever changes when it is left out of the document is missed when the format leaves it out."""
     assert not undetected(name, what, str(SEED)), f"seed {SEED}"

@@ -15,7 +15,7 @@ from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
-from dpcli.exam.enumeration.matrices import longest, toeplitz, tree
+from dpcli.exam.enumeration.matrices import largest_norm, toeplitz, tree
 from dpcli.exam.enumeration.references import REACH, Reference
 from tests.premises.broken import PLAIN, exceeds, laws, prices, references
 
@@ -112,7 +112,7 @@ def test_one_participation_more_moves_more(kind: str) -> None:
         encoder = _encoder(kind, keys, steps)
         if encoder is None or most * apart >= steps:
             continue
-        norm = longest(encoder, 1, most + 1)
+        norm = largest_norm(encoder, 1, most + 1)
         for situation, claims in prices(reference):
             level = float(str(keys["noise_multiplier"]))
             (total,) = list(noise.sums(situation.adjacency, "contribution", norm))[:1]

@@ -27,7 +27,7 @@ name = "x"
 type = "pure-dp"
 epsilon = 1.0
 """
-CHARGES = {"session charge": 3, "charge_run": 3, "Books": 1, "reserve": None}  # where they take it; None: by name
+CHARGES = {"session charge": 3, "charge_run": 3, "SweepCharges": 1, "reserve": None}  # where they take it; None: by name
 
 
 def charges() -> list[tuple[str, ast.expr]]:

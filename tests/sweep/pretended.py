@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from dpcli.sweep.worker import FILE, RESULT, RUN, SCHEMA, Job, JobAnswer
+from dpcli.sweep.worker import PIPELINE_FILE, RESULT, RUN_FOLDER, SCHEMA, Job, JobAnswer
 
 Work = Callable[[Job], JobAnswer]
 
@@ -39,8 +39,8 @@ def pretended(value: Callable[[Job], float], metric: Callable[[Job], str] = lamb
     def work(job: Job) -> JobAnswer:
         folder = Path(job.folder)
         shutil.rmtree(folder, ignore_errors=True)
-        (folder / RUN).mkdir(parents=True)
-        for name in (FILE, f"{RUN}/model.safetensors", f"{RUN}/statement.md", f"{RUN}/metrics.jsonl"):
+        (folder / RUN_FOLDER).mkdir(parents=True)
+        for name in (PIPELINE_FILE, f"{RUN_FOLDER}/model.safetensors", f"{RUN_FOLDER}/statement.md", f"{RUN_FOLDER}/metrics.jsonl"):
             (folder / name).write_text(job.text)
         metrics = {metric(job): value(job)}
         record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": metrics, "charge": job.charge}

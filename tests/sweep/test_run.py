@@ -239,7 +239,7 @@ def test_ctrl_c_kills_the_children_and_keeps_what_ended(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "the same command goes on from there" in err
+    assert "the same command continues from them" in err
     assert "Traceback" not in err
     assert children
     assert until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))  # what Python starts ends by itself
@@ -290,7 +290,7 @@ def test_the_table_and_the_frontier(tmp_path: Path) -> None:
 def test_the_frontier_in_every_format(tmp_path: Path) -> None:
     picture = chart(values_of(planned(tmp_path), (0.5, 0.7), (0.4, 0.5), (0.9, 0.8), (0.95, 0.91)))
     rows = [line.split(",") for line in chart_csv.render(picture).splitlines()]
-    assert [row[-1] for row in rows if row[0].startswith('"least and greatest run')] == ["0.5", "0.7", "0.91", "0.95"]
+    assert [row[-1] for row in rows if row[0].startswith('"lowest and highest run')] == ["0.5", "0.7", "0.91", "0.95"]
     assert [row[-1] for row in rows if row[0] == "median of another setting"] == ["0.45", "0.8500000000000001"]
     layers = json.loads(chart_vega.render(picture))["layer"]
     spans = [layer["data"]["values"][0] for layer in layers if layer["mark"]["type"] == "rule"]
@@ -298,7 +298,7 @@ def test_the_frontier_in_every_format(tmp_path: Path) -> None:
     laid_out = scene(picture)
     assert len([stroke for stroke in laid_out.strokes if len(stroke.points) == 6]) == 2  # with both caps
     assert len(laid_out.dots) == 4
-    assert "least and greatest run at 8: 0.91 to 0.95" in chart_svg.render(picture)
+    assert "lowest and highest run at 8: 0.91 to 0.95" in chart_svg.render(picture)
     assert chart_terminal.render(replace(picture, spans=())) != chart_terminal.render(picture) != chart_terminal.render(
         replace(picture, clouds=())
     )  # fmt: skip

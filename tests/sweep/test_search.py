@@ -25,7 +25,7 @@ from dpcli.sweep.documents.sweep import selected
 from dpcli.sweep.private_search import BEST, SEARCH, TRIALS, search
 from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
 from dpcli.sweep.sweep_trials import draw_count, draw_settings, mean
-from dpcli.sweep.worker import RESULT, RUN, Job, JobAnswer
+from dpcli.sweep.worker import RESULT, RUN_FOLDER, Job, JobAnswer
 from tests.command import dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import CUSTOM, PRIVATE, TRAIN
@@ -145,8 +145,8 @@ def test_the_best_alone_is_left(tmp_path: Path, pool: type[InOneProcess]) -> Non
         SEARCH,
         f"{BEST}/{RESULT}",
         f"{BEST}/pipeline.toml",
-        f"{BEST}/{RUN}/model.safetensors",
-        f"{BEST}/{RUN}/statement.md",
+        f"{BEST}/{RUN_FOLDER}/model.safetensors",
+        f"{BEST}/{RUN_FOLDER}/statement.md",
     }
     state = json.loads((Path(plan.folder) / SEARCH).read_text())
     assert set(state) == {"schema", "fingerprint", "charge", "chosen"}
@@ -173,7 +173,7 @@ def test_trials_with_different_metrics_are_not_compared(tmp_path: Path, pool: ty
     names = {"1": "nll", "2": "nll", "3": "accuracy"}
     pool.work = staticmethod(pretended(lambda job: 0.5, lambda job: names[Path(job.folder).name]))  # type: ignore[assignment]
     found = search(planned(tmp_path, LOWER), 1, None)
-    assert found.failures == ("expected trials with one and the same metric first, found several",)
+    assert found.failures == ("expected trials with the same first metric, found several",)
     assert (found.value, found.variant) == (None, None)
 
 
@@ -240,7 +240,7 @@ def test_an_interruption_at_the_end_changes_nothing(
     assert pool.done == []
     assert found.value == 0.8
     assert not (Path(plan.folder) / TRIALS).exists()
-    assert (Path(plan.folder) / BEST / RUN / "model.safetensors").exists()
+    assert (Path(plan.folder) / BEST / RUN_FOLDER / "model.safetensors").exists()
 
 
 def test_a_failed_trial_releases_nothing(tmp_path: Path, pool: type[InOneProcess]) -> None:
@@ -263,7 +263,7 @@ def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess],
     plan = planned(tmp_path, PRIVATE.replace('"geometric"', '"poisson"'))
     for _ in range(2):
         document = selected(search(plan, 1, None))
-        assert "came out as 0" in document.headline
+        assert "was drawn as 0" in document.headline
         assert "epsilon <=" in document.headline
         assert document.exit_code == 0
 
@@ -314,8 +314,8 @@ def test_a_real_search_leaves_a_model_that_claims_the_cost_of_the_search(tmp_pat
         patch.setattr(private_search, "draw_settings", lambda trials, settings: [0, 1])
         found = search(plan, 1, None)
     upper = plan.variants[0].plan.account.upper
-    with safe_open(Path(found.folder) / RUN / "model.safetensors", "pt") as model:
+    with safe_open(Path(found.folder) / RUN_FOLDER / "model.safetensors", "pt") as model:
         assert model.metadata()["epsilon"] == repr(upper)
-    statement = (Path(found.folder) / RUN / "statement.md").read_text()
+    statement = (Path(found.folder) / RUN_FOLDER / "statement.md").read_text()
     assert "repeat-and-select" in statement or "tune" in statement
     assert "2.99" in statement or "3.0000" in statement

@@ -120,9 +120,7 @@ def test_a_custom_task_says_which_value_is_better(tmp_path: Path, better: str) -
 def test_of_perplexity_the_lower_value_is_better(tmp_path: Path) -> None:
     text = PUBLIC.replace('"classification"', '"causal-lm"').replace('"digits"', '"d.txt"').replace('"logistic"', '"own:model"')
     assert planned(tmp_path, text).better == planned(tmp_path, text + 'better = "lower"\n').better == "lower"
-    with pytest.raises(
-        InvalidFile, match=r'sweep\.better: expected "lower", as perplexity is what the task measures, found "higher"'
-    ):
+    with pytest.raises(InvalidFile, match=r'sweep\.better: expected "lower", because the task measures perplexity, found "higher"'):
         planned(tmp_path, text + 'better = "higher"\n')
 
 
@@ -220,7 +218,7 @@ def test_no_run_leaves_a_number_to_be_solved_for(tmp_path: Path) -> None:
 def test_two_settings_that_make_one_file_are_one(tmp_path: Path) -> None:
     def check(case: tuple[str, str]) -> None:
         first, second = case
-        with pytest.raises(InvalidFile, match=r"sweep\.setting\[2\]: expected a setting that no other repeats"):
+        with pytest.raises(InvalidFile, match=r"sweep\.setting\[2\]: expected a setting that differs from all others"):
             planned(tmp_path, f"{PUBLIC}[[sweep.setting]]\n{first}[[sweep.setting]]\n{second}")
 
     require_each(
@@ -297,7 +295,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             (OWN + 'better = "best"\n', "sweep.better: expected one of 'higher', 'lower', found \"best\""),
             (
                 PUBLIC + 'better = "lower"\n',
-                'sweep.better: expected "higher", as accuracy is what the task measures, found "lower"',
+                'sweep.better: expected "higher", because the task measures accuracy, found "lower"',
             ),
             (
                 PUBLIC + '[sweep.grid]\n"train.hidden" = [64, 32]\n',
@@ -306,7 +304,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             (PUBLIC.replace("[1.0, 8.0]", "[]"), "sweep.epsilon: expected one or more different numbers, found an empty list"),
             (
                 PUBLIC.replace("[1.0, 8.0]", "[1, 1.0]"),
-                "sweep.epsilon: expected one or more different numbers, found one of them twice",
+                "sweep.epsilon: expected one or more different numbers, found a repeated number",
             ),
             (PUBLIC.replace("[1.0, 8.0]", "[-1.0]"), "sweep.epsilon[1]: expected a number > 0, found -1.0"),
             (
@@ -319,7 +317,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             ),
             (PUBLIC + '[sweep.grid]\n"train.learning_rate" = 0.5\n', "'train.learning_rate': expected a list of values, found 0.5"),
             (PUBLIC + '[sweep.grid]\n"train.learning_rate" = []\n', "expected one or more different values, found an empty list"),
-            (PUBLIC + '[sweep.grid]\n"train.hidden" = [1, 1]\n', "expected one or more different values, found one of them twice"),
+            (PUBLIC + '[sweep.grid]\n"train.hidden" = [1, 1]\n', "expected one or more different values, found a repeated value"),
             (PUBLIC + '[sweep.grid]\n"privacy.delta" = [1e-6]\n', "expected train.KEY or mechanism.NAME.KEY"),
             (PUBLIC + '[sweep.grid]\n"mechanism.sdg.steps" = [1]\n', "expected train.KEY or mechanism.NAME.KEY"),
             (PUBLIC + '[sweep.grid]\n"train.data" = ["a.csv"]\n', "expected a key that may differ between the runs of a sweep"),
@@ -335,7 +333,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             (PUBLIC + GRID + "[[sweep.setting]]\n", "sweep.setting: expected either a grid or settings, found both"),
             (PUBLIC + "[[sweep.setting]]\nepsilon = 2.0\n", "sweep.setting[1].epsilon: expected one of sweep.epsilon, found 2.0"),
             (PUBLIC + "[[sweep.setting]]\nepsilon = 1.0\n", "sweep.setting: expected a setting for epsilon = 8.0, found none"),
-            (PUBLIC + "[[sweep.setting]]\n[[sweep.setting]]\nepsilon = 8.0\n", "expected a setting that no other repeats"),
+            (PUBLIC + "[[sweep.setting]]\n[[sweep.setting]]\nepsilon = 8.0\n", "expected a setting that differs from all others"),
             (
                 PUBLIC + f'[sweep.grid]\n"train.hidden" = {list(range(1, 51))}\n"train.classes" = {list(range(2, 52))}\n',
                 "'train.classes': expected a key that may differ",
@@ -382,7 +380,7 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, words: st
 def test_a_search_that_runs_another_entry_is_refused(tmp_path: Path) -> None:
     other = HEAD[HEAD.index("[[mechanism]]") :].replace("sgd", "other").replace("2.0", "200.0")
     text = HEAD + other + TUNE.replace('"sgd"', '"other"') + TRAIN + 'mechanism = "sgd"\n' + SEARCH + GRID
-    with pytest.raises(InputError, match="expected what training performs, sgd, found other"):
+    with pytest.raises(InputError, match="expected the mechanism of the training, sgd, found other"):
         planned(tmp_path, text)
 
 

@@ -47,7 +47,7 @@ def no_clip(patch: pytest.MonkeyPatch) -> None:
 
 def clip_per_batch(patch: pytest.MonkeyPatch) -> None:
     """The sum is clipped, and not each record's gradient: every record then moves all the others'."""
-    real = sums.clipped
+    real = sums.clipped_sums
 
     def clipped(parts, clip, parameters) -> Sums:
         class Unclipped(type(clip)):
@@ -59,7 +59,7 @@ def clip_per_batch(patch: pytest.MonkeyPatch) -> None:
         scale = 3.0 * clip.bound / max(length, 1e-9)
         return Sums({name: value * scale for name, value in found.gradients.items()}, found.norms, found.finite)
 
-    patch.setattr("dpcli.train.engine.per_example.clipped", clipped)
+    patch.setattr("dpcli.train.engine.per_example.clipped_sums", clipped)
 
 
 def nan_passed(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpcli.train.isolation import moves, operators
-from dpcli.train.isolation.layout import SHARED, AlongRecords, Kind, Numbers
+from dpcli.train.isolation.layout import SHARED, AlongRecords, Layout, RecordIndices
 from dpcli.train.isolation.operators import OPERANDS, RULES, Rule
 
 CLASSES = 3  # places that an index may name
@@ -32,7 +32,7 @@ class Argument:
     """A tensor: its shape, what it holds, its type, and for whole numbers how many there are to choose from."""
 
     shape: tuple[Length, ...]
-    kind: Kind = SHARED
+    kind: Layout = SHARED
     dtype: torch.dtype = torch.float64
     choices: int = CLASSES
 
@@ -110,7 +110,7 @@ def tensor(drawn: Drawn, name: str, first: bool) -> Argument:
     if name in WHOLE:
         more = {"dtype": torch.int64}
         if drawn.chance(0.1):
-            return Argument((Times(1),), Numbers(0), torch.int64)
+            return Argument((Times(1),), RecordIndices(0), torch.int64)
     elif name in TRUTHS:
         more = {"dtype": torch.bool}
     elif drawn.chance(0.1):
@@ -336,7 +336,7 @@ def index_selected(name: str, drawn: Drawn) -> Example:
     rows = Argument((Times(drawn.outer * drawn.inner),), drawn.kind(0), torch.int64, 1 if drawn.chance(0.5) else 2)
     index = rows if drawn.chance(0.5) else Argument((2,), dtype=torch.int64, choices=2)
     if drawn.chance(0.2):
-        index = Argument((Times(1),), Numbers(0), torch.int64)
+        index = Argument((Times(1),), RecordIndices(0), torch.int64)
     return of(default(name), drawn, self=shared if drawn.chance(0.4) else drawn.rows(shape), dim=dim, index=index)
 
 
@@ -354,7 +354,7 @@ def indexed(name: str, drawn: Drawn) -> Example:
         pick = drawn.random.random()
         if isinstance(length, Times) or pick < 0.25:
             if isinstance(length, Times) and drawn.chance(0.5):
-                indices.append(Argument((Times(1), *[1] * (depth - 1 - at)), Numbers(0), torch.int64))
+                indices.append(Argument((Times(1), *[1] * (depth - 1 - at)), RecordIndices(0), torch.int64))
             else:
                 indices.append(None if not drawn.chance(0.1) else Argument((2,), dtype=torch.int64, choices=2))
         elif pick < 0.7:

@@ -16,9 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpcli.base.errors import InputError
-from dpcli.train.isolation.batch_size import Shapes, symbol
-from dpcli.train.isolation.layout import SHARED, AlongRecords, Kind, Merged, Numbers, Shared, coefficient
-from dpcli.train.isolation.layout import records as records_in
+from dpcli.train.isolation.batch_size import Shapes, batch_symbol
+from dpcli.train.isolation.layout import SHARED, AlongRecords, Layout, Merged, RecordIndices, Shared, coefficient, is_symbolic
 from dpcli.train.isolation.tracker import IsolationFindings, LayoutTracker, Unfollowed
 from tests.train.operator_calls import Argument, Example, Times, example
 
@@ -29,14 +28,14 @@ EXTREME = (math.nan, math.inf, -math.inf, 0.0, 1e300, -1e300, 1e-300)
 class Claims:
     """What each output holds, and what is written to afterwards, by the rules; whether numbers are drawn."""
 
-    kinds: list[Kind]
+    kinds: list[Layout]
     random: bool
     outputs: tuple[Argument, ...] = ()  # as arguments of what follows
 
     @property
     def understood(self) -> bool:
         """Whether records are followed through it."""
-        return any(isinstance(kind, AlongRecords | Numbers) for kind in self.kinds)
+        return any(isinstance(kind, AlongRecords | RecordIndices) for kind in self.kinds)
 
 
 def tensors(example: Example, out: Any, args: Sequence[Any]) -> list[Any]:
@@ -54,13 +53,13 @@ def claims(example: Example) -> Claims | None:
     """By the rules; None where the call is wrong for any number of records."""
     seen = IsolationFindings()
     environment = Shapes(seen)
-    follower = LayoutTracker(seen, symbol(environment), lambda: "model", {})
+    follower = LayoutTracker(seen, batch_symbol(environment), lambda: "model", {})
     with torch.no_grad(), FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), enable_python_dispatcher():
 
         def made(argument: Argument) -> Tensor:
             shape = [n.by * follower.size if isinstance(n, Times) else n for n in argument.shape]
             found = torch.empty(shape, dtype=argument.dtype)
-            follower.keep(found, argument.kind)
+            follower.store(found, argument.kind)
             return found
 
         args, kwargs = filled((example.args, dict(example.kwargs)), made, follower.size)
@@ -72,7 +71,7 @@ def claims(example: Example) -> Claims | None:
         except Exception:  # whatever torch says of arguments that do not fit
             return None
         looked = [tensor for tensor in tensors(example, out, args) if tensor is not None]
-        kinds = [follower.kind(tensor) for tensor in looked]
+        kinds = [follower.layout_of(tensor) for tensor in looked]
         try:
             outputs = [Argument(tuple(map(length, one.shape)), kind, one.dtype) for one, kind in zip(looked, kinds, strict=True)]
         except Unfollowed:  # a length that is no multiple of the number of records, as a window over them leaves
@@ -82,7 +81,7 @@ def claims(example: Example) -> Claims | None:
 
 def length(found: Any) -> int | Times:
     """Of a tensor that is followed."""
-    times = coefficient(found) if records_in(found) else None
+    times = coefficient(found) if is_symbolic(found) else None
     return int(found) if times is None else Times(times)
 
 
@@ -113,14 +112,14 @@ def chain(seed: int, names: Sequence[str]) -> tuple[Example, Claims]:
     dim = next(i for i, n in enumerate(start.shape) if isinstance(n, Times))
     now = start = Argument(start.shape, AlongRecords(dim, 1, 1 if start.shape[dim] == Times(1) else 2), start.dtype)
     if draw.random() < 0.3:
-        now = start = Argument((Times(1), 1), Numbers(0), torch.int64)
+        now = start = Argument((Times(1), 1), RecordIndices(0), torch.int64)
     found = Example("steps", Steps(), (start,), {})
     said = claims(found)
     assert said is not None
     for attempt in range(40):
         if len(found.function.functions) >= draw.randint(3, 6):
             break
-        like = replace(now, kind=AlongRecords(now.kind.dim)) if isinstance(now.kind, Numbers) else now
+        like = replace(now, kind=AlongRecords(now.kind.dim)) if isinstance(now.kind, RecordIndices) else now
         try:
             step = example(draw.choice(names), f"{seed} {attempt}", like)
         except (IndexError, TypeError, KeyError, ValueError):  # of what has another rank
@@ -140,7 +139,7 @@ def chain(seed: int, names: Sequence[str]) -> tuple[Example, Claims]:
             then = claims(trial)
             if then is None or not then.outputs or taken >= len(then.outputs):
                 continue
-            if isinstance(then.outputs[taken].kind, AlongRecords | Numbers):
+            if isinstance(then.outputs[taken].kind, AlongRecords | RecordIndices):
                 found, said, now = trial, then, then.outputs[taken]
                 break
     return found, said
@@ -164,7 +163,7 @@ def numbers(argument: Argument, place: int, records: Sequence[int]) -> Tensor:
     """One tensor of these records."""
     kind, count = argument.kind, len(records)
     shape = [n.by * count if isinstance(n, Times) else n for n in argument.shape]
-    if isinstance(kind, Numbers):
+    if isinstance(kind, RecordIndices):
         return torch.arange(count).view(shape).to(argument.dtype)
     if isinstance(kind, Shared):
         return block(argument, place, -1, shape)
@@ -204,7 +203,7 @@ def alike(one: Tensor, other: Tensor) -> bool:
 
 def contradicted(example: Example, found: Claims, extreme: int) -> Iterator[str]:
     """What the rules say that is not so."""
-    if not any(isinstance(kind, AlongRecords | Numbers | Shared) for kind in found.kinds):
+    if not any(isinstance(kind, AlongRecords | RecordIndices | Shared) for kind in found.kinds):
         return
     for count in (2, 3, 5):
         records = [*range(count)]
@@ -218,7 +217,7 @@ def contradicted(example: Example, found: Claims, extreme: int) -> Iterator[str]
         for tensor, kind in zip(usual, found.kinds, strict=True):
             if tensor is None:
                 continue
-            if isinstance(kind, Numbers):
+            if isinstance(kind, RecordIndices):
                 places = torch.arange(count).view([-1 if i == kind.dim else 1 for i in range(tensor.dim())])
                 if not torch.equal(tensor, places.expand_as(tensor).to(tensor.dtype)):
                     yield f"{count} records: {kind} are no places"

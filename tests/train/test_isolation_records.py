@@ -23,7 +23,7 @@ from dpcli.train.engine.batches import take  # noqa: E402
 from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.rehearsal import like  # noqa: E402
+from dpcli.train.isolation.rehearsal import draws_like  # noqa: E402
 from dpcli.train.isolation.traced_program import analyze  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
 from tests.train.mixing_models import LABELS, RIGHT_LOSSES, WIDTH, Net, data, loss  # noqa: E402
@@ -61,9 +61,9 @@ def test_an_error_of_one_record_moves_no_other(start: str) -> None:
     model = Words()
     batch = torch.randint(0, 8, (SIZE, 4)), torch.arange(SIZE) % LABELS
     engine = ClippedGradients(model, loss, Flat(1e-3))
-    engine.rehearse(like(batch))
+    engine.rehearse(draws_like(batch))
     if start == "vmap":
-        engine.choose_among(like(batch), [one for one in CANDIDATES if one[0] == "vmap"])
+        engine.choose_among(draws_like(batch), [one for one in CANDIDATES if one[0] == "vmap"])
     engine(batch)
     assert engine.describe() == start
     batch[0][0, 0] = 11
@@ -98,9 +98,9 @@ def test_a_batch_on_which_the_method_fails_is_taken_one_at_a_time() -> None:
 
 
 def test_made_up_records_differ_in_their_whole_numbers() -> None:
-    inputs, labels = like((torch.randn(9, WIDTH), torch.arange(9) % LABELS))(LABELS)
+    inputs, labels = draws_like((torch.randn(9, WIDTH), torch.arange(9) % LABELS))(LABELS)
     assert inputs.shape == (LABELS, WIDTH) and sorted(labels.tolist()) == [*range(LABELS)]
-    assert all(like(torch.tensor([least, least + 1]))(2).unique().numel() == 2 for least in (0, 5))
+    assert all(draws_like(torch.tensor([least, least + 1]))(2).unique().numel() == 2 for least in (0, 5))
 
 
 def test_what_nobody_can_follow_is_refused() -> None:
@@ -108,7 +108,9 @@ def test_what_nobody_can_follow_is_refused() -> None:
         warnings.simplefilter("ignore")  # torch would have another way
         scripted = torch.jit.script(doubled)
     with pytest.raises(InputError, match=re.escape("found one of torch.jit")):
-        ClippedGradients(of(lambda x: scripted(x)), loss, Flat(1.0)).rehearse(like((torch.randn(2, WIDTH), torch.tensor([0, 1]))))
+        ClippedGradients(of(lambda x: scripted(x)), loss, Flat(1.0)).rehearse(
+            draws_like((torch.randn(2, WIDTH), torch.tensor([0, 1])))
+        )
 
 
 def doubled(x: Tensor) -> Tensor:
@@ -164,7 +166,7 @@ def test_records_of_another_form_are_followed_anew() -> None:
         return torch.randn(SIZE, places, WIDTH), torch.arange(SIZE) % LABELS
 
     engine = ClippedGradients(Pooled(), loss, Flat(1.0))
-    engine.rehearse(like(drawn(7)))
+    engine.rehearse(draws_like(drawn(7)))
     engine(drawn(7))
     with pytest.raises(InputError, match="depends on it alone"):
         engine(drawn(12))

@@ -126,7 +126,7 @@ def test_a_count_of_calls_is_seen() -> None:
         before = state(model, models.loss)
         before.require_same(state(model, models.loss))
         model(torch.zeros(2, models.WIDTH))
-        with pytest.raises(InputError, match="that training leaves alone"):
+        with pytest.raises(InputError, match="that training does not change"):
             before.require_same(state(model, models.loss))
 
     require_each(COUNTERS, check)
@@ -142,14 +142,14 @@ def test_a_hook_on_every_module_is_looked_into() -> None:
     try:
         before = state(model, models.loss)
         model(torch.zeros(2, models.WIDTH))
-        with pytest.raises(InputError, match="that training leaves alone"):
+        with pytest.raises(InputError, match="that training does not change"):
             before.require_same(state(model, models.loss))
     finally:
         handle.remove()
 
 
 def test_the_systems_random_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match="found the system's; draw them by torch"):
+    with pytest.raises(InputError, match="found the operating system's; draw them with torch"):
         state(Counting(random.SystemRandom().random), models.loss)
 
 
@@ -172,7 +172,7 @@ def test_libraries_may_be_in_folders_of_another_python(monkeypatch: pytest.Monke
         counting = Counting(Slots())
         before = state(counting, models.loss)
         counting(torch.zeros(2, models.WIDTH))
-        with pytest.raises(InputError, match="that training leaves alone"):
+        with pytest.raises(InputError, match="that training does not change"):
             before.require_same(state(counting, models.loss))
     finally:
         user_code._libraries_elsewhere.cache_clear()

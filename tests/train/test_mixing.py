@@ -17,7 +17,7 @@ from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.train.engine import per_example  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.rehearsal import like  # noqa: E402
+from dpcli.train.isolation.rehearsal import draws_like  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402
@@ -121,7 +121,7 @@ def test_a_branch_on_values_that_is_not_seen_moves_no_other_record() -> None:
         engine, (inputs, labels) = ClippedGradients(models.MIXING[name](), models.loss, Flat(1.0)), models.data()
         inputs[0] = 7.0
         try:
-            engine.rehearse(like((inputs, labels)))
+            engine.rehearse(draws_like((inputs, labels)))
         except InputError:
             return
         assert engine.method.isolates
@@ -184,7 +184,7 @@ def test_a_model_that_keeps_records_apart_is_let_in(part: int) -> None:
     def let_in(name: str) -> None:
         forget()
         records, engine = models.data(), ClippedGradients(models.RIGHT[name](), models.loss, Flat(1.0))
-        engine.rehearse(like(records))
+        engine.rehearse(draws_like(records))
         assert bool(engine.checked(records, 3).finite.all())
 
     require_each([*models.RIGHT][part::2], let_in)
@@ -222,8 +222,8 @@ def test_what_keeps_state_in_the_backward_pass_is_refused(name: str, single: boo
         monkeypatch.setattr(per_example, "CANDIDATES", [])
     model, loss = (models.Net(), unusual.LOSSES[name]) if name in unusual.LOSSES else (unusual.MIXING[name](), models.loss)
     engine = ClippedGradients(model, loss, Flat(1.0))
-    with pytest.raises(InputError, match="found one that depends on the records that were taken before it"):
-        engine.rehearse(like(models.data()))
+    with pytest.raises(InputError, match="found one that depends on records processed before it"):
+        engine.rehearse(draws_like(models.data()))
 
 
 class Counted(models.Net):
@@ -237,7 +237,7 @@ class Counted(models.Net):
 
 def test_a_log_of_the_backward_pass_is_let_in() -> None:
     engine = ClippedGradients(Counted(), models.loss, Flat(1.0))
-    engine.rehearse(like(models.data()))
+    engine.rehearse(draws_like(models.data()))
     assert bool(engine.checked(models.data(), 3).finite.all())
 
 
@@ -255,9 +255,7 @@ def test_what_begins_to_mix_later_is_stopped_before_noise(mode: bool, tmp_path: 
     engine = ClippedGradients(Sleeper().train(mode), models.loss, Flat(1.0))
     engine.checked(records, 3)
     Path("now").touch()
-    with pytest.raises(
-        InputError, match="expected an example's gradient in the batch to be the one that it has alone, but the model"
-    ):
+    with pytest.raises(InputError, match="expected an example's gradient in the batch to equal its gradient alone, but the model"):
         engine.checked(records, 3)
 
 
@@ -281,7 +279,7 @@ def test_one_mask_for_all_is_the_one_of_the_example_that_is_taken_alone(wide: in
 
     records = torch.randn(40, wide), torch.randint(0, 4, (40,))
     engine = ClippedGradients(torch.nn.Linear(wide, 4), masked, Flat(1.0))
-    engine.rehearse(like(records))
+    engine.rehearse(draws_like(records))
     assert engine.method.name == "book-keeping"
     for size in (2, 5, 10, 20):
         for row in range(size):

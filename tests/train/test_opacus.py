@@ -176,11 +176,11 @@ def test_dropout_is_compared_without_and_drawn_with(opacus: None) -> None:
 PROMPT = "prompt_encoder.default.embedding.weight"
 REFUSED = {
     "mlp": ("Sequential", "Output 0 of BackwardHookFunction is a view and is being modified inplace"),
-    "prompted": ("Prompted", "it leaves a shape of (1, 3, 6) for the 3 gradients of prompt.weight"),
-    "positions": ("Positions", "it leaves a shape of (7, 7, 6) for the 3 gradients of places.weight"),
-    "functional": ("Functional", "its norms differ from those of one example at a time"),
-    "gpt2 untied": ("GPT2LMHeadModel", "it leaves a shape of (1, 16, 8) for the 3 gradients of transformer.wpe.weight"),
-    "gpt2 soft prompt": ("PeftModelForCausalLM", f"it leaves a shape of (1, 3, 8) for the 3 gradients of {PROMPT}"),
+    "prompted": ("Prompted", "it leaves a tensor of shape (1, 3, 6) for the 3 gradients of prompt.weight"),
+    "positions": ("Positions", "it leaves a tensor of shape (7, 7, 6) for the 3 gradients of places.weight"),
+    "functional": ("Functional", "its norms differ from norms computed one example at a time"),
+    "gpt2 untied": ("GPT2LMHeadModel", "it leaves a tensor of shape (1, 16, 8) for the 3 gradients of transformer.wpe.weight"),
+    "gpt2 soft prompt": ("PeftModelForCausalLM", f"it leaves a tensor of shape (1, 3, 8) for the 3 gradients of {PROMPT}"),
 }
 
 
@@ -195,8 +195,8 @@ def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None
     with pytest.raises(InputError) as problem:
         engine(configuration.draw(4))
     assert str(problem.value) == (
-        f"train.engine: expected Opacus' gradients of {model} to be those of one example at a time, found otherwise: {reason}; "
-        'use engine = "dpcli"'
+        f"train.engine: expected Opacus' gradients of {model} to equal gradients computed one example at a time, "
+        f'found a difference: {reason}; use engine = "dpcli"'
     )
 
 
@@ -204,7 +204,7 @@ def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None
 def test_padding_that_opacus_takes_for_zeros(opacus: None) -> None:
     configuration = CONFIGURATIONS["cnn"]
     engine = OpacusGradients(plain(configuration.model()), configuration.loss, Flat(1.0))
-    with pytest.raises(InputError, match=r"found otherwise: its norms differ from those of one example at a time; use engine"):
+    with pytest.raises(InputError, match=r"found a difference: its norms differ from norms computed one example at a time; use engine"):
         engine(configuration.draw(4))
 
 
@@ -222,7 +222,7 @@ def test_a_later_batch_that_does_not_fit_is_refused(opacus: None) -> None:
     engine(vectors(4))
     model.turned = True
     with pytest.raises(
-        InputError, match=r"found otherwise: it leaves a shape of \(1, 5, 11\) for the 4 gradients of head.weight; use"
+        InputError, match=r"found a difference: it leaves a tensor of shape \(1, 5, 11\) for the 4 gradients of head.weight; use"
     ):
         engine(vectors(4))
 

@@ -387,7 +387,7 @@ def test_a_buffer_that_training_moves_is_refused(file: Path, tmp_path: Path) -> 
         "            self.seen += x.detach().mean(0)\n        return self.head(x)\ndef build():\n    return Counting()\n"
     )
     file.write_text(FILE.replace('"logistic"', '"counting:build"'))
-    with pytest.raises(InputError, match="seen: expected a buffer that training leaves alone, found one that it has changed"):
+    with pytest.raises(InputError, match="seen: expected a buffer that training does not change, found one that it changed"):
         train(plan_of(str(file)))
     assert not (file.parent / "runs" / "tiny" / "model.safetensors").exists()
 

@@ -13,25 +13,31 @@ from dpcli.cli.picture import show
 from dpcli.cli.printing import progress
 
 
-@click.command(short_help="Put a program to the test: what an attack proves against its claim.")
+@click.command(short_help="Attack a program, and compare the result with its privacy claim.")
 @click.argument("file", required=False)
-@click.option("--kind", type=click.Choice(["one-run", "two-run", "replay"]), help="Which audit [default: by what is given].")
 @click.option(
-    "--scores", metavar="PATH", help="Scores (csv, json) or a finished run's folder; with --function, where trials are kept."
+    "--kind",
+    type=click.Choice(["one-run", "two-run", "replay"]),
+    help="Kind of audit [default: two-run with --function, otherwise one-run].",
 )
-@click.option("--canaries", type=int, help="How many canaries there are.")
-@click.option("--guesses", type=int, help="About how many of them is guessed.")
-@click.option("--correct", type=int, help="How many of these guesses were right, instead of scores.")
-@click.option("--threshold", type=float, help="A threshold that was fixed before the scores were seen.")
-@click.option("--function", metavar="MODULE:NAME", help="The program: (dataset, rng) -> score, or steps for a replay.")
-@click.option("--data", metavar="MODULE:NAME", help="Its two datasets: (rng) -> (with the record, without it).")
+@click.option(
+    "--scores",
+    metavar="PATH",
+    help="Scores (csv, json) or a finished run's folder; with --function, a file that stores the trials.",
+)
+@click.option("--canaries", type=int, help="Number of canaries.")
+@click.option("--guesses", type=int, help="Number of canaries that the audit guesses about.")
+@click.option("--correct", type=int, help="Number of right guesses, instead of scores.")
+@click.option("--threshold", type=float, help="Threshold for the scores, fixed before they were known.")
+@click.option("--function", metavar="MODULE:NAME", help="Program to audit: (dataset, rng) -> score, or steps for a replay.")
+@click.option("--data", metavar="MODULE:NAME", help="Function that makes two datasets: (rng) -> (with the record, without it).")
 @click.option("--trials", type=int, help="Runs on each dataset [default: 1000]; pairs of runs for a replay [default: 5].")
-@click.option("--sensitivity", type=float, help="For a replay: the bound on one record's contribution to a step (L2).")
-@click.option("--noise", type=float, help="For a replay: standard deviation of a step's noise, instead of the file's.")
-@click.option("--confidence", type=float, help="1 minus the chance of failing a true claim [default: 0.95].")
-@click.option("--epsilon", type=float, help="The claim, instead of what FILE costs.")
-@click.option("--delta", type=float, help="Delta of the claim, instead of the file's.")
-@click.option("--jobs", type=click.IntRange(1), help="Processes for the trials [default: one for each core, at most 8].")
+@click.option("--sensitivity", type=float, help="For a replay: L2 bound on one record's contribution to a step.")
+@click.option("--noise", type=float, help="For a replay: standard deviation of a step's noise, which overrides the file.")
+@click.option("--confidence", type=float, help="1 minus the probability of failing a true claim [default: 0.95].")
+@click.option("--epsilon", type=float, help="Claimed epsilon, instead of the epsilon of FILE.")
+@click.option("--delta", type=float, help="Delta of the claim [default: the file's].")
+@click.option("--jobs", type=click.IntRange(1), help="Number of processes for the trials [default: one for each core, at most 8].")
 @click.option(
     "--picture", "pictures", multiple=True, metavar="PATH", help="Draw both trade-off curves to PATH (.svg, .png); repeatable."
 )
@@ -47,18 +53,19 @@ def command(
     outputs: tuple[str, ...],
     **flags: Any,
 ) -> int:
-    """Find a lower bound on epsilon, and fail where it exceeds what FILE, or --epsilon at --delta, claims.
+    """Find a lower bound on epsilon. The audit fails if the bound exceeds the claim of FILE, or of --epsilon and --delta.
 
-    One run: canaries, each in the run or not by a fair coin; from their scores it is guessed which were in. Two runs: a program is run many
-    times with and without one record. Replay: it is run with the same randomness on both, and its sums before noise are compared.
+    one-run: a fair coin decides for each canary whether it is in the run, and the audit guesses from the scores which canaries were in it.
+    two-run: the program runs many times with and without one record. replay: the program runs with the same randomness on both datasets,
+    and the audit compares the sums before noise.
 
-    The [audit] table of FILE may set the same values; a flag overrides it. If --scores names a place for the trials, an interrupted audit
-    continues from the trials kept there.
+    The [audit] table of FILE may set the same values; a flag overrides it. If --scores names a file for the trials, an interrupted audit
+    continues from the trials in that file.
 
-    A pass says that no violation was found at this confidence. It does not say that the program is private: no audit can.
+    A pass means that no violation was found at this confidence. It does not mean that the program is private; no audit can show that.
 
-    Exit code 0: no violation found. 1: a violation. 2: a file or a function cannot be read or run. 3: the claim is not certified, or says
-    nothing about what was audited.
+    Exit code 0: no violation found. 1: a violation. 2: a file or a function cannot be read or run. 3: the claim is not certified, or does
+    not apply to the audited datasets.
     """
     from dpcli.audit.audit_run import audit, audit_request
     from dpcli.audit.documents.audit import chart, document
@@ -66,7 +73,7 @@ def command(
 
     with progress("runs") as report:
         requested = audit_request(file, flags, epsilon, delta, correct, jobs, report)
-        if requested.settings.function is not None and requested.settings.scores is not None:  # where trials are added
+        if requested.settings.function is not None and requested.settings.scores is not None:  # trials are added to this file
             require_free(requested.settings.scores)
         with _hint_after_interrupt(requested.settings.scores):
             result = audit(requested)
@@ -78,14 +85,14 @@ def command(
 
 @contextmanager
 def _hint_after_interrupt(path: str | None) -> Iterator[None]:
-    """Say after Ctrl-C where the trials so far are kept."""
+    """Print after Ctrl-C where the finished trials are stored."""
     try:
         yield
     except KeyboardInterrupt:
         words = (
-            f"the trials so far are in {path}; the same command goes on from there"
+            f"the trials so far are in {path}; the same command continues from them"
             if path
-            else "--scores PATH would have kept them"
+            else "the trials so far are lost; --scores PATH stores them"
         )
         click.echo(f"dpcli: {words}", err=True)
         raise

@@ -1,4 +1,4 @@
-"""The document of an audit: the claim, what was proven, and what a failure or a pass does not mean."""
+"""The document of an audit. It states the claim, the proven bounds, and the meaning of a failure or a pass."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.numerics.arrays import Array, np
 
-ASSUMED = "Both hold only as far as this is true:"
+ASSUMED = "Both statements hold only under these assumptions:"
 
 
 def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: Iterable[Chart] = ()) -> Document:
-    """Return everything that `dpcli audit` says. The exit code is 1 if the claim was refuted, or a rule calls the file unsound."""
+    """Return the output of `dpcli audit`. The exit code is 1 if the claim was refuted, or if a lint rule finds an error in the file."""
     unsound = [d for d in diagnostics if d.severity == "error"]
     code = int(audit.violated or bool(unsound))
     return Document(
@@ -49,8 +49,8 @@ def headline(audit: Audit) -> str:
         by_chance = f" at {share}" if all(check.statistical for check in failed) else ""
         return f"VIOLATION{by_chance}: {', '.join(check.name for check in failed)}"
     if audit.claim is None or audit.deciding is None:
-        done = f"{_count_words(audit.counts.get('replays', 0), 'replay')} of {_count_words(audit.counts['steps'], 'step')}"
-        return f"no violation found in {done}{_power_clause(audit)}"
+        scope = f"{_count_words(audit.counts.get('replays', 0), 'replay')} of {_count_words(audit.counts['steps'], 'step')}"
+        return f"no violation found in {scope}{_power_clause(audit)}"
     bound, claim = audit.deciding, audit.claim
     numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_setting(claim)}"
     if bound.epsilon > claim.epsilon:
@@ -62,7 +62,7 @@ def headline(audit: Audit) -> str:
 
 
 def _power_clause(audit: Audit) -> str:
-    """Return what the audit could have found, as the end of a sentence."""
+    """Return the power of the audit, as the end of a sentence."""
     return f"; {audit.power[0]}" if audit.power else ""
 
 
@@ -80,27 +80,28 @@ def _percent(share: float) -> str:
 
 
 def _tables(audit: Audit) -> Iterable[Table]:
+    """Yield the tables of proven bounds, of the curve test and of checks, as far as the audit has them."""
     if audit.bounds:
         rows = tuple(_bound_row(audit, i, bound) for i, bound in enumerate(audit.bounds))
         feet = tuple(
-            f"[{i}] assumes that {bound.assumes}; decides nothing" for i, bound in enumerate(audit.bounds) if bound.assumes
+            f"[{i}] assumes that {bound.assumes}; not used for the verdict" for i, bound in enumerate(audit.bounds) if bound.assumes
         )
         columns = ("lower bound", "epsilon: at least", "claimed: at most", "confidence", "evidence")
-        yield Table("what was proven", columns, rows, frozenset({1, 2, 3}), feet)
+        yield Table("proven lower bounds", columns, rows, frozenset({1, 2, 3}), feet)
     if audit.curve is not None:
         verdict = "refuted" if audit.curve.refuted else "not refuted"
         row = (verdict, _percent(audit.curve.confidence), audit.curve.detail)
         flagged = frozenset({0}) if audit.curve.refuted else frozenset[int]()
         yield Table(
-            "the whole claimed trade-off curve", ("verdict", "confidence", "evidence"), (row,), frozenset({1}), flagged=flagged
+            "test of the claimed trade-off curve", ("verdict", "confidence", "evidence"), (row,), frozenset({1}), flagged=flagged
         )
     if audit.checks:
         flags = frozenset(i for i, check in enumerate(audit.checks) if not check.passed)
         checked = tuple(
-            (check.name, "passed" if check.passed else "FAILED", check.message, check.power or "whatever these pairs show")
+            (check.name, "passed" if check.passed else "FAILED", check.message, check.power or "any counterexample in these pairs")
             for check in audit.checks
         )
-        yield Table("what was checked", ("check", "verdict", "found", "would find (90 %)"), checked, flagged=flags)
+        yield Table("checks", ("check", "verdict", "found", "would find (90 %)"), checked, flagged=flags)
 
 
 def _bound_row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
@@ -110,25 +111,27 @@ def _bound_row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
 
 
 def _meaning(audit: Audit) -> tuple[str, ...]:
-    wrong = _percent(1.0 - audit.confidence)
+    """Return paragraphs that explain a failure and a pass of this audit."""
+    error_rate = _percent(1.0 - audit.confidence)
     if audit.kind == "replay":
         return (
             "A failed check is a counterexample: two neighbouring datasets on which the program does what its claim rules out. "
-            f"(The checks that say p are statistical: all of them together fail a correct program in at most {wrong} of audits.)",
-            "A pass shows nothing but that these pairs of datasets are no counterexample.",
+            f"(Checks with a p-value are statistical. Together they fail a correct program in at most {error_rate} of audits.)",
+            "A pass shows only that these pairs of datasets are no counterexample.",
             ASSUMED,
         )
     return (
-        "A violation is evidence against the program, its claim, or an assumption below: a true claim is failed in at most "
-        f"{wrong} of audits.",
-        "A pass is no proof of anything: this attack, on this much evidence, did not show more than the claim allows. A stronger "
+        "A violation is evidence against the program, its claim, or an assumption below. A true claim fails in at most "
+        f"{error_rate} of audits.",
+        "A pass is no proof of privacy. This attack, with this amount of evidence, did not show more than the claim allows. A stronger "
         "attack may.",
-        *(f"What it could have found: {words}." for words in audit.power),
+        *(f"Power of this audit: {words}." for words in audit.power),
         ASSUMED,
     )
 
 
 def _details(audit: Audit) -> Iterable[str]:
+    """Yield every result, the power and the assumptions, each as one line."""
     for bound in audit.bounds:
         more = f", assuming that {bound.assumes}" if bound.assumes else ""
         yield f"{bound.method}: epsilon >= {down(bound.epsilon)} at {_percent(bound.confidence)}{more}: {bound.evidence}"
@@ -136,7 +139,7 @@ def _details(audit: Audit) -> Iterable[str]:
         yield f"trade-off curve: {'refuted' if audit.curve.refuted else 'not refuted'}: {audit.curve.detail}"
     for check in audit.checks:
         yield f"{'passed' if check.passed else 'FAILED'}: {check.name}: {check.message}"
-    yield from (f"could have found: {words}" for words in audit.power)
+    yield from (f"power: {words}" for words in audit.power)
     yield from (f"assumes: {words}" for words in audit.assumptions)
 
 
@@ -207,7 +210,7 @@ def chart(audit: Audit) -> Chart:
     """Return the picture of an audit. Raises InputError if the audit has no scores but only counts or checks."""
     claim, measured = audit.claim, audit.measured
     if claim is None or measured is None:
-        raise InputError("expected scores to draw a trade-off curve from, found counts or a replay")
+        raise InputError("expected scores, from which a trade-off curve can be drawn, found counts or a replay")
     rates = _rates(measured)
     line, least = tuple(zip(*(column.tolist() for column in rates), strict=True)), claim.corners
     unit = claim.account.pipeline.privacy.unit if claim.account is not None else None
@@ -220,7 +223,7 @@ def chart(audit: Audit) -> Chart:
         y=Axis("false negative rate", 0.0, 1.0),
         lines=(
             Line("measured", line, Tone.MAIN),
-            Line("the claim's limit", least, Tone.SECOND),
+            Line("limit of the claim", least, Tone.SECOND),
             Line("no information", NO_INFORMATION, Tone.MUTED, True),
         ),
         bands=(Band("ruled out by the claim", tuple((x, 0.0) for x, _ in least), least, Tone.SECOND), *_bands(measured, rates)),
@@ -242,9 +245,9 @@ def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
 
 
 def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, ...]:
-    """Return confidence bands around the measured curve, which hold at each threshold by itself.
+    """Return confidence bands around the measured curve. A band holds at each threshold by itself, not at all thresholds together.
 
-    Scores of canaries of one run are not independent, so they have no bands.
+    The scores of canaries in one run are not independent, so they have no bands.
     """
     if not measured.independent:
         return ()
@@ -263,25 +266,25 @@ def _markers(audit: Audit, measured: MeasuredScores) -> tuple[Marker, ...]:
     bound = audit.deciding
     if measured.rates is None or bound is None:
         return ()
-    words = "judged: refutes the claim" if audit.violated else f"judged: epsilon >= {down(bound.epsilon)}"
+    words = "tested: refutes the claim" if audit.violated else f"tested: epsilon >= {down(bound.epsilon)}"
     return (
         Marker(words, measured.rates.false_positive, measured.rates.false_negative, Tone.LIMIT if audit.violated else Tone.MAIN),
     )
 
 
 def _notes(audit: Audit, measured: MeasuredScores) -> list[str]:
+    """Return the notes below the picture."""
     notes = [f"{bound.method}: epsilon >= {down(bound.epsilon)}: {bound.evidence}" for bound in audit.bounds if not bound.assumes]
     if measured.rates is not None:
         fpr, fnr = percent(measured.rates.false_positive), percent(measured.rates.false_negative)
         notes.append(
-            f"the dot: upper bounds on both errors of the one test that was judged, {fpr} and {fnr}; within the claim's shaded region it "
-            f"refutes the claim. The band around the measured curve holds at {100 * measured.confidence:g} % at each threshold by itself"
+            f"the dot shows upper bounds on both error rates of the test that decided, {fpr} and {fnr}. A dot within the claim's shaded "
+            f"region refutes the claim. The band around the measured curve holds at {100 * measured.confidence:g} % at each threshold by "
+            "itself"
         )
     else:
-        notes.append(
-            "measured on the canaries of one run, which share its noise: the verdict counts right guesses, and draws no band"
-        )
+        notes.append("the canaries of one run share its noise, so the measured curve has no band; the verdict counts right guesses")
     if audit.power and not audit.violated:
-        notes.append(f"what it could have found: {audit.power[0]}")
-    notes.append("a measured curve outside of the shaded region is no proof of privacy: another attack may do better")
+        notes.append(f"power of this audit: {audit.power[0]}")
+    notes.append("a measured curve outside of the shaded region is no proof of privacy, because another attack may do better")
     return notes

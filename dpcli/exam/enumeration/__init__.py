@@ -1,5 +1,6 @@
-"""Brute force: small datasets, every sample that a scheme can draw, every outcome; nothing here uses dpcli's formulas.
+"""Brute-force enumeration of releases on small datasets, over every sample that a scheme can draw and every outcome.
 
-A world is a release (a function of the records in a sample) on two neighbouring datasets. Continuous outcomes are cut into cells, which is
-post-processing: what is found is at most the truth, and short of it by the square of a cell.
+No module of this folder uses dpcli's formulas. A release is a function of the records in a sample, and is evaluated on two neighbouring
+datasets. Continuous outcomes are divided into cells. This is post-processing, so the enumerated delta is at most the true delta. The
+difference is of the order of the square of a cell's width.
 """

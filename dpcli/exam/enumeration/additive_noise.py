@@ -17,8 +17,10 @@ Sum = Callable[[Records], float]
 def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator[Sum]:
     """Yield sums of records.
 
-    form: "contribution" if one record contributes at most `size`; "bare" if one change under the adjacency moves the sum by at most `size`.
-    unit: whether the change is of all records of a unit. The sum then depends only on whether any of them is present.
+    Args:
+        form: "contribution" if one record contributes at most `size`; "bare" if one change under the adjacency moves the sum by at most
+            `size`.
+        unit: Whether all records of a unit change together. The sum then depends only on whether any of them is present.
     """
     replaces = adjacency == "replace-one"
     low = -size if replaces and form == "contribution" else 0.0
@@ -40,13 +42,13 @@ def cells(cdf: Callable[[Array], Array], centre: float, low: float, high: float,
     """Return the probability of each of `count` equal cells, and of the two tails, for noise around `centre`."""
     edges = np.linspace(low, high, count + 1)
     below = cdf(edges - centre)
-    above = cdf(centre - edges)  # The noise is symmetric, so that this is 1 - cdf without its cancellation.
+    above = cdf(centre - edges)  # by the symmetry of the noise, this equals 1 - cdf(edges - centre), but without cancellation
     inner = np.where(edges[:-1] > centre, above[:-1] - above[1:], below[1:] - below[:-1])
     return np.concatenate((below[:1], inner, above[-1:]))
 
 
 def additive(cdf: Callable[[Array], Array], total: Sum, reach: float, count: int) -> Release:
-    """Return the release of a sum plus noise with this distribution function."""
+    """Return the release of a sum plus noise with the given distribution function."""
     return lambda records: cells(cdf, total(records), -reach, reach, count)
 
 
@@ -81,7 +83,10 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
 
 
 def responses(epsilon: float, categories: int, zero: int | None, other: int) -> Release:
-    """Return the release of every record of the sample by k-ary randomised response; a blank is uniform if `zero` is None."""
+    """Return the release of every record of the sample by k-ary randomised response.
+
+    A blanked record has category `zero`, or a uniform response if `zero` is None.
+    """
     answers = {"x": 0, "y": 1, "z": zero, "o": other}
     total = math.exp(epsilon) + categories - 1.0
 

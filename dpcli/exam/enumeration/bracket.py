@@ -1,4 +1,4 @@
-"""Test that lower bound <= enumeration <= upper bound, for one reference in one situation."""
+"""The test that lower bound <= enumerated delta <= upper bound, for one reference in one situation."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
 
 EPSILONS = (0.1, 0.9)
-BEYOND = 2.0  # a further epsilon at which accountants are asked: delta is then mostly the steps' own, whatever epsilon is
+BEYOND = 2.0  # a further epsilon at which accountants are asked; delta then consists mainly of the steps' own delta
 SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group)
-ROUNDING = (
-    1e-9  # relative error of sums of many floating-point numbers; also the mass of the tails beyond all cells, which adds to delta
-)
+# Relative error of sums of many floating-point numbers. It also covers the mass of the tails beyond all cells, which adds to delta.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The claimed bounds on delta at `epsilon`, and the exact delta of the worst release that was tried."""
+    """The claimed bounds on delta at `epsilon`, and the exact delta of the worst enumerated release."""
 
     epsilon: float
     lower: float | None
@@ -38,7 +37,7 @@ class Bracket:
     upper: float
 
     def holds(self, loss: float) -> bool:
-        """Return whether the exact delta lies between the bounds. loss: the share of delta that the cells may hide."""
+        """Return whether the exact delta lies between the bounds. The cells may hide the share `loss` of delta."""
         below = self.lower is None or self.lower * (1.0 - loss) <= self.exact + ROUNDING
         return below and self.exact <= self.upper * (1.0 + ROUNDING) + ROUNDING * 1e-3
 
@@ -47,7 +46,8 @@ class Bracket:
 class BracketRow:
     """The brackets of one reference in one situation.
 
-    refused: the reason for which dpcli refuses the file; None if it accepts the file.
+    Attributes:
+        refused: Reason for which dpcli refuses the file; None if it accepts the file.
     """
 
     reference: Reference
@@ -86,7 +86,7 @@ def references_of(name: str) -> tuple[Reference, ...]:
 
 
 def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
-    """Return the brackets of a reference: the claimed bounds with the enumerated delta."""
+    """Return the brackets of a reference, which compare the claimed bounds with the enumerated delta."""
     try:
         bounds = claimed(reference, scheme, situation)
     except InputError as error:
@@ -126,9 +126,9 @@ def _datasets(situation: Situation) -> tuple[Records, Records]:
 
 
 def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
-    """Return bounds on delta as `account` does, without its cross-checks.
+    """Return the bounds on delta that `account` would return, without its cross-checks.
 
-    The two-sided accountants are used if one of them has a number, and the others if not.
+    The two-sided accountants are used if one of them has a number, and otherwise the one-sided ones.
     """
     for names in (("exact", "pld"), ("rdp", "basic")):
         bounds = []
@@ -142,6 +142,7 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
 
 
 def _file(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
+    """Return the text of a pipeline file with the reference as its last entry."""
     several = situation.contributions > 1
     privacy: dict[str, object] = {
         "unit": "user" if several else "example",

@@ -1,4 +1,4 @@
-"""Releases that choose: the exponential mechanism, permute-and-flip, noisy maxima, above threshold, and selection among random trials."""
+"""Releases of a choice: exponential mechanism, permute-and-flip, noisy maximum, above threshold, and selection among random trials."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from scipy import stats
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release
 
 Scores = Callable[[Records], Array]
+# Scores of three candidates without the changing records.
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
-POINTS = 1 << 11  # cells of equal probability in an integral over noise
+POINTS = 1 << 11  # number of cells of equal probability in an integral over noise
 
 
 def scores(adjacency: str) -> Iterator[Scores]:
@@ -31,6 +32,8 @@ def scores(adjacency: str) -> Iterator[Scores]:
 
 
 def exponential(epsilon: float, score: Scores) -> Release:
+    """Return the release of a candidate by the exponential mechanism."""
+
     def release(records: Records) -> Array:
         weights = np.exp(0.5 * epsilon * (score(records) - score(records).max()))
         return np.asarray(weights / weights.sum())
@@ -66,7 +69,8 @@ def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
 def winners(noise: str, scale: float, scores: Array) -> Array:
     """Return the probability that each candidate has the largest noisy score.
 
-    For candidate i, the probability is an integral over its noise: the density times the product of the others' distribution functions.
+    The probability is an integral over the noise of the candidate. The integrand is the density of this noise times the product of the
+    distribution functions of the others.
     """
     wins = np.array([_winning(noise, scale, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
     return np.asarray(wins / wins.sum())
@@ -74,7 +78,7 @@ def winners(noise: str, scale: float, scores: Array) -> Array:
 
 @functools.lru_cache(1 << 12)
 def _winning(noise: str, scale: float, ahead: tuple[float, ...]) -> float:
-    """Return the probability that a candidate wins, if its score exceeds those of the others by `ahead`."""
+    """Return the probability that a candidate wins if its score exceeds the scores of the others by `ahead`."""
     law, grid = _cells(noise, scale)
     return float(np.mean(np.prod(law.cdf(grid[None, :] + np.array(ahead)[:, None]), axis=0)))
 
@@ -86,7 +90,7 @@ def _cells(noise: str, scale: float) -> tuple[stats.rv_continuous, Array]:
 
 
 def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:
-    """Return the release that says which of three queries exceed 0, by an integral over the noise of the threshold.
+    """Return the release that states which of three queries exceed 0, by an integral over the noise of the threshold.
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7.
     """
@@ -100,7 +104,7 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
         for shown in itertools.product((False, True), repeat=len(over)):
             ends = [i for i in range(len(shown)) if sum(shown[: i + 1]) == answers]
             length = ends[0] + 1 if ends else len(shown)
-            if any(shown[length:]):  # Nothing is released after the last answer.
+            if any(shown[length:]):  # no answer is released after the last one
                 continue
             law.append(np.prod([over[i] if shown[i] else 1.0 - over[i] for i in range(length)], axis=0).mean())
         return np.array(law)
@@ -109,9 +113,9 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
 
 
 def selected(inner: Release, generating: Callable[[Array], Array], order: Callable[[int], NDArray[np.signedinteger]]) -> Release:
-    """Return the release of the best of K outputs, where K has this probability generating function.
+    """Return the release of the best of K outputs, where K has the given probability generating function.
 
-    The first outcome is that K = 0, so that nothing is released.
+    The first outcome is K = 0, with an empty release.
     """
 
     def release(records: Records) -> Array:

@@ -12,23 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-# "x" is a changing record, "y" the record that replaces it, "z" its zeroed version or the place that it left, and "o" any other record.
+# "x" is a changing record, "y" the record that replaces it, "z" its zeroed version or its empty place, and "o" any other record.
 Records = tuple[str, ...]
 Release = Callable[[Records], Array]  # records of one sample -> probability of each outcome
 Drawn = Callable[[Release, Records], Array]  # a release and the records -> probability of each outcome of one pass
-# The noise of an outcome is cut into this many cells. The joint law of several steps has cells^steps outcomes, so each step has fewer.
+# Number of cells into which the noise of an outcome is divided. The joint law of several steps has cells^steps outcomes, so each step has
+# fewer cells.
 ONE_STEP_CELLS, SEVERAL_STEPS_CELLS = 4800, 480
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WayOfSampling:
-    """A sampling scheme, small enough to enumerate.
+    """A sampling scheme with parameters that are small enough to enumerate.
 
-    keys: the keys of the sampling table; None if there is no table.
-    drawn: the law of the releases of one pass over the records.
-    steps: steps of one pass.
-    others: records that do not change.
-    slots: whether an absent record leaves its place empty. There are then `others` unchanged records for each that changes.
+    Attributes:
+        keys: Keys of the sampling table; None if there is no table.
+        drawn: Function that returns the law of the releases of one pass over the records.
+        steps: Number of steps of one pass.
+        passes: Number of passes.
+        others: Number of records that do not change.
+        slots: Whether an absent record leaves an empty place. There are then `others` unchanged records for each changing record.
     """
 
     label: str
@@ -44,10 +47,11 @@ class WayOfSampling:
 class Situation:
     """A setting in which a release is used.
 
-    adjacency: the neighbouring relation.
-    draws: how records are sampled.
-    contributions: how many records a unit has.
-    group: how many units change together.
+    Attributes:
+        adjacency: The neighbouring relation.
+        draws: The sampling scheme.
+        contributions: Number of records of a unit.
+        group: Number of units that change together.
     """
 
     adjacency: str
@@ -69,7 +73,7 @@ def product(laws: Iterable[Array]) -> Array:
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
 
 
-def everybody(release: Release, records: Records) -> Array:
+def all_records(release: Release, records: Records) -> Array:
     """Release all records in one step."""
     return release(records)
 
@@ -115,13 +119,13 @@ def bins(release: Release, records: Records) -> Array:
     """Release the records in two steps, each record in one of them at random."""
     laws = []
     for second in itertools.product((False, True), repeat=len(records)):
-        first = [not place for place in second]
-        laws.append(product([release(tuple(itertools.compress(records, places))) for places in (first, second)]))
+        first = [not chosen for chosen in second]
+        laws.append(product([release(tuple(itertools.compress(records, chosen))) for chosen in (first, second)]))
     return np.asarray(sum(laws) / len(laws))
 
 
 SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
-    "none": (WayOfSampling("no sampling", None, everybody),),
+    "none": (WayOfSampling("no sampling", None, all_records),),
     "poisson": (
         WayOfSampling("rate .3", {"rate": 0.3}, poisson(0.3)),
         WayOfSampling("rate .5, at most 1 of 2", {"rate": 0.5, "max_batch_size": 1}, poisson(0.5, 1), passes=1, others=1),
@@ -134,7 +138,7 @@ SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
 
 
 def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
-    """Return two neighbouring datasets, which differ in `records` records."""
+    """Return two neighbouring datasets that differ in `records` records."""
     other = {"add-remove": "z" if draws.slots else "", "zero-out": "z", "replace-one": "y"}[adjacency]
     rest = ("o",) * (draws.others * records if draws.slots else draws.others)
     return ("x",) * records + rest, (other,) * records + rest if other else rest
@@ -142,9 +146,9 @@ def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Record
 
 def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
     """Return the law of one pass's releases on each of two datasets."""
-    known = functools.cache(release)  # Many draws give the same sample.
+    cached = functools.cache(release)  # many draws give the same sample
     present, other = records
-    return draws.drawn(known, present), draws.drawn(known, other)
+    return draws.drawn(cached, present), draws.drawn(cached, other)
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
@@ -153,13 +157,14 @@ def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
 
 
 def _direction(p: Array, q: Array, epsilon: float, passes: int) -> float:
+    """Return the hockey-stick divergence of p from q over one pass, or over two passes by sorted privacy losses."""
     if passes == 1:
         return float(np.maximum(p - np.exp(epsilon) * q, 0.0).sum())
     p, q = p[p > 0.0], q[p > 0.0]
     with np.errstate(divide="ignore"):
         losses = np.log(p) - np.log(q)
     order = np.argsort(losses)
-    # For each outcome of one pass: the first outcome of the other at which both losses together exceed epsilon.
+    # For each outcome of one pass: the first outcome of the other pass at which the sum of both losses exceeds epsilon.
     first = np.searchsorted(losses[order], epsilon - losses, side="right")
     above_p, above_q = (np.concatenate((np.cumsum(law[order][::-1])[::-1], [0.0]))[first] for law in (p, q))
     return max(float(p @ above_p - np.exp(epsilon) * (q @ above_q)), 0.0)

@@ -1,4 +1,4 @@
-"""Encoder matrices of matrix mechanisms, and how far a unit can move the encoded stream over all participation patterns."""
+"""Encoder matrices of matrix mechanisms, and the largest change of the encoded stream by one unit over all participation patterns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Arr
     return toeplitz((1.0, *later), steps)
 
 
-def longest(encoder: Array, separation: int, most: int) -> float:
+def largest_norm(encoder: Array, separation: int, most: int) -> float:
     """Return the largest norm of the encoded stream over all participation patterns.
 
     A pattern has at most `most` contributions of size 1, which are at least `separation` steps apart.

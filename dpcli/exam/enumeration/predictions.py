@@ -1,4 +1,4 @@
-"""Releases of private prediction: noisy votes of teachers, a token from an ensemble of models, and a token from clipped logits."""
+"""Releases of private prediction, such as noisy votes of teachers, tokens of an ensemble of models, and tokens from clipped logits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from dpcli.exam.enumeration.choice_releases import POINTS, winners
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 
 OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes for each label by the teachers whose data do not change
-MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # how far a record moves a logit, in units of its sensitivity
+MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # change of a logit by each record, in units of the logit's sensitivity
 
 
 def counts(records: Records, situation: Situation, others: tuple[int, ...], after: int) -> Array:
-    """Return the votes for each label. The teacher of a unit votes for label 0 if the unit's records are present, else for `after`."""
+    """Return the votes for each label.
+
+    The teacher of a unit votes for label 0 if the unit's records are present, and for label `after` otherwise.
+    """
     votes = np.array(others, dtype=float)
     for record_present in situation.changed_units(records):
         votes[0 if record_present else after] += 1.0
@@ -26,7 +29,7 @@ def counts(records: Records, situation: Situation, others: tuple[int, ...], afte
 
 
 def voting(noise: str, scale: float, situation: Situation) -> Iterator[Release]:
-    """Yield the release of one query's winner, for several votes of the other teachers."""
+    """Yield releases of the winner of one query. Each has other votes of the teachers whose data do not change."""
     for others, after in itertools.product(OTHERS, (1, 2)):
         yield lambda records, others=others, after=after: winners(noise, scale, counts(records, situation, others, after))  # type: ignore[misc]
 
@@ -34,9 +37,9 @@ def voting(noise: str, scale: float, situation: Situation) -> Iterator[Release]:
 def sessions(
     queries: int, answers: int, threshold: float, query_noise: float, answer_noise: float, situation: Situation
 ) -> Iterator[Release]:
-    """Yield the release of a session, for several votes of the other teachers.
+    """Yield releases of a session. Each has other votes of the teachers whose data do not change.
 
-    Each query has a label or no answer. The session ends when `answers` labels are given.
+    The outcome of a query is a label or no answer. The session ends when `answers` labels have been released.
     """
     for others, after in itertools.product(OTHERS, (1, 2)):
 
@@ -60,9 +63,9 @@ def _session_law(outcomes: tuple[float, ...], queries: int, answers: int) -> Ite
 
 
 def ensembles(shards: int, rate: float, radius: float, removed: bool, situation: Situation) -> Iterator[Release]:
-    """Yield the release of a token from the average of a random subset of models.
+    """Yield releases of a token from the average of a random subset of models.
 
-    The models are at the corners of the set that the radius allows, and inside it.
+    The models are corners and interior points of the set that the radius allows.
     """
     rare = 1.0 / (math.exp(radius) + 1.0)
     public = np.array([rare, rare, 1.0 - 2.0 * rare])
@@ -81,7 +84,7 @@ def ensembles(shards: int, rate: float, radius: float, removed: bool, situation:
 
 
 def _token(models: list[Array], public: Array, rate: float) -> Array:
-    """Return the law of a token; an empty subset of models gives the public one."""
+    """Return the law of a token. If the subset of models is empty, the token comes from the public model."""
     total = np.zeros(len(public))
     for chosen in itertools.product((False, True), repeat=len(models)):
         sample = list(itertools.compress(models, chosen))
@@ -91,7 +94,7 @@ def _token(models: list[Array], public: Array, rate: float) -> Array:
 
 
 def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
-    """Yield the release of a token by softmax. Every record moves each logit by `clip / batch`, up or down."""
+    """Yield releases of a token by softmax. Every record moves each logit by `clip / batch`, up or down."""
     for base, move in itertools.product(((0.0, 0.0, 0.0), (2.0, 0.0, 0.0)), itertools.product((-1.0, 1.0), repeat=3)):
 
         def release(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
@@ -102,15 +105,16 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
         yield release
 
 
+# Distance of each of two tokens from the public prediction, without the changing records.
 DISTANCES = (
     (0.3, 0.3),
     (0.7, 0.2),
     (0.5, 0.9),
-)  # distance of each of two tokens from the public prediction, without the changing records
+)
 
 
 def compared(clip: float, batch: int, temperature: float, threshold: float, scale: float) -> Iterator[Release]:
-    """Yield the release of at most two tokens, which ends with the first private token. A public token reveals nothing.
+    """Yield releases of at most two tokens. A release ends with the first private token. A public token reveals nothing.
 
     Every record moves the distance of each token by half of its share, up or down. The law is an integral over the exponential noise of
     the threshold.

@@ -1,4 +1,4 @@
-"""References for every registered mechanism type: the keys of an entry, and the releases that these keys allow."""
+"""References for the mechanism types of this package. A reference has the keys of an entry, and the releases that these keys allow."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation
-from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
+from dpcli.exam.enumeration.matrices import banded, blt, largest_norm, toeplitz, tree
 
-# A release of two numbers has cells^2 joint outcomes, so that each number has fewer cells than a release of one.
+# A release of two numbers has cells^2 joint outcomes. Each number therefore has fewer cells than a release of one number.
 TWO_OUTCOMES_CELLS = 64
 TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
 # The cells reach this many noise scales from 0. It is a whole number, so that edges of cells lie at the kinks of Laplace noise.
@@ -26,13 +26,14 @@ REACH = 12.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """An entry of a file, and the releases that it allows.
+    """An entry of a file, and the releases that the entry allows.
 
-    type, keys: the mechanism type and the keys of the entry.
-    releases: the releases that the entry allows in a situation.
-    members: other entries of the file that it refers to, by name.
-    stated: whether the entry states a guarantee. It must then say what the guarantee covers if a unit has several records.
-    loss: the largest share of delta that discretisation may lose.
+    Attributes:
+        type, keys: Mechanism type and keys of the entry.
+        releases: Function that yields the releases that the entry allows in a situation.
+        members: Other entries of the file to which the entry refers, by name.
+        stated: Whether the entry states a guarantee. It must then state what the guarantee covers if a unit has several records.
+        loss: Largest share of delta that discretisation may lose.
     """
 
     type: str
@@ -64,6 +65,7 @@ def bare(kind: Callable[[float], Callable[[Array], Array]], level: float, size: 
 
 
 def _bare_sums(situation: Situation, size: float) -> Iterator[noise.Sum]:
+    """Return sums that one change moves by at most `size`."""
     return noise.sums(situation.adjacency, "bare", size, unit=situation.contributions > 1)
 
 
@@ -91,20 +93,21 @@ def on_vectors(log_weight: Callable[[Array], Array], reach: int) -> Callable[[Si
     return releases
 
 
-def chosen(release: Callable[[choices.Scores], Release]) -> Callable[[Situation], Iterator[Release]]:
+def choice(release: Callable[[choices.Scores], Release]) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of a choice among candidates, for several score functions."""
     return lambda situation: (release(score) for score in choices.scores(situation.adjacency))
 
 
 def _record_sum(situation: Situation) -> Callable[[Records], float]:
-    """Return a sum in which a record counts 1, or, under replace-one, half a unit up or down."""
+    """Return a sum to which a changing record adds 1. Under replace-one, it adds 1/2, and the record that replaces it adds -1/2."""
     value = {"x": 0.5, "y": -0.5, "z": 0.0, "o": 0.0} if situation.adjacency == "replace-one" else {"x": 1.0, "z": 0.0, "o": 0.0}
     return lambda records: math.fsum(value[record] for record in records)
 
 
 def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
-    """Return a release of the bit that says whether a changing record is present.
+    """Return a release of the bit that states whether a changing record is present.
 
-    The bit is released truthfully, as an outcome of its own, with probability `reveals`; otherwise by randomised response.
+    With probability `reveals`, the bit is released truthfully, as a separate outcome. Otherwise it is released by randomised response.
     """
 
     def release(records: Records) -> Array:
@@ -117,6 +120,8 @@ def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
 
 
 def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases that are tight for epsilon-DP: a bit by randomised response, and a sum with Laplace noise."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         yield _bit(situation, epsilon)
         total = _record_sum(situation)
@@ -126,12 +131,17 @@ def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
 
 
 def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
+    """Return a release that is tight for rho-zCDP: a sum with Gaussian noise."""
     sigma = 1.0 / math.sqrt(2.0 * rho)
     return lambda situation: iter([noise.additive(noise.normal(sigma), _record_sum(situation), REACH * sigma, situation.cells)])
 
 
 def responses(epsilon: float, categories: int, blank: int | None = 1) -> Callable[[Situation], Iterator[Release]]:
-    """Return releases of every record by randomised response. blank: category of a blanked record; None: its response is uniform."""
+    """Return releases of every record by randomised response.
+
+    Args:
+        blank: Category of a blanked record; None if its response is uniform.
+    """
 
     def releases(situation: Situation) -> Iterator[Release]:
         for other in range(categories):
@@ -140,7 +150,11 @@ def responses(epsilon: float, categories: int, blank: int | None = 1) -> Callabl
     return releases
 
 
-def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -> Callable[[Situation], Iterator[Release]]:
+def gaussian_mixture(
+    shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float
+) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of a sum to which each record contributes a random shift."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         for other in (-1.0, 0.0, 1.0):
             yield noise.mixture(shifts, weights, sigma, min(situation.cells, SEVERAL_STEPS_CELLS), other)
@@ -148,12 +162,12 @@ def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -
     return releases
 
 
-def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
-    """Return a release of an encoded stream, reduced to the one direction in which a unit moves it.
+def matrix_release(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
+    """Return a release of an encoded stream, projected on the direction in which a unit moves it.
 
     The stream moves by the largest norm over all participation patterns.
     """
-    norm = longest(encoder, separation, most)
+    norm = largest_norm(encoder, separation, most)
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in itertools.islice(noise.sums(situation.adjacency, "contribution", norm), 1):
@@ -162,7 +176,7 @@ def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Call
     return releases
 
 
-def together(situation: Situation) -> Iterator[Release]:
+def laplace_and_gaussian(situation: Situation) -> Iterator[Release]:
     """Yield a Laplace and a Gaussian release of the same sample."""
     cells = TWO_OUTCOMES_CELLS if situation.draws.steps == 1 else TWO_OUTCOMES_SEVERAL_STEPS_CELLS
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
@@ -171,11 +185,13 @@ def together(situation: Situation) -> Iterator[Release]:
         yield lambda records, one=laplace, two=gaussian: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
 
 
+# Probability generating functions of the number of trials.
 GENERATING: dict[str, Callable[[Array], Array]] = {
     "poisson": lambda x: np.exp(2.0 * (x - 1.0)),
     "geometric": lambda x: 0.5 * x / (1.0 - 0.5 * x),
     "logarithmic": lambda x: np.log1p(-0.5 * x) / math.log(0.5),
 }
+# Orders of preference of n outcomes.
 ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
     np.arange,
     lambda n: np.arange(n)[::-1],
@@ -183,7 +199,9 @@ ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
 )
 
 
-def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
+def best_of_trials(trials: str) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of the best of a random number of Laplace releases, for several orders of preference."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         for total, order in itertools.product(noise.sums(situation.adjacency, "contribution", 1.0), ORDERS):
             yield choices.selected(noise.additive(noise.laplace(1.0), total, REACH, 240), GENERATING[trials], order)
@@ -191,7 +209,8 @@ def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
     return releases
 
 
-def nothing(situation: Situation) -> Iterator[Release]:
+def empty_release(situation: Situation) -> Iterator[Release]:
+    """Yield a release that does not depend on the records."""
     yield lambda records: np.ones(1)
 
 
@@ -208,10 +227,17 @@ SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
 REFERENCES: tuple[Reference, ...] = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
     Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
-    Reference("gaussian-mixture", {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0}, drawn(SHIFTS, WEIGHTS, 1.0)),
-    Reference("gaussian-mixture", {"sensitivities": (0.7,), "probabilities": (1.0,), "sigma": 1.0}, drawn((0.7,), (1.0,), 1.0)),
+    Reference(
+        "gaussian-mixture",
+        {"sensitivities": SHIFTS, "probabilities": WEIGHTS, "sigma": 1.0},
+        gaussian_mixture(SHIFTS, WEIGHTS, 1.0),
+    ),
+    Reference(
+        "gaussian-mixture", {"sensitivities": (0.7,), "probabilities": (1.0,), "sigma": 1.0}, gaussian_mixture((0.7,), (1.0,), 1.0)
+    ),
     Reference("laplace", {"noise_multiplier": 1.0}, contribution(noise.laplace, 1.0)),
     Reference("laplace", {"scale": 2.0, "sensitivity": 1.0}, bare(noise.laplace, 2.0, 1.0)),
+    # The log weights of discrete Gaussian noise are -x^2 / (2 sigma^2). The divisor is 0.98 for sigma = 0.7, and 4.5 for sigma = 1.5.
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
     Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2, "dimension": 1}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
     *(
@@ -222,22 +248,22 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("discrete-laplace", {"scale": 1.5, "sensitivity": 2}, on_integers(lambda x: -np.abs(x) / 1.5, 2, 60)),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3, "blank": "uniform"}, responses(1.0, 3, None), stated=True),
-    Reference("exponential", {"epsilon": 1.0}, chosen(lambda score: choices.exponential(1.0, score)), stated=True),
+    Reference("exponential", {"epsilon": 1.0}, choice(lambda score: choices.exponential(1.0, score)), stated=True),
     *(
         Reference(
             "report-noisy-max",
             {"epsilon": 1.0, "noise": name},
-            chosen(lambda score, name=name: choices.noisy_max(1.0, name, score)),  # type: ignore[misc]
+            choice(lambda score, name=name: choices.noisy_max(1.0, name, score)),  # type: ignore[misc]
             stated=True,
         )
         for name in choices.NOISES
     ),
-    Reference("permute-and-flip", {"epsilon": 1.0}, chosen(lambda score: choices.permute_and_flip(1.0, score)), stated=True),
+    Reference("permute-and-flip", {"epsilon": 1.0}, choice(lambda score: choices.permute_and_flip(1.0, score)), stated=True),
     *(
         Reference(
             "sparse-vector",
             {"epsilon": 1.0, "answers": answers, "threshold_share": share},
-            chosen(lambda score, a=answers, s=share: choices.above_threshold(1.0, a, s, score)),  # type: ignore[misc]
+            choice(lambda score, a=answers, s=share: choices.above_threshold(1.0, a, s, score)),  # type: ignore[misc]
             stated=True,
         )
         for answers, share in ((1, 0.5), (2, 0.3))
@@ -275,14 +301,14 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda s: iter([_bit(s, 0.8, 0.02)]), stated=True),
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
-    Reference("composed", {"mechanisms": ("m1", "m2")}, together, members=MEMBERS, loss=0.03),
+    Reference("composed", {"mechanisms": ("m1", "m2")}, laplace_and_gaussian, members=MEMBERS, loss=0.03),
     # The weighted mean of the two Gaussian outcomes is a sufficient statistic, with a noise multiplier of 1.2.
     Reference("composed", {"mechanisms": ("m1", "m2")}, contribution(noise.normal, 1.2), members=NORMAL),
     *(
         Reference(
             "tree-aggregation",
             {"noise_multiplier": 3.0, "iterations": 6, "max_participations": k, "min_separation": b},
-            correlated(tree(6), b, k, 3.0),
+            matrix_release(tree(6), b, k, 3.0),
         )
         for k, b in ((1, 1), (2, 3))
     ),
@@ -296,7 +322,7 @@ REFERENCES: tuple[Reference, ...] = (
                 "min_separation": b,
                 "coefficients": (1.0, 0.5, 0.25),
             },
-            correlated(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0),
+            matrix_release(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0),
         )
         for k, b in ((1, 1), (2, 3), (9, 2))
     ),
@@ -304,7 +330,7 @@ REFERENCES: tuple[Reference, ...] = (
         Reference(
             "banded-matrix",
             {"noise_multiplier": 3.0, "iterations": 7, "max_participations": k, "min_separation": b, "bands": bands},
-            correlated(banded(bands, 7), b, k, 3.0),
+            matrix_release(banded(bands, 7), b, k, 3.0),
         )
         for k, b, bands in ((1, 3, 3), (3, 3, 2), (9, 2, 2))
     ),
@@ -318,10 +344,12 @@ REFERENCES: tuple[Reference, ...] = (
             "buf_decay": (0.9, 0.5),
             "output_scale": (0.4, 0.3),
         },
-        correlated(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0),
+        matrix_release(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0),
     ),
     *(
-        Reference("repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, tuned(name), members={"trial": LAPLACE})
+        Reference(
+            "repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, best_of_trials(name), members={"trial": LAPLACE}
+        )
         for name in TRIALS
     ),
     *(
@@ -356,5 +384,5 @@ REFERENCES: tuple[Reference, ...] = (
         )
         for clip, threshold in ((0.2, 0.0), (2.0, 0.4))
     ),
-    Reference("post-processing", {}, nothing),
+    Reference("post-processing", {}, empty_release),
 )

@@ -1,4 +1,4 @@
-"""Releases based on stability: propose-test-release, and a histogram that shows only the keys with counts above a threshold."""
+"""Releases based on stability: propose-test-release, and a histogram that shows only keys whose noisy count exceeds a threshold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from dpcli.exam.enumeration.additive_noise import cells, laplace
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 
-SIDE = 12  # The search covers counts up to this. The distances that matter are less than half of it.
+SIDE = 12  # largest count that the search covers; the distances that matter are less than half of it
 Counts = tuple[int, int]
 
 
@@ -35,27 +35,27 @@ def mode(counts: Counts) -> int:
 
 @functools.cache
 def distances(adjacency: str) -> dict[Counts, int]:
-    """Return, for each pair of counts, how many changes lead to the nearest pair that has a neighbour with another mode.
+    """Return, for each pair of counts, the number of changes to the nearest pair that has a neighbour with another mode.
 
     The search begins at the pairs of distance 0.
     """
     steps = ((1, -1), (-1, 1)) if adjacency == "replace-one" else ((1, 0), (-1, 0), (0, 1), (0, -1))
-    around = {
+    neighbours = {
         counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
         for counts in itertools.product(range(SIDE + 1), range(SIDE + 1))
     }
     distance: dict[Counts, int] = {}
-    edge = [counts for counts, near in around.items() if any(mode(counts) != mode(other) for other in near)]
+    edge = [counts for counts, near in neighbours.items() if any(mode(counts) != mode(other) for other in near)]
     for depth in itertools.count():
         distance |= dict.fromkeys(edge, depth)
-        edge = list({near for counts in edge for near in around[counts]} - distance.keys())
+        edge = list({near for counts in edge for near in neighbours[counts]} - distance.keys())
         if not edge:
             return distance
     raise AssertionError
 
 
 def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Release]:
-    """Yield releases of the more frequent of two values, or of nothing. Each record is a unit."""
+    """Yield releases of the more frequent of two values, which are empty if the test fails. Each record is a unit."""
     level, far = threshold(epsilon, delta), distances(adjacency)
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
@@ -70,7 +70,7 @@ def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Relea
 
 
 def tested_number(epsilon: float, delta: float, scale: float, situation: Situation) -> Iterator[Release]:
-    """Yield releases of a number with Laplace noise, or of nothing.
+    """Yield releases of a number with Laplace noise, which are empty if the test fails.
 
     Each unit moves the number by 1, except at one count of units, where the number jumps.
     """
@@ -92,8 +92,9 @@ Weight = Callable[[int], float]
 def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situation) -> Iterator[Release]:
     """Yield releases of the noisy counts above a threshold.
 
-    A unit adds `rows` to each of `keys` keys. These keys have records of other units, or none. Under replace-one, the unit's other version
-    adds to as many other keys. The units of a group share their keys, or each unit has its own.
+    A unit adds `rows` to each of `keys` keys. These keys have records of other units, or no other records. Under replace-one, the record
+    that replaces the unit's record adds to the same number of other keys. The units of a group share their keys, or each unit has separate
+    keys.
     """
     total = math.fsum(map(weight, range(-200, 201)))
     group, replaces = situation.group, situation.adjacency == "replace-one"
@@ -101,10 +102,7 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
 
     @functools.cache
     def distribution(count: int) -> Array:
-        """Return the law of one key.
-
-        It is not shown, or shown with a number above the threshold. All numbers beyond `reach` are one outcome, the last.
-        """
+        """Return the law of one key. The first outcome is a hidden key. The last outcome joins all numbers beyond `reach`."""
         if count == 0:
             return np.array([1.0, *[0.0] * (reach + 1)])
         law = {x: weight(x - count) / total for x in range(count - 200, count + 201)}
@@ -112,9 +110,9 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
         more = math.fsum(p for x, p in law.items() if x > least + reach)
         return np.array([1.0 - math.fsum(visible) - more, *visible, more])
 
-    # Numbers of key sets: the units of a group share one set, or each has its own.
-    ways = (1,) if group == 1 or (replaces and keys > 1) else (1, group)
-    for others, sets in itertools.product(itertools.product((0, least), repeat=2 if replaces else 1), ways):
+    # Numbers of key sets. The units of a group share one set, or each unit has a separate set.
+    set_counts = (1,) if group == 1 or (replaces and keys > 1) else (1, group)
+    for others, sets in itertools.product(itertools.product((0, least), repeat=2 if replaces else 1), set_counts):
 
         def release(records: Records, others: tuple[int, ...] = others, sets: int = sets) -> Array:
             laws = []

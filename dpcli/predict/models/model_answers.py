@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from dpcli.audit.own_code import called
+from dpcli.audit.own_code import call_user_code
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.numerics.arrays import Array, np
 
@@ -126,7 +126,7 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     Raises:
         InputError: If the model fails, or its answer has another shape, no real numbers, NaN or inf.
     """
-    rows = called(place, lambda: np.asarray(model.next_token([context])))
+    rows = call_user_code(place, lambda: np.asarray(model.next_token([context])))
     if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
         raise InputError(
             f"{place}: expected log-probabilities of {model.vocabulary} tokens after a context, found {rows.dtype} of shape {rows.shape}"
@@ -146,7 +146,7 @@ def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -
 
 def token_ids(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
     """Return the tokens of a text. Raises InputError if the tokenizer fails, or a token is not below `words`."""
-    ids: list[int] = called(place, lambda: [operator.index(one) for one in vocabulary.ids(text)])
+    ids: list[int] = call_user_code(place, lambda: [operator.index(one) for one in vocabulary.ids(text)])
     require_ids(ids, words, f"{place}: ")
     return ids
 
@@ -159,7 +159,7 @@ def require_ids(ids: Iterable[int], words: int, place: str = "") -> None:
 
 def text_of_tokens(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
     """Return the text of tokens. Raises InputError if the tokenizer fails, or returns something else."""
-    text = called(place, lambda: vocabulary.text(ids))
+    text = call_user_code(place, lambda: vocabulary.text(ids))
     if not isinstance(text, str):
         raise InputError(f"{place}: expected text of tokens, found {type(text).__name__}")
     return text

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from dpcli.audit.own_code import FAILURES, called, raised_at
+from dpcli.audit.own_code import FAILURES, call_user_code, raised_at
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
@@ -132,7 +132,7 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
 
 def _first_tokens(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
     """Return the first token of each label's word. Raises InputError if two labels share a token, or the model lacks one."""
-    ids = [next(iter(called(f"{path}: prompt.tokenizer", vocabulary.ids, word)), -1) for word in words]
+    ids = [next(iter(call_user_code(f"{path}: prompt.tokenizer", vocabulary.ids, word)), -1) for word in words]
     if len(set(ids)) < len(ids):
         raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
     if not all(0 <= token < model.vocabulary for token in ids):

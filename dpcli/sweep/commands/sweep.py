@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from dpcli.sweep.sweep_plan import SweepPlan
 
 
-@click.command(short_help="Accuracy against epsilon: a grid of training runs.")
+@click.command(short_help="Train on a grid of settings, and compare accuracy with epsilon.")
 @click.argument("file")
-@click.option("--dry-run", is_flag=True, help="Print the points, their noise and how many runs there would be, and do nothing.")
-@click.option("--jobs", type=click.IntRange(1), help="Processes, each with one thread [default: one for each core].")
+@click.option("--dry-run", is_flag=True, help="Print the points, their noise and the number of runs, without making a run.")
+@click.option("--jobs", type=click.IntRange(1), help="Number of processes, each with one thread [default: one for each core].")
 @charged_ledger("Charge this ledger: each run, or a private search as a whole.")
 @click.option(
     "--picture",
@@ -47,17 +47,17 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Train as [train] and [sweep] in FILE say: every setting at every epsilon, its noise solved for, several times each.
+    """Train with every setting in [sweep] of FILE at every epsilon, several times each. The noise is calibrated to each epsilon.
 
-    The choice of the best of many runs is itself a use of the data. So [sweep] must say how it is accounted for: tuning = "public" prints
-    the epsilon of one run and that this does not cover the search; "repeat-and-select" makes the search that the file's mechanism of that
-    type accounts for, a secret random number of trials, and keeps the best alone.
+    The choice of the best of many runs is itself a use of the data, so [sweep] must state how it is accounted for. With tuning = "public",
+    the printed epsilon covers one run and not the search, and the output says so. With tuning = "repeat-and-select", the runs are a secret
+    random number of trials, a mechanism of this type in the file accounts for the search, and only the best trial is kept.
 
-    Each run is kept as it ends, by the content of its file and data: the same command goes on where it stopped, and after a change only
-    the runs that the change concerns are made anew. A private search is refused a changed file. No run has a seed that anybody knows.
+    Each run is saved when it ends. If a sweep is interrupted, the same command continues it. After a change of the file or the data, only
+    the affected runs are made again. A private search refuses a changed file. Nobody knows the seed of a run.
 
-    Exit code 1 where the ledger says no, 2 where a run failed or the file asks for what cannot be honoured, 3 where an epsilon cannot be
-    met, 130 where the sweep was interrupted.
+    Exit code 1: the ledger refused a run. 2: a run failed, or the file is invalid. 3: an epsilon cannot be met. 130: the sweep was
+    interrupted.
     """
     from dpcli.sweep.documents.sweep import planned
     from dpcli.sweep.sweep_plan import plan_sweep
@@ -69,13 +69,13 @@ def command(
 
             plan = windowed(plan, ledger, dataset, window)
         return emit(planned(plan), format_, outputs)
-    return emit(swept(plan, jobs, ledger, dataset, window, pictures), format_, outputs)
+    return emit(run_sweep(plan, jobs, ledger, dataset, window, pictures), format_, outputs)
 
 
-def swept(
+def run_sweep(
     plan: SweepPlan, jobs: int | None, ledger: str | None, dataset: str | None, window: Sequence[str], pictures: tuple[str, ...]
 ) -> Document:
-    """Make the runs, draw the pictures that were asked for, and return the result."""
+    """Make the runs, draw the requested pictures, and return the document of the result."""
     from dpcli.sessions.commands.predicting import on_window
     from dpcli.sweep.documents.sweep import chart, measured, selected
     from dpcli.sweep.private_search import search
@@ -83,12 +83,12 @@ def swept(
 
     require("torch", "safetensors")
     processes = jobs or os.cpu_count() or 1
-    with nullcontext() if ledger is None else opened(ledger, dataset) as books, _kept(plan):
+    with nullcontext() if ledger is None else opened(ledger, dataset) as books, _hint_after_interrupt(plan):
         plan = on_window(plan, books, window)
         if plan.trials is not None:
             if pictures:
-                raise InputError("--picture: expected a sweep with public tuning, found a private search: it releases one point")
-            _say("a private search: how many trials it makes is a secret, and so is how long it takes")
+                raise InputError("--picture: expected a sweep with public tuning, found a private search, which releases one point")
+            _print_note("a private search; the number of trials and their duration are secret")
             return selected(search(plan, processes, books))
         with progress("runs") as report:
             result = measure(plan, processes, books, report)
@@ -98,16 +98,16 @@ def swept(
     return measured(result, drawn)
 
 
-def _say(words: str) -> None:
+def _print_note(text: str) -> None:
     if sys.stderr.isatty() and not click.get_current_context().obj.quiet:
-        click.echo(f"dpcli: {words}", err=True)
+        click.echo(f"dpcli: {text}", err=True)
 
 
 @contextmanager
-def _kept(plan: SweepPlan) -> Iterator[None]:
-    """After Ctrl-C, say where the runs so far are."""
+def _hint_after_interrupt(plan: SweepPlan) -> Iterator[None]:
+    """Print after Ctrl-C where the finished runs are."""
     try:
         yield
     except KeyboardInterrupt:
-        click.echo(f"dpcli: the runs so far are in {plan.folder}; the same command goes on from there", err=True)
+        click.echo(f"dpcli: the runs so far are in {plan.folder}; the same command continues from them", err=True)
         raise

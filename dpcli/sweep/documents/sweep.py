@@ -1,6 +1,6 @@
 """The documents of a sweep: its plan, its results, the result of a private search, and the picture of the frontier.
 
-The frontier shows the median metric of the best setting at each epsilon, the range of its runs, and the other settings.
+The frontier shows the median metric of the best setting at each epsilon, the range of the runs of this setting, and the other settings.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from dpcli.sweep.sweep_trials import mean
 from dpcli.train.run.outcome import epsilon_at_delta
 
 PUBLIC = (
-    "tuned on public data: the epsilon of each point is that of one run, and does not cover the search; if the data of these runs are "
-    "private, whoever publishes the best of them publishes more than that epsilon says"
+    "tuned on public data: the epsilon of each point covers one run, and not the search; if the data of these runs are private, the "
+    "publication of the best run reveals more than its epsilon allows"
 )
-CHOSEN = "the best setting is chosen by the same runs whose median is shown, which flatters it"
-FRESH = "the random numbers of each run are its own, from the operating system: nobody knows a seed"
-SECRET = "the number of trials, how long they took and the other trials are secrets that the guarantee rests on; they are not kept"
+CHOSEN = "the best setting is chosen by the runs whose median is shown, so this median is biased in its favour"
+FRESH = "each run draws separate random numbers from the operating system; nobody knows a seed"
+SECRET = (
+    "the guarantee requires that the number of trials, their duration and the other trials stay secret; dpcli does not keep them"
+)
 FAILED = 2  # exit code
 
 
@@ -45,7 +47,7 @@ def planned(plan: SweepPlan) -> Document:
 
 
 def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
-    """Return the document of a sweep that was made; exit code 2 where a run failed."""
+    """Return the document of a finished sweep. Its exit code is 2 if a run failed."""
     plan, best, failures = sweep.plan, sweep.best, sweep.failures
     headline = f"{_head(plan)}: no run has ended"
     if best:
@@ -73,14 +75,12 @@ def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
 
 
 def selected(selection: PrivateSelection) -> Document:
-    """Return the document of a private search that was made; exit code 2 where a trial failed."""
+    """Return the document of a private search. Its exit code is 2 if a trial failed."""
     plan, notes = selection.plan, (*_search_notes(selection), SECRET)
     data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if selection.failures else 0}
     if selection.failures:
         notes = (*(f"failed: {failure}" for failure in selection.failures), SECRET)
-        headline = (
-            f"{_head(plan)}: a trial failed: nothing is released; where that was the machine's fault, the same command goes on"
-        )
+        headline = f"{_head(plan)}: a trial failed, so nothing is released; if the machine was at fault, run the same command again"
         return Document(headline, data, "fail", notes=notes, details=notes, exit_code=FAILED)
     guarantee = _guarantee(plan.variants[0])
     data |= {
@@ -91,7 +91,7 @@ def selected(selection: PrivateSelection) -> Document:
         "result": _result(plan.variants[0]),
     }
     if selection.variant is None or selection.value is None:
-        words = "the number of trials came out as 0: nothing is released, and that has the same cost"
+        words = "the number of trials was drawn as 0, so nothing is released, at the same cost"
         return Document(f"{words}: {guarantee}", data, "pass", notes=notes, details=notes)
     data["setting"] = _setting_data(selection.variant)
     row = (f"{selection.variant.epsilon:g}", selection.variant.setting.label, f"{selection.value:.4f}")
@@ -101,15 +101,19 @@ def selected(selection: PrivateSelection) -> Document:
 
 
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
-    kept = () if selection.variant is None else (f"model, statement and file of the best trial are in {selection.folder}",)
+    """Return the notes on a private search that ended."""
+    place = (
+        () if selection.variant is None else (f"the model, the statement and the file of the best trial are in {selection.folder}",)
+    )
     return (
-        *kept,
+        *place,
         *window_note(selection.plan.variants[0].plan),
-        "the search is over: more trials, or a search from the beginning, would be another release",
+        "the search is complete; more trials, or a new search, would be another release",
     )
 
 
 def _head(plan: SweepPlan) -> str:
+    """Return the name of the sweep with delta and the unit of protection."""
     privacy = plan.variants[0].plan.pipeline.privacy
     account = plan.variants[0].plan.account
     setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
@@ -121,6 +125,7 @@ def _guarantee(variant: Variant) -> str:
 
 
 def _amount(plan: SweepPlan) -> str:
+    """Return the number of points and runs in words."""
     points = len(plan.variants)
     if plan.trials is not None:
         return f"a private search among {points:,} settings, a secret random number of trials"
@@ -128,9 +133,10 @@ def _amount(plan: SweepPlan) -> str:
 
 
 def _notes(plan: SweepPlan) -> tuple[str, ...]:
+    """Return the notes on the meaning of epsilon and on the folder of the runs."""
     if plan.trials is not None:
-        return f"the epsilon is that of the whole search, of {mean(plan.trials):g} trials on average", SECRET
-    return PUBLIC, FRESH, f"runs are kept in {shown(plan.folder)}"
+        return f"the epsilon covers the whole search, with {mean(plan.trials):g} trials on average", SECRET
+    return PUBLIC, FRESH, f"the runs are in {shown(plan.folder)}"
 
 
 def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
@@ -139,6 +145,7 @@ def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
 
 
 def _row(cell: Cell, best: bool) -> tuple[str, ...]:
+    """Return the row of a cell in the printed table."""
     variant = cell.variant
     values = (cell.median, min(cell.values, default=math.nan), max(cell.values, default=math.nan))
     runs = f"{len(cell.values)}" + (f" of {cell.runs}" if cell.failures else "")
@@ -153,6 +160,7 @@ SHEET = (
 
 
 def _sheet_row(variant: Variant) -> tuple[Value, ...]:
+    """Return the values of a variant in the spreadsheet."""
     account = variant.plan.account
     noises = " ".join(map(repr, variant.noise_multipliers))
     return (variant.epsilon, variant.setting.label, noises, variant.plan.steps, account.upper, account.delta)
@@ -168,6 +176,7 @@ def _noise(variant: Variant) -> str:
 
 
 def _head_data(plan: SweepPlan) -> dict[str, Any]:
+    """Return the part of the JSON document that all kinds of sweeps share."""
     privacy = plan.variants[0].plan.pipeline.privacy
     return {
         "tuning": plan.sweep.tuning,
@@ -187,6 +196,7 @@ def _setting_data(variant: Variant) -> dict[str, Any]:
 
 
 def _point(variant: Variant) -> dict[str, Any]:
+    """Return the JSON data of a variant."""
     return {
         "epsilon": variant.epsilon,
         "setting": _setting_data(variant),
@@ -198,12 +208,14 @@ def _point(variant: Variant) -> dict[str, Any]:
 
 
 def _plan_data(plan: SweepPlan) -> dict[str, Any]:
+    """Return the JSON document dpcli/sweep-plan/v1."""
     points = [_point(variant) for variant in plan.variants]
     repeats = None if plan.trials is not None else plan.repeats
     return {"schema": "dpcli/sweep-plan/v1", **_head_data(plan), "repeats": repeats, "points": points, "exit_code": 0}
 
 
 def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
+    """Return the JSON document dpcli/sweep/v1."""
     points = [
         {
             **_point(cell.variant),
@@ -219,12 +231,12 @@ def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
 
 
 SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
-VERTICAL_MARGIN = 0.08  # share of the height, above and below
-HORIZONTAL_MARGIN = 1.15  # factor on the epsilons, on either side
+VERTICAL_MARGIN = 0.08  # margin above and below, as a share of the height
+HORIZONTAL_MARGIN = 1.15  # margin on either side, as a factor of epsilon
 
 
 def chart(sweep: MeasuredSweep) -> Chart:
-    """Return the picture of a sweep in which a run has ended."""
+    """Return the picture of the frontier. At least one run of the sweep must have ended."""
     plan, best, metric = sweep.plan, sweep.best, sweep.metric
     shown = [cell for cell in best if all(map(math.isfinite, cell.values))]
     others = [cell for cell in sweep.cells if cell.values and cell not in best and math.isfinite(cell.median)]
@@ -250,7 +262,7 @@ def chart(sweep: MeasuredSweep) -> Chart:
         y=Axis(f"{metric} on data declared public", *_range(metric, heights)),
         lines=tuple(lines),
         spans=tuple(
-            Span("least and greatest run", c.variant.epsilon, min(c.values), max(c.values)) for c in shown if len(c.values) > 1
+            Span("lowest and highest run", c.variant.epsilon, min(c.values), max(c.values)) for c in shown if len(c.values) > 1
         ),
         clouds=tuple(clouds),
         notes=tuple(_chart_notes(sweep)),
@@ -258,7 +270,7 @@ def chart(sweep: MeasuredSweep) -> Chart:
 
 
 def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
-    """Return the range of all values, with a margin; shares stay within 0 and 1."""
+    """Return the range of all values, with a margin. The range of a share stays within 0 and 1."""
     values = list(heights) or [0.0, 1.0]
     margin = max(VERTICAL_MARGIN * (max(values) - min(values)), 1e-3 * max(map(abs, values)), 1e-9)
     low, high = min(values) - margin, max(values) + margin
@@ -269,8 +281,8 @@ def _chart_notes(sweep: MeasuredSweep) -> Iterable[str]:
     yield PUBLIC
     for cell in sweep.best:
         yield f"epsilon {cell.variant.epsilon:g}: {cell.variant.setting.label}: {cell.median:.4g}"
-    yield "bars: from the least to the greatest run; gray dots: medians of the other settings"
+    yield "bars: from the lowest to the highest run; gray dots: medians of the other settings"
     if sweep.plan.sweep.reference is not None:
-        yield "the reference without privacy is stated in the file"
+        yield "the reference without privacy is declared in the file"
     if sweep.failures:
         yield f"{len(sweep.failures)} runs failed, and are not in the picture"

@@ -1,4 +1,4 @@
-"""A batch: tensors whose first dimension counts the examples, alone or in tuples, lists and dicts."""
+"""Batches. A batch is a tensor whose first dimension counts the examples, or a tuple, list or dict of such tensors."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def size(batch: Batch) -> int:
         InputError: The batch holds an object that is no tensor, or its tensors have different numbers of examples.
     """
     leaves = tree_leaves(batch)
-    strangers = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]
-    if strangers or not leaves:
-        wrong = strangers[0] if strangers else "nothing"
-        raise InputError(f"batch: expected tensors, in a tuple, list or dict where there are several, found {wrong}")
+    other_types = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]
+    if other_types or not leaves:
+        actual = other_types[0] if other_types else "nothing"
+        raise InputError(f"batch: expected a tensor, or a tuple, list or dict of tensors, found {actual}")
     sizes = sorted({leaf.shape[0] if leaf.dim() else -1 for leaf in leaves})
     if len(sizes) > 1 or sizes[0] < 0:
-        wrong = " and ".join(str(number) if number >= 0 else "a scalar" for number in sizes)
-        raise InputError(f"batch: expected every tensor to have one row per example, found first dimensions {wrong}")
+        actual = " and ".join(str(number) if number >= 0 else "a scalar" for number in sizes)
+        raise InputError(f"batch: expected every tensor to have one row per example, found first dimensions {actual}")
     return int(sizes[0])
 
 
 def form(batch: Batch) -> object:
-    """Return the form of a batch: the shapes of one example, the types and the devices. All batches of a program have the same form."""
+    """Return the form of a batch: the shapes of one example, the types and the devices. Batches of different sizes may have one form."""
     return tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 
-def laid_out(batch: Batch) -> Batch:
-    """Return the batch with contiguous tensors, because a program may depend on their layout in memory."""
+def make_contiguous(batch: Batch) -> Batch:
+    """Return the batch with contiguous tensors, because a program may depend on the layout of a tensor in memory."""
     return tree_map(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
 
 

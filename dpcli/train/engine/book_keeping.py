@@ -1,9 +1,11 @@
 """Per-example gradients by book-keeping.
 
 One forward pass is followed by one backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by
-layer. A module with trained parameters is a layer that has a rule, a compound of several layers, or neither; in the last case its
-parameters are followed through the operators that use them (`operands`). A layer may run once for all examples, with an output that is
-then repeated for each example, as soft prompts do. The gradient of each example is then taken at the repetition.
+layer. A module with trained parameters is a layer that has a rule, a compound of several layers, or neither. In the last case its
+parameters are followed through the operators that use them (`operands`).
+
+A layer may run once for all examples, and its output may then be repeated for each example, as soft prompts do. The gradient of each
+example is then taken at the repetition.
 
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """
@@ -20,25 +22,25 @@ from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.capture import Call, ExampleDim, Recorder, Use, edges, gradients, hooks_refused, recording
-from dpcli.train.engine.compound import Compound, Forward, attention, written
+from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses
-from dpcli.train.engine.operands import Leaves, Meeting, Operand
+from dpcli.train.engine.operands import Leaves, Operand, OperandUse
 from dpcli.train.engine.pieces import Piece, PlainRows, merge
 from dpcli.train.engine.recurrent import gru, lstm
 
-# Nodes of the autograd graph that repeat a tensor for each example.
+# Names of the autograd nodes that repeat a tensor for each example.
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
 
 
-def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
+def repeats(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
     """Return the uses of layers that run once for all examples, one for each repetition of their outputs.
 
     Raises:
-        Unsuitable: An output enters an operator other than a repetition, where the gradients of several examples would be added.
+        Unsuitable: An output enters an operator other than a repetition. The gradients of several examples would be added there.
     """
     uses = []
-    sources = {use.edge.node: use for use in once}
+    sources = {use.edge.node: use for use in shared_uses}
     for node, _, source in edges(losses):
         if source not in sources:
             continue
@@ -50,7 +52,7 @@ def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
     return uses
 
 
-# Modules that have several layers, and the functions that build a forward pass from single layers.
+# Modules that consist of several layers. Each has a function that returns a forward which calls the layers one by one.
 COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
     nn.MultiheadAttention: attention,
     nn.LSTM: lstm,
@@ -73,15 +75,15 @@ class Division:
     operands: list[Operand]
 
 
-def divided(model: nn.Module) -> Division:
+def divide_parameters(model: nn.Module) -> Division:
     """Divide a model's trainable parameters by the way in which their gradients are computed."""
     canonical = {id(parameter): name for name, parameter in model.named_parameters()}
     division, inside = Division([], [], []), set[int]()
     for name, module in model.named_modules():
-        forward = written_out(module)
+        forward = compound_forward(module)
         if forward is not None and any(p.requires_grad for p in module.parameters()):
-            own = {local: canonical[id(p)] for local, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
-            division.compounds.append(Compound(name, module, own, forward))
+            trained = {local: canonical[id(p)] for local, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
+            division.compounds.append(Compound(name, module, trained, forward))
             inside |= {id(each) for each in module.modules()}
         elif id(module) not in inside:
             add(division, name, module, canonical)
@@ -89,15 +91,15 @@ def divided(model: nn.Module) -> Division:
 
 
 def add(division: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
-    """Add a module's own parameters to the division: as a layer if it has a rule, otherwise as operands."""
-    own, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
-    if own and rule is not None:
-        division.layers.append(Layer(name, module, rule, own))
+    """Add a module's own parameters to the division: as a layer if the module has a rule, otherwise as operands."""
+    trained, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
+    if trained and rule is not None:
+        division.layers.append(Layer(name, module, rule, trained))
     else:
-        division.operands.extend(Operand(module, local, canonical_name) for local, canonical_name in own.items())
+        division.operands.extend(Operand(module, local, canonical_name) for local, canonical_name in trained.items())
 
 
-def written_out(module: nn.Module) -> Forward | None:
+def compound_forward(module: nn.Module) -> Forward | None:
     """Return a forward that calls the layers of a compound one by one.
 
     Returns None if the module is no compound, if its forward is not the one that torch defines, or if its settings are not supported.
@@ -109,14 +111,17 @@ def written_out(module: nn.Module) -> Forward | None:
 
 @dataclass(slots=True)
 class BookKeeping:
-    """Book-keeping for one model.
+    """The book-keeping method for one model.
 
-    The method is sound only if row i of the input of each layer belongs to example i. A probe checks this before training.
+    The method is sound only if row i of the input of each layer belongs to example i. A probe finds the dimension of the examples before
+    training.
 
     Attributes:
+        division: Trainable parameters of the model.
         leaves: Tensors that replace the parameters without a layer.
         example_dims: Dimension of the input that counts the examples, for each call that the probe recorded. It is None if all examples
-            share the input, such as position ids. Any other call is refused: that a dimension equals the batch size proves nothing.
+            share the input, such as position ids. Any other call is refused, because a dimension as long as the batch may have another
+            meaning.
         keeps_shared: Whether outputs that all examples share are left unrepeated, because the model repeats them itself.
     """
 
@@ -130,27 +135,27 @@ class BookKeeping:
     isolates: ClassVar[bool] = False
 
     @classmethod
-    def learnt(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
+    def after_probe(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
         """Return the method for a model, after a probe with the first example of the batch alone and with the whole batch.
 
         Raises:
             Unsuitable: A parameter has no rule, or the input of a layer has no dimension that counts the examples.
         """
-        division = divided(model)
+        division = divide_parameters(model)
         method = cls(model, loss, division, Leaves(division.operands))
         try:
-            return method.learn(batch)
+            return method.probe(batch)
         except (RuntimeError, Unsuitable):
             if None not in method.example_dims.values():
                 raise
         method.keeps_shared = True  # the model repeats a shared output itself, and fails on an output that is repeated already
-        return method.learn(batch)
+        return method.probe(batch)
 
     def on(self, model: nn.Module) -> BookKeeping:
-        division = divided(model)
-        return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.learnt))
+        division = divide_parameters(model)
+        return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.recorded))
 
-    def learn(self, batch: Batch) -> BookKeeping:
+    def probe(self, batch: Batch) -> BookKeeping:
         """Find the example dimensions by a forward pass of the first example and another of all examples. Return the method itself."""
         shapes_of_one: dict[Call, torch.Size] = {}
 
@@ -167,18 +172,18 @@ class BookKeeping:
         with hooks_refused():
             several = self.forward(batch, recorder)
         recorder.require_inside(several[0])
-        self.leaves.learn(one, several, recorder.size)
+        self.leaves.record(one, several, recorder.size)
         return self
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         recorder = Recorder(self.example_dim, size(batch), keeps_shared=self.keeps_shared)
         losses, leaves = self.forward(batch, recorder)
         uses = [*recorder.uses, *(repeats(losses, recorder.shared_uses) if recorder.shared_uses else ())]
-        meetings = self.leaves.meetings(losses, leaves, recorder.size) if leaves else []
-        gradients = self.gradients(losses, [*(use.edge for use in uses), *(meeting.edge for meeting in meetings)])
+        operand_uses = self.leaves.uses(losses, leaves, recorder.size) if leaves else []
+        gradients = self.gradients(losses, [*(use.edge for use in uses), *(use.edge for use in operand_uses)])
         with full_precision(losses.device):
             by_name = pieces(uses, gradients[: len(uses)])
-            for name, piece in operand_pieces(meetings, gradients[len(uses) :]):
+            for name, piece in operand_pieces(operand_uses, gradients[len(uses) :]):
                 by_name.setdefault(name, []).append(piece)
             every = {name: merge(several) for name, several in by_name.items()}
         yield every, recorder.size
@@ -186,14 +191,14 @@ class BookKeeping:
     def example_dim(self, call: Call, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of a call. Raises Unsuitable if the probe did not record the call."""
         if call not in self.example_dims:
-            raise Unsuitable(f"{call[0]} runs more often than when the model was probed")
+            raise Unsuitable(f"{call[0]} runs more often than in the probe")
         return self.example_dims[call]
 
     def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses of a recorded forward pass, and the leaves that replaced parameters in it."""
         with (
             recording(self.division.layers, recorder),
-            written(self.division.compounds, recorder),
+            layer_by_layer(self.division.compounds, recorder),
             self.leaves.in_place() as leaves,
             nothing_caught(),
         ):
@@ -207,9 +212,9 @@ class BookKeeping:
         if not losses.requires_grad:
             return [None] * len(edges)
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-        wanted: list[Any] = [*edges, *parameters.values()]
+        inputs: list[Any] = [*edges, *parameters.values()]
         with nothing_caught():
-            gradients_at = gradients(losses, torch.ones_like(losses), wanted)
+            gradients_at = gradients(losses, torch.ones_like(losses), inputs)
         for name, gradient in zip(parameters, gradients_at[len(edges) :], strict=True):
             if gradient is not None:
                 raise Unsuitable(f"{name} is used outside the forward of its own module")
@@ -220,7 +225,7 @@ def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: 
     """Return the dimension of a call's input that counts the examples; None if the shape does not depend on their number.
 
     Args:
-        one: Shape of the input for one example; None if the call was not made then.
+        one: Shape of the input for one example; None if the layer was not called for one example.
         several: Shape of the input for `count` examples.
 
     Raises:
@@ -243,14 +248,14 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
                 raise Unsuitable(f"{use.layer.name} has a gradient of shape {tuple(gradient.shape)}, not one row per example")
             use.require_unchanged()
             rows = gradient.reshape(use.output_shape).movedim(use.dim, 0)
-            ways = use.layer.rule(use.layer.module, use.inputs.movedim(use.dim, 0), rows)
+            builders = use.layer.rule(use.layer.module, use.inputs.movedim(use.dim, 0), rows)
             for local, name in use.layer.parameters.items():
-                by_name.setdefault(name, []).append(ways[local]())
+                by_name.setdefault(name, []).append(builders[local]())
     return by_name
 
 
-def operand_pieces(meetings: Sequence[Meeting], gradients: Sequence[Tensor | None]) -> Iterator[tuple[str, Piece]]:
+def operand_pieces(uses: Sequence[OperandUse], gradients: Sequence[Tensor | None]) -> Iterator[tuple[str, Piece]]:
     """Yield the gradients of parameters without a layer, each with the parameter's name."""
-    for meeting, gradient in zip(meetings, gradients, strict=True):
+    for use, gradient in zip(uses, gradients, strict=True):
         if gradient is not None:
-            yield meeting.name, PlainRows(meeting.rows(gradient))
+            yield use.name, PlainRows(use.rows(gradient))

@@ -1,4 +1,7 @@
-"""Forward hooks that record the input of each layer, and the edge of the autograd graph at which the gradient of its output is taken."""
+"""Forward hooks that record each call of a layer, from which book-keeping computes per-example gradients.
+
+A record has the input of the layer, and the edge of the autograd graph at which the gradient of its output is taken.
+"""
 
 from __future__ import annotations
 
@@ -19,36 +22,40 @@ from dpcli.train.engine.method import Unsuitable
 def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
     """Yield the edges of the autograd graph: a node, the number of an operand, and the node that computed the operand.
 
-    The order depends on the form of the graph only.
+    Graphs of the same form give their edges in the same order.
     """
     stack, visited = [losses.grad_fn], {losses.grad_fn}
     while stack:
         node = stack.pop()
         if node is None:
             continue
-        for place, (following, _) in enumerate(node.next_functions):
+        for operand, (following, _) in enumerate(node.next_functions):
             if following is not None:
-                yield node, place, following
+                yield node, operand, following
                 if following not in visited:
                     visited.add(following)
                     stack.append(following)
 
 
-def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Tensor | None, ...]:
-    """Return the same gradients as `torch.autograd.grad` with allow_unused, by calling torch's engine directly.
+def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[Tensor | None, ...]:
+    """Return the gradients that `torch.autograd.grad` returns with allow_unused, by calling torch's engine directly.
 
-    `torch.autograd.grad` switches torch's dispatch modes off while it runs, so that they would not see what user code does in the
+    `torch.autograd.grad` switches torch's dispatch modes off while it runs. The modes would then miss what user code does in the
     backward pass.
+
+    Args:
+        weights: Factor of each loss.
+        inputs: Tensors or edges at which the gradients are taken.
     """
     engine: Any = torch.autograd.Variable._execution_engine
     result: tuple[Tensor | None, ...] = engine.run_backward(
-        (losses,), (given,), False, False, tuple(wanted), True, accumulate_grad=False
+        (losses,), (weights,), False, False, tuple(inputs), True, accumulate_grad=False
     )
     return result
 
 
 def accumulate_gradients(loss: Tensor) -> None:
-    """Accumulate gradients as `torch.autograd.backward` does, by calling torch's engine directly, as `gradients` does."""
+    """Add the gradients of a loss to `.grad`, as `torch.autograd.backward` does. Torch's engine is called directly, as in `gradients`."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
 
@@ -67,20 +74,20 @@ def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
 
 # A call of a layer: the layer's name, and the number of its earlier calls in the same forward pass.
 Call = tuple[str, int]
-# The dimension of a call's input that counts the examples; None if all examples share the input.
+# The dimension along which a call's input holds the examples; None if all examples share the input.
 ExampleDim = int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A call of a layer, as far as the gradients of its parameters depend on it.
+    """A recorded call of a layer, with everything from which the gradients of the layer's parameters are computed.
 
     Attributes:
         inputs: Input of the layer.
         edge: Edge at which the gradient of the output is taken.
         output_shape: Shape of the output, with a row for each example.
         dim: Dimension that counts the examples.
-        version: Version of the input at the time of the call, which torch increases with each write.
+        version: Version of the input at the time of the call. Torch increases the version with each write to the tensor.
     """
 
     layer: Layer
@@ -93,7 +100,7 @@ class Use:
     def require_unchanged(self) -> None:
         """Raise Unsuitable if the input was written to after the call."""
         if self.inputs._version != self.version:
-            raise Unsuitable(f"{self.layer.name}: its input is written to after it went in")
+            raise Unsuitable(f"{self.layer.name}: its input is overwritten after the call")
 
 
 @dataclass(slots=True)
@@ -107,9 +114,11 @@ class Recorder:
     Attributes:
         example_dims: Function that returns the example dimension of a call with a given input.
         size: Number of examples.
+        uses: Calls whose output has a row for each example.
         counts: Number of calls of each layer so far.
-        pending: Layers that have been entered and not left.
-        insides: For each call, the nodes that use its parameters; None if they are not requested.
+        pending: Running layers. Each has its input, the number of rows of the input, the example dimension, and the node of the input.
+            It is None for a layer whose call is not recorded.
+        insides: Name of the layer of each call, the nodes of the call, and its output nodes; None if they are not requested.
     """
 
     example_dims: Callable[[Call, Tensor], ExampleDim]
@@ -139,8 +148,8 @@ class Recorder:
     def enter(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Prepare a layer before it runs: replace its parameters by new leaves, and repeat a shared input for each example.
 
-        Edge cases: the parameters are not replaced if the input is a shared tensor of floating-point numbers. If the losses depend on the
-        output, a gradient reaches the parameters, which is refused later.
+        Edge cases: a call on a shared tensor of floating-point numbers is not recorded, and the parameters are not replaced. If the losses
+        depend on the output of such a call, a gradient reaches the parameters themselves, and `BookKeeping.gradients` refuses the model.
         """
         (inputs,) = (*args, *kwargs.values())
         dim = self.example_dim(layer, inputs)
@@ -149,7 +158,7 @@ class Recorder:
             return (inputs,), {}
         input_node = get_gradient_edge(inputs).node if inputs.requires_grad else None
         if dim is None:
-            repeated = per_example(layer.name, inputs, self.size)
+            repeated = repeat_for_examples(layer.name, inputs, self.size)
             inputs = inputs if self.keeps_shared and inputs.dim() > 1 else repeated
             self.pending[layer.name] = repeated, inputs.shape[0], 0, input_node
         else:
@@ -171,8 +180,8 @@ class Recorder:
         if self.insides is not None and output.grad_fn is not None:
             self.insides.append((layer.name, ancestors(output.grad_fn, input_node), {output.grad_fn, edge.node}))
 
-    def note(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
-        """Record the call of a layer within a compound, which runs without hooks.
+    def record(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
+        """Record the call of a layer within a compound. Such a layer runs without hooks.
 
         Raises:
             Unsuitable: All examples share the input, or the output has no row for each example.
@@ -183,7 +192,7 @@ class Recorder:
         self.uses.append(Use(layer, inputs.detach(), get_gradient_edge(output), output.shape, dim, inputs._version))
 
     def require_inside(self, losses: Tensor) -> None:
-        """Raise Unsuitable if a parameter of a call is used for anything but its output, such as a gradient within the loss."""
+        """Raise Unsuitable if a parameter of a call is used for anything but the call's output, such as a gradient within the loss."""
         within = {node: (name, inside) for name, inside, tops in self.insides or () for node in inside - tops}
         for node, _, following in edges(losses):
             name, inside = within.get(following, ("", {node}))
@@ -191,10 +200,10 @@ class Recorder:
                 raise Unsuitable(f"{name} has parameters that a gradient in the loss depends on")
 
 
-def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
+def repeat_for_examples(name: str, inputs: Tensor, size: int) -> Tensor:
     """Return a shared input, such as position ids (T,) or (1, T), repeated for each example.
 
-    The gradient of a layer on the shared input would be a sum over examples.
+    Without the repetition, the gradient of the layer would be a sum over the examples.
     """
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if rows.shape[0] != 1:
@@ -203,9 +212,9 @@ def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
 
 
 def whole_tensor(output: Tensor) -> Tensor:
-    """Return the tensor of which the output is merely a view in another shape, or else the output itself.
+    """Return the tensor that the output views in another shape, or the output itself if it is no such view.
 
-    An in-place operation on a view replaces the node of the view.
+    A later in-place operation on a view would replace the view's node in the autograd graph.
     """
     base = output._base
     if base is None or base.numel() != output.numel():
@@ -219,11 +228,11 @@ def detach_parameters(layer: Layer) -> None:
     Raises:
         Unsuitable: A parameter has been replaced by another tensor, which may be computed from other parameters.
     """
-    own = cast("dict[str, Tensor]", layer.module._parameters)
+    tensors = cast("dict[str, Tensor]", layer.module._parameters)
     for local in layer.parameters:
-        if not own[local].is_leaf:
-            raise Unsuitable(f"{layer.name}: something else stands in the place of its {local}")
-        own[local] = own[local].detach().requires_grad_()
+        if not tensors[local].is_leaf:
+            raise Unsuitable(f"{layer.name}: its {local} is replaced by a computed tensor")
+        tensors[local] = tensors[local].detach().requires_grad_()
 
 
 def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
@@ -233,9 +242,9 @@ def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
 
 @contextmanager
 def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
-    """Record the calls of the layers within the block, which runs one forward pass. The parameters are always restored afterwards."""
+    """Record the calls of the layers during one forward pass, which the block runs. The parameters are always restored afterwards."""
     originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
-    handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
+    handles = [handle for layer, parameters in zip(layers, originals, strict=True) for handle in hook(layer, recorder, parameters)]
     for layer in layers:
         if layer.rule.forward is not None:
             vars(layer.module)["forward"] = partial(layer.rule.forward, layer.module)
@@ -244,14 +253,14 @@ def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-        for layer, own in zip(layers, originals, strict=True):
+        for layer, parameters in zip(layers, originals, strict=True):
             vars(layer.module).pop("forward", None)
-            restore_parameters(layer, own)
+            restore_parameters(layer, parameters)
 
 
 @contextmanager
 def hooks_refused() -> Iterator[None]:
-    """Refuse hooks on tensors within the block, because it is undefined whether a gradient is taken before or after a hook changes it.
+    """Refuse hooks on tensors within the block. It is undefined whether a gradient is taken before or after a hook changes it.
 
     Raises:
         Unsuitable: A hook is registered.
@@ -268,17 +277,17 @@ def hooks_refused() -> Iterator[None]:
         torch.Tensor.register_hook = register  # type: ignore[method-assign]
 
 
-def hook(layer: Layer, recorder: Recorder, own: Mapping[str, Tensor]) -> Iterator[torch.utils.hooks.RemovableHandle]:
+def hook(layer: Layer, recorder: Recorder, originals: Mapping[str, Tensor]) -> Iterator[torch.utils.hooks.RemovableHandle]:
     """Register the recorder's hooks on a layer, and yield their handles.
 
-    They run directly before and directly after the layer's forward, so that other hooks receive the same values as without them.
+    The hooks run directly before and directly after the layer's forward. Other hooks therefore receive the same values as without them.
     """
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return recorder.enter(layer, args, kwargs)
 
     def after(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        restore_parameters(layer, own)
+        restore_parameters(layer, originals)
         recorder.leave(layer, output)
 
     yield layer.module.register_forward_pre_hook(before, with_kwargs=True)

@@ -1,7 +1,8 @@
-"""The choice of a method for per-example gradients: book-keeping if it applies and is correct, then vmap, then one example at a time.
+"""The choice of a method for per-example gradients.
 
-Methods are compared on a few synthetic examples. The parameters are moved a little for the comparison, because a layer that starts at zero,
-such as LoRA's second matrix, would hide all layers before it.
+Book-keeping is chosen if it applies and its gradients are correct, otherwise vmap, otherwise a loop over the examples. Methods are compared
+on a few synthetic examples. The parameters are shifted a little for the comparison. Otherwise a layer that starts at zero, such as LoRA's
+second matrix, would hide all layers before it.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic
-from dpcli.train.engine.draws import SEPARATE, same_draws, seed_all
+from dpcli.train.engine.draws import EXPECTED_LOSS, same_draws, seed_all
 from dpcli.train.engine.method import Loss, Method, Unsuitable, per_example_losses
-from dpcli.train.engine.sums import Sums, clipped
+from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, Vectorised
 
-SEED = 20221  # any number
+SEED = 20221  # an arbitrary number
 SHIFT = 0.02  # standard deviation of the shifts of parameters
-TRIED = 3  # number of examples of a batch that are replaced, and that are processed alone
+TRIED = 3  # number of examples of a batch that are replaced in turn, and that are also processed alone
 
-MIXED = "one that other examples of the batch change"
+MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]
 TracedRows = tuple[Trace, list[int]]
@@ -91,8 +92,8 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
         batch: A few synthetic examples.
         seed: Seed of the random numbers that the model draws.
         tolerance: Largest difference due to rounding between an example in a batch and the same example alone.
-        doubt: Reason why the program could not be followed; None if it was followed. Such a program may process some of the records
-            together, so that the rounding of one record's loss depends on the others.
+        doubt: Reason why the program could not be followed; None if it was followed. A program that was not followed may process some of
+            the records together. The rounding of one record's loss then depends on the others.
 
     Raises:
         InputError: An example's loss depends on another example. The message names the module that combines them.
@@ -120,15 +121,24 @@ def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second:
     """Return the error for a model that combines examples.
 
     It names the first module, in the order in which calls end, whose outputs differ in the given rows. If there is none, it names the loss.
+
+    Args:
+        first: Outputs of the modules in one run, and the rows to compare.
+        second: Outputs of the modules in the other run, and the rows to compare.
     """
-    (trace, own), (other, others) = first, second
-    where = "" if doubt is None else f"; look at this first: {doubt}"
+    (trace, rows), (other_trace, other_rows) = first, second
+    where = "" if doubt is None else f"; the program could not be followed: {doubt}"
     for name, outputs in trace.items():
-        for a, b in zip(outputs, other.get(name, []), strict=False):
-            if comparable(a, b) and max(own) < len(a) and max(others) < len(b) and not close(a[own], b[others], tolerance):
+        for a, b in zip(outputs, other_trace.get(name, []), strict=False):
+            if (
+                comparable(a, b)
+                and max(rows) < len(a)
+                and max(other_rows) < len(b)
+                and not close(a[rows], b[other_rows], tolerance)
+            ):
                 place = f"model: {name or 'the model'} ({type(model.get_submodule(name)).__name__})"
                 return InputError(f"{place}: expected an output for each example that depends on it alone, found {MIXED}{where}")
-    return InputError(f"loss: {SEPARATE}, found {MIXED}{where}")
+    return InputError(f"loss: {EXPECTED_LOSS}, found {MIXED}{where}")
 
 
 def comparable(a: Tensor, b: Tensor) -> bool:
@@ -148,7 +158,7 @@ def tolerance_of(model: nn.Module) -> float:
 
 
 EXAMPLES = 3  # number of synthetic examples on which methods are compared
-UNIT = Automatic(1.0, 1e-6)  # scales every gradient to length one, so that each example counts equally in a comparison
+UNIT = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each example counts equally in a comparison
 
 Build = Callable[[nn.Module, Loss, Batch], Method]
 
@@ -158,8 +168,8 @@ def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
     return Vectorised(model, loss)
 
 
-# Methods to try, the fastest first.
-CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.learnt), ("vmap", vectorised))
+# The methods that are tried, the fastest first.
+CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.after_probe), ("vmap", vectorised))
 
 
 def modes(model: nn.Module) -> bytes:
@@ -169,7 +179,7 @@ def modes(model: nn.Module) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MethodChoice:
-    """A method, and the reason why each faster method was not chosen."""
+    """A method, and the reason against each faster method."""
 
     method: Method
     passed_over: tuple[str, ...] = ()
@@ -209,18 +219,22 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
 def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
     """Check that a method gives the norms and sums of the loop, and that no example changes the norm of another.
 
+    Args:
+        few: A few synthetic examples.
+        expected: Sums of the loop.
+
     Raises:
-        Unsuitable: It does not. The message names the parameter if a gradient differs.
+        Unsuitable: A norm or a sum differs, or an example changes the norm of another. The message names the parameter if a sum differs.
     """
     tolerance = tolerance_of(model)
     sums = unit_sums(model, method, few)
     if not near(sums.norms, expected.norms, tolerance):
-        raise Unsuitable("its norms differ from those of one example at a time")
+        raise Unsuitable("its norms differ from norms computed one example at a time")
     length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
     for name, gradient in expected.gradients.items():
         slack = tolerance * (float(gradient.norm()) + 0.02 * length)
         if not float((sums.gradients[name] - gradient).norm()) <= slack:
-            raise Unsuitable(f"its gradient of {name} differs from that of one example at a time")
+            raise Unsuitable(f"its gradient of {name} differs from the gradient computed one example at a time")
     check_neighbours(model, method, few, tolerance)
 
 
@@ -235,14 +249,14 @@ def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: fl
 
 
 def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
-    """Return the sums of gradients that are scaled to length one. All examples draw the same random numbers."""
+    """Return the sums of gradients that are scaled to norm one. All examples draw the same random numbers."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with same_draws(size(batch), SEED):
-        return clipped(method.parts(batch), UNIT, parameters)
+        return clipped_sums(method.parts(batch), UNIT, parameters)
 
 
 def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
-    """Return the sums of `unit_sums`, computed one example at a time."""
+    """Return the sums that `unit_sums` returns, computed one example at a time."""
     first, *rest = (unit_sums(model, Looped(model, loss), take(batch, [row])) for row in range(size(batch)))
     for one in rest:
         first = first + one
@@ -250,5 +264,5 @@ def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
 
 
 def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Check whether norms agree up to the relative tolerance. Infinite norms are equal."""
+    """Check whether norms agree up to the relative tolerance. Two infinite norms agree."""
     return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)

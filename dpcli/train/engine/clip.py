@@ -15,9 +15,9 @@ from dpcli.base.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Clipping norms against which single precision can measure gradients. The square of a thousandth of 1e-8 is 1e-22. It is far above 1e-38,
-# below which single precision loses digits, and above NEGLIGIBLE_SQUARE in `pieces`. The product of 1 / 1e-8 and any number whose square
-# is finite is finite as well. The upper limit follows in the same way.
+# Limits of clipping norms, so that single precision can compare gradients with them. The square of a thousandth of 1e-8 is 1e-22. That is
+# far above 1e-38, below which single precision loses digits, and above NEGLIGIBLE_SQUARE in `pieces`. The product of 1 / 1e-8 and any
+# number whose square is finite is finite as well. The upper limit follows in the same way.
 SMALLEST, LARGEST = 1e-8, 1e12
 LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # largest change of log C in one step: enough to reach either limit
 REST = "*"  # name of the group of all parameters that belong to no other group
@@ -27,7 +27,7 @@ SHOWN = 12  # largest number of parameter names in a message
 class Clip(Protocol):
     """A clipping style.
 
-    For any norms of one example, the products of norms and factors have a Euclidean length of at most `bound` over the groups.
+    For any norms of one example, the vector with the product of norm and factor for each group has a Euclidean norm of at most `bound`.
     """
 
     @property
@@ -41,19 +41,19 @@ class Clip(Protocol):
         """Return the clipping factors (B, groups), given norms (B, groups) that are finite and not negative."""
 
 
-def positive(name: str, value: float) -> float:
-    """Return the value. Raises InputError unless it is finite and above zero."""
+def require_positive(name: str, value: float) -> float:
+    """Return the value. Raises InputError unless the value is finite and above zero."""
     if not (math.isfinite(value) and value > 0.0):
         raise InputError(f"clipping: {name}: expected a finite number above 0, found {value}")
     return float(value)
 
 
-def measurable(name: str, value: float) -> float:
-    """Return the value. Raises InputError unless it is a norm that single precision can measure gradients against."""
+def require_measurable(name: str, value: float) -> float:
+    """Return the value. Raises InputError unless single precision can compare gradients with a norm of this value."""
     if not SMALLEST <= value <= LARGEST:
         raise InputError(
-            f"clipping: {name}: expected a number from {SMALLEST:g} to {LARGEST:g}, found {value!r}: single precision measures "
-            "no gradient against it; scale the loss, and the norm with it"
+            f"clipping: {name}: expected a number from {SMALLEST:g} to {LARGEST:g}, found {value!r}: single precision cannot compare "
+            "gradients with it; scale the loss, and the norm with the loss"
         )
     return float(value)
 
@@ -94,7 +94,7 @@ class Flat(OneGroup):
     norm: float
 
     def __post_init__(self) -> None:
-        measurable("norm", self.norm)
+        require_measurable("norm", self.norm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class Automatic(OneGroup):
     gamma: float = 0.01
 
     def __post_init__(self) -> None:
-        measurable("norm", self.norm)
-        measurable("gamma", self.gamma)
+        require_measurable("norm", self.norm)
+        require_measurable("gamma", self.gamma)
 
     def factors(self, norms: Tensor) -> Tensor:
         return self.norm / (norms + self.gamma)
@@ -130,7 +130,7 @@ class PerLayer:
     total: float
 
     def __post_init__(self) -> None:
-        measurable("norm", self.total)
+        require_measurable("norm", self.total)
 
     @property
     def bound(self) -> float:
@@ -138,7 +138,7 @@ class PerLayer:
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
         groups = by_module(names)
-        measurable("the smallest share of norm", min(shares(self.total, [1.0] * len(groups)), default=self.total))
+        require_measurable("the smallest share of norm", min(shares(self.total, [1.0] * len(groups)), default=self.total))
         return groups
 
     def factors(self, norms: Tensor) -> Tensor:
@@ -147,30 +147,30 @@ class PerLayer:
 
 @dataclass(frozen=True, slots=True)
 class PerGroup:
-    """Per-group clipping. The gradient of each group g is clipped to C_g. The squares of the C_g add up to C^2.
+    """Per-group clipping. The gradient of each group g is clipped to a bound C_g. The squares of these bounds add up to C^2.
 
     Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3: per-layer clipping, where C is the root of the sum of the C_g^2.
 
     Args:
         total: C.
-        budgets: Name of each group with its C_g, relative to those of the others. A group has the parameters whose name is the group's
-            name, or begins with it and a dot. A parameter that fits several groups belongs to the one with the longest name. The group
-            REST has all other parameters.
+        budgets: Name of each group with its C_g, up to a common factor. A group has the parameters whose name is the group's name, or
+            begins with it and a dot. A parameter that fits several groups belongs to the group with the longest name. The group REST has
+            all other parameters.
 
     Raises:
-        InputError: A share of C is outside of the limits. `groups` raises it if a parameter has no group, or if a group has no parameter,
-            as its share of C would then be unused.
+        InputError: A share of C is outside of the limits. `groups` raises it if a parameter has no group, or if a group has no parameter.
+            The share of C of an empty group would be unused.
     """
 
     total: float
     budgets: tuple[tuple[str, float], ...]
 
     def __post_init__(self) -> None:
-        measurable("norm", self.total)
+        require_measurable("norm", self.total)
         for name, budget in self.budgets:
-            positive(f"groups.{name}", budget)
+            require_positive(f"groups.{name}", budget)
         for (name, _), limit in zip(self.budgets, shares(self.total, [budget for _, budget in self.budgets]), strict=True):
-            measurable(f"groups.{name}: its share of norm", limit)
+            require_measurable(f"groups.{name}: its share of norm", limit)
 
     @property
     def bound(self) -> float:
@@ -182,14 +182,15 @@ class PerGroup:
             group = max((group for group in groups if within(name, group)), key=len, default=REST)
             if group not in groups:
                 raise InputError(
-                    f"clipping: groups: expected a group for every parameter, but {name} has none: {REST} takes all others"
+                    f"clipping: groups: expected a group for every parameter, but {name} has none; "
+                    f"a group {REST} takes all other parameters"
                 )
             groups[group].append(name)
-        empty = next((group for group, own in groups.items() if not own), None)
+        empty = next((group for group, members in groups.items() if not members), None)
         if empty is not None:
             raise InputError(
-                f"clipping: groups.{empty}: expected the beginning of a trained parameter's name, up to a dot, found that of none: "
-                f"{', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
+                f"clipping: groups.{empty}: expected the beginning of a trained parameter's name, up to a dot, "
+                f"found no parameter with this name among {', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
             )
         return list(groups.values())
 
@@ -199,12 +200,12 @@ class PerGroup:
 
 
 def within(name: str, group: str) -> bool:
-    """Check whether a group's name is that of the parameter, or of a module that contains it."""
+    """Check whether a group has the name of the parameter, or of a module that contains the parameter."""
     return name == group or name.startswith(f"{group}.")
 
 
 def shares(total: float, weights: Sequence[float]) -> list[float]:
-    """Return numbers proportional to the weights. Their squares add up to the square of the total, up to rounding."""
+    """Return numbers that are proportional to the weights, and whose squares add up to the square of the total, up to rounding."""
     largest = max(weights, default=1.0)  # divided out, so that no square overflows or underflows
     length = math.hypot(*(weight / largest for weight in weights))
     return [total * (weight / largest / length) for weight in weights]
@@ -212,10 +213,11 @@ def shares(total: float, weights: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class Adaptive(OneGroup):
-    """Adaptive clipping. C follows a quantile of the norms by geometric steps, driven by a noisy count that the accountant includes.
+    """Adaptive clipping. C follows a quantile of the norms by geometric steps, which a noisy count controls.
 
-    In addition to the gradients, a step releases the sum over the examples of (1 if n <= C else 0) - 1/2. Its sensitivity to adding or
-    removing one example is 1/2. `noised_fraction` is 1/2 plus this sum with noise, divided by the expected batch size.
+    In addition to the gradients, a step releases the sum over the examples of (1 if n <= C else 0) - 1/2, with noise. The accountant
+    includes this release. The sensitivity of the sum to adding or removing one example is 1/2. The `noised_fraction` is 1/2 plus the noisy
+    sum divided by the expected batch size.
 
     Source: Andrew et al. 2019, arXiv:1905.03871, Algorithm 1.
 
@@ -230,15 +232,15 @@ class Adaptive(OneGroup):
     rate: float = 0.2
 
     def __post_init__(self) -> None:
-        measurable("norm", self.norm)
-        positive("rate", self.rate)
+        require_measurable("norm", self.norm)
+        require_positive("rate", self.rate)
         if not 0.0 <= self.quantile <= 1.0:
             raise InputError(f"clipping: quantile: expected a number in [0, 1], found {self.quantile}")
 
     def centred_count(self, norms: Tensor) -> float:
-        """Return the number of unclipped examples minus half the number of all.
+        """Return the number of unclipped examples minus half the number of all examples.
 
-        The sensitivity is 1/2. The count is private until noise is added.
+        The sensitivity is 1/2. The result is private until noise is added.
         """
         return float((norms <= self.norm).sum()) - 0.5 * norms.shape[0]
 
@@ -259,7 +261,7 @@ class Adaptive(OneGroup):
 def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> float:
     """Return the noise multiplier of the gradients under adaptive clipping.
 
-    With it, the gradients and the noisy count together cost as much as one Gaussian mechanism with `noise_multiplier`.
+    With the returned multiplier, the gradients and the noisy count together cost as much as one Gaussian mechanism with `noise_multiplier`.
 
     Source: Andrew et al. 2019, arXiv:1905.03871, Theorem 1.
 
@@ -273,7 +275,7 @@ def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> fl
     Raises:
         InputError: The count alone costs at least as much as the whole mechanism, because count_noise <= noise_multiplier / 2.
     """
-    sigma, doubled = positive("noise_multiplier", noise_multiplier), 2.0 * positive("quantile_noise", count_noise)
+    sigma, doubled = require_positive("noise_multiplier", noise_multiplier), 2.0 * require_positive("quantile_noise", count_noise)
     if doubled <= sigma:
         raise InputError(f"clipping: quantile_noise: expected more than half of noise_multiplier {sigma}, found {count_noise}")
     ratio = sigma / doubled

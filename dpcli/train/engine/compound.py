@@ -1,7 +1,7 @@
 """Compounds: modules of torch that consist of several layers, such as multi-head attention.
 
-Their forward is replaced by one that calls the layers one by one, so that each call is recorded. The recorded calls are the computation
-itself, so nothing is computed twice.
+The forward of a compound is replaced by one that calls the layers one by one, so that each call is recorded. The new forward computes the
+output, so nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcli.train.engine.layers import Layer, aligned, summed
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Outer, PlainRows
 
-# A function of a run and the arguments of the module's own forward, which returns the result of that forward.
+# A function that replaces the forward of a module. Its first argument is a CompoundRun; the others are the arguments of the forward.
 Forward = Callable[..., Any]
 
 
@@ -41,7 +41,7 @@ class Compound:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenOut:
+class CompoundRun:
     """A recorded run of a compound, during which its parameters are constants."""
 
     compound: Compound
@@ -61,7 +61,7 @@ class WrittenOut:
         path, _, name = local.rpartition(".")
         parameter = self.compound.module.get_submodule(path)._parameters.get(name)
         if parameter is not None and not parameter.is_leaf:
-            raise Unsuitable(f"{self.label}: something else stands in the place of its {local}")
+            raise Unsuitable(f"{self.label}: its {local} is replaced by a computed tensor")
         return None if parameter is None else parameter.detach()
 
     def linear(self, inputs: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> Tensor:
@@ -75,25 +75,30 @@ class WrittenOut:
         bias = torch.stack(several).sum(0) if several else None
         if rows is not None:
             matrix, bias = matrix[rows], None if bias is None else bias[rows]
-        learnt = bool({weight, *biases} & set(self.compound.parameters))
-        output = aligned(inputs, matrix.detach().requires_grad_() if learnt else matrix, bias)
-        self.note(inputs, output, weight, biases, rows)
+        trained = bool({weight, *biases} & set(self.compound.parameters))
+        output = aligned(inputs, matrix.detach().requires_grad_() if trained else matrix, bias)
+        self.record(inputs, output, weight, biases, rows)
         return output
 
-    def note(self, inputs: Tensor, output: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> None:
+    def record(self, inputs: Tensor, output: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> None:
         """Record the call of a linear layer with the given parameters, or with some of their rows."""
-        own = {local: self.compound.parameters[local] for local in (weight, *biases) if local in self.compound.parameters}
+        trained = {local: self.compound.parameters[local] for local in (weight, *biases) if local in self.compound.parameters}
         matrix = self.value(weight)
-        if own and matrix is not None:
+        if trained and matrix is not None:
             formula = partial(product, weight, tuple(biases), (0 if rows is None else rows.start), matrix.shape)
-            layer = Layer(f"{self.compound.name}.{weight}", self.compound.module, LayerRule(formula, anywhere=True), own)
-            self.recorder.note(layer, inputs, output)
+            layer = Layer(f"{self.compound.name}.{weight}", self.compound.module, LayerRule(formula, anywhere=True), trained)
+            self.recorder.record(layer, inputs, output)
 
 
 def product(
     weight: str, biases: Sequence[str], start: int, shape: torch.Size, module: nn.Module, inputs: Tensor, gradient: Tensor
 ) -> Pieces:
-    """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero."""
+    """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero.
+
+    Args:
+        start: Number of the first row that was used.
+        shape: Shape of the weight.
+    """
     left = wide(positions(gradient))
     if left.shape[2] != shape[0]:
         left = functional.pad(left, (start, shape[0] - start - left.shape[2]))
@@ -102,11 +107,11 @@ def product(
 
 
 @contextmanager
-def written(compounds: Sequence[Compound], recorder: Recorder) -> Iterator[None]:
-    """Run the compounds layer by layer within the block. Hooks on the compounds receive the same values as without it."""
+def layer_by_layer(compounds: Sequence[Compound], recorder: Recorder) -> Iterator[None]:
+    """Run the compounds layer by layer within the block. Hooks on the compounds receive the same values as elsewhere."""
     try:
         for compound in compounds:
-            vars(compound.module)["forward"] = partial(compound.forward, WrittenOut(compound, recorder))
+            vars(compound.module)["forward"] = partial(compound.forward, CompoundRun(compound, recorder))
         yield
     finally:
         for compound in compounds:
@@ -128,7 +133,7 @@ def attention(module: nn.Module) -> Forward | None:
 
 
 def attend(
-    run: WrittenOut,
+    run: CompoundRun,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -169,8 +174,8 @@ def attend(
     return output, weights.mean(1) if weights is not None and average_attn_weights else weights
 
 
-def projections(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Return queries, keys and values. One product computes them if all three are of the same sequence."""
+def projections(run: CompoundRun, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """Return the queries, keys and values. A single product computes all three if they come from one tensor."""
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if query is key and key is value:
         return list(run.linear(query, "in_proj_weight", ["in_proj_bias"]).chunk(3, -1))

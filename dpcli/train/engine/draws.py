@@ -20,12 +20,12 @@ from torch.utils._pytree import tree_map
 from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
 
-MANY = 2048  # after this number of draws, each further draw has new numbers
-SEPARATE = "expected a loss for each example that depends on it alone"
+MOST_EQUAL_DRAWS = 2048  # after this number of draws, each further draw has new numbers
+EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # beginning of several messages
 
 
 def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Check whether a call draws random numbers, by torch's own tag. Attention and dropout that drop nothing do not."""
+    """Check whether a call draws random numbers, as torch's tag of the operator states. Dropout with probability zero draws none."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     names = [argument.name for argument in func._schema.arguments]
@@ -45,22 +45,22 @@ def generators() -> tuple[torch.Generator, ...]:
 def seed_all(seed: int) -> None:
     """Seed the default generators of the devices in use.
 
-    `torch.manual_seed` would also store the seed and a formatted stack for the other devices, which takes longer than dropout itself.
+    `torch.manual_seed` would also store the seed and a formatted stack trace for the other devices. That takes longer than dropout itself.
     """
     for generator in generators():
         generator.manual_seed(seed)
 
 
-def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
+def record_dim(shape: Sequence[int], size: int) -> tuple[int, int] | None:
     """Return the dimension of a tensor that probably holds `size` records, and its number of indices for each record.
 
     This is the first dimension of length `size`, or else the first whose length is a multiple of it. Returns None if there is neither.
     """
-    return next(iter(places(shape, size)), None)
+    return next(iter(record_dims(shape, size)), None)
 
 
-def places(shape: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return every dimension that may hold the records, as `place` does. The likeliest is first."""
+def record_dims(shape: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Return every dimension that may hold the records, in the form of `record_dim`. The likeliest is first."""
     exact = [(dim, 1) for dim, length in enumerate(shape) if length == size]
     return exact + [(dim, length // size) for dim, length in enumerate(shape) if length > size > 1 and length % size == 0]
 
@@ -70,8 +70,8 @@ def same_draws(size: int, seed: int) -> Iterator[None]:
     """Make every random operator give the same numbers to every record, whatever was drawn before.
 
     A record then receives the same numbers in a batch and alone. This holds if the program draws for all records at once, for one record
-    after the other, or one number for all records. After `MANY` draws, each draw differs from the draws before it, so that a program that
-    repeats a draw until it is accepted comes to an end.
+    after the other, or one number for all records. After `MOST_EQUAL_DRAWS` draws, each draw differs from the draws before it. A program
+    that repeats a draw until it is accepted then comes to an end.
 
     Edge cases: if another dimension of a tensor is as long as the batch, the numbers may be repeated along the wrong dimension.
     """
@@ -92,33 +92,33 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if func is torch.ops.aten.randperm.default and args[0] == self.size > 1:
             line = own_line()
-            raise InputError(f"loss: {SEPARATE}, found randperm over the records{' at ' if line else ''}{line}")
+            raise InputError(f"loss: {EXPECTED_LOSS}, found randperm over the records{' at ' if line else ''}{line}")
         self.draw_count += 1
         self.seed_draw()
         drawn = func(*args, **kwargs)
-        if any(place(tensor.shape, self.size) for tensor in tensors(drawn)):  # otherwise all records share the numbers
+        if any(record_dim(tensor.shape, self.size) for tensor in tensors(drawn)):  # otherwise all records share the numbers
             for row in range(self.size):
                 self.seed_draw()
                 self.draw_row(row, drawn, func, args, kwargs)
         return drawn
 
     def seed_draw(self) -> None:
-        """Seed torch's generators by the seed and, after `MANY` draws, by the number of the draw."""
-        digest = hashlib.blake2b(repr((self.seed, max(0, self.draw_count - MANY))).encode(), digest_size=8).digest()
+        """Seed torch's generators from the seed and, after `MOST_EQUAL_DRAWS` draws, also from the number of the draw."""
+        digest = hashlib.blake2b(repr((self.seed, max(0, self.draw_count - MOST_EQUAL_DRAWS))).encode(), digest_size=8).digest()
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Draw the numbers of one record, and write them to its part of the batch's numbers."""
-        narrowed = [rows(value, row, self.size) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
-        drawn = func(*narrowed, **tree_map(lambda v: rows(v, row, self.size) if torch.is_tensor(v) else v, kwargs))
+        narrowed = [part_of(value, row, self.size) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
+        drawn = func(*narrowed, **tree_map(lambda v: part_of(v, row, self.size) if torch.is_tensor(v) else v, kwargs))
         for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (batch, drawn)), strict=True):
-            if place(target.shape, self.size) is not None and (own := rows(target, row, self.size)).shape == source.shape:
-                own.copy_(source)  # a permutation of all records has no part of one record
+            if record_dim(target.shape, self.size) is not None and (part := part_of(target, row, self.size)).shape == source.shape:
+                part.copy_(source)  # the shapes differ for a permutation of all records, which has no part of one record
 
 
-def rows(value: Tensor, row: int, size: int) -> Tensor:
+def part_of(value: Tensor, row: int, size: int) -> Tensor:
     """Return a view of one record's part of a tensor; the whole tensor if it holds no records."""
-    at = place(value.shape, size)
+    at = record_dim(value.shape, size)
     return value if at is None else value.narrow(at[0], row * at[1], at[1])
 
 
@@ -126,16 +126,16 @@ def lengths(value: Any, size: int) -> Any:
     """Return the shape for one record, given a shape for the batch. Return other values unchanged."""
     if not isinstance(value, list | tuple) or not all(isinstance(length, int) for length in value):
         return value
-    at = place(value, size)
+    at = record_dim(value, size)
     return value if at is None else [at[1] if dim == at[0] else length for dim, length in enumerate(value)]
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnNumbers:
-    """A tensor that was drawn for a batch, as far as it concerns one record.
+    """The part of a drawn tensor that belongs to one record of a batch.
 
     Attributes:
-        shape: Shape of the tensor.
+        shape: Shape of the whole tensor.
         parts: The record's part of the tensor along each dimension that may hold the records.
         before: States of the generators before the draw.
     """
@@ -171,7 +171,7 @@ class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = [generator.get_state() for generator in generators()]
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn):
-            parts = [value.narrow(dim, self.row * each, each).clone() for dim, each in places(value.shape, self.size)]
+            parts = [value.narrow(dim, self.row * each, each).clone() for dim, each in record_dims(value.shape, self.size)]
             self.recorded.append(DrawnNumbers(value.shape, parts, before))
         return drawn
 
@@ -186,8 +186,8 @@ def replayed_draws(recorded: Sequence[DrawnNumbers]) -> Iterator[None]:
 class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of `replayed_draws`.
 
-    A tensor that has the same shape for one record as for the batch is shared by all records, and is drawn again from the same generator
-    state. Otherwise the recorded part of as many numbers replaces the draw. A draw without such a part is left unchanged.
+    A tensor that has the same shape for one record as for the batch is shared by all records. It is drawn again from the recorded generator
+    state. Any other draw is replaced by the recorded part with as many numbers. A draw without such a part is left unchanged.
     """
 
     def __init__(self, recorded: Sequence[DrawnNumbers]) -> None:

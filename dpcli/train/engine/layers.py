@@ -1,6 +1,6 @@
 """Rules for the per-example gradients of layers: linear layers, convolutions, embeddings and normalisations.
 
-A rule belongs to a forward function. A subclass that defines another forward therefore has no rule.
+A rule belongs to a forward function. A subclass that defines its own forward therefore has no rule.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows
 
-GRID = 4  # number of rows that a CPU kernel computes together
+ROW_BLOCK = 4  # number of rows that a CPU kernel computes together
 
 
 def linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
@@ -41,19 +41,19 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     """Return x W^T + b, rounded so that no row depends on the number of rows.
 
     On a CPU, kernels round rows beyond a multiple of four differently. At a kink of the loss, the last digit decides between two gradients.
-    The number of rows and both sides of W are therefore padded with zeros to multiples of four. Measured with MKL, rows are then equal bit
-    by bit in the forward and in the backward pass.
+    The number of rows and both sides of W are therefore padded with zeros to multiples of four. In measurements with MKL, rows are then
+    equal bit by bit in the forward and in the backward pass.
     """
     width, depth = weight.shape
     count = inputs.numel() // depth if depth else 0
-    rows, more, wider = -count % GRID, -depth % GRID, -width % GRID
-    if not count or inputs.device.type != "cpu" or not (rows or more or wider):
+    rows, deeper, wider = -count % ROW_BLOCK, -depth % ROW_BLOCK, -width % ROW_BLOCK
+    if not count or inputs.device.type != "cpu" or not (rows or deeper or wider):
         return functional.linear(inputs, weight, bias)
-    flat = functional.pad(inputs.reshape(count, depth), (0, more, 0, rows))
+    flat = functional.pad(inputs.reshape(count, depth), (0, deeper, 0, rows))
     output = functional.linear(
-        flat, functional.pad(weight, (0, more, 0, wider)), None if bias is None else functional.pad(bias, (0, wider))
+        flat, functional.pad(weight, (0, deeper, 0, wider)), None if bias is None else functional.pad(bias, (0, wider))
     )
-    # A copy: the output may be written to, and must not be a view of the padded tensor.
+    # The result is copied: the program may write to it, so it must not be a view of the padded tensor.
     return output[:count, :width].clone().view(*inputs.shape[:-1], width)
 
 
@@ -70,7 +70,8 @@ def parameter_shape(module: nn.Module) -> torch.Size:
 def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of a convolution, given the gradient (B, channels, ...).
 
-    The gradient of the weight is a sum of outer products with patches of the input. That of the bias is a sum over output positions.
+    The gradient of the weight is a sum of outer products with patches of the input. The gradient of the bias is a sum over output
+    positions.
     """
     layer, left = cast("_ConvNd", module), wide(gradient).flatten(2)
     return {"weight": lambda: weight_piece(layer, left, patches(layer, padded(layer, wide(inputs)))), "bias": lambda: total(left)}
@@ -78,13 +79,15 @@ def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of a transposed convolution, in which each position of the input contributes to a patch of the output."""
-    layer, upper = cast("_ConvNd", module), wide(gradient)
+    layer, wide_gradient = cast("_ConvNd", module), wide(gradient)
 
     def weight() -> Piece:
-        around = functional.pad(upper, [length for length in reversed(cast("tuple[int, ...]", layer.padding)) for _ in range(2)])
-        return weight_piece(layer, wide(inputs).flatten(2), patches(layer, around, inputs.shape[2:]))
+        padded_input = functional.pad(
+            wide_gradient, [length for length in reversed(cast("tuple[int, ...]", layer.padding)) for _ in range(2)]
+        )
+        return weight_piece(layer, wide(inputs).flatten(2), patches(layer, padded_input, inputs.shape[2:]))
 
-    return {"weight": weight, "bias": lambda: total(upper.flatten(2))}
+    return {"weight": weight, "bias": lambda: total(wide_gradient.flatten(2))}
 
 
 def total(values: Tensor) -> Piece:
@@ -95,7 +98,8 @@ def total(values: Tensor) -> Piece:
 def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
     """Return the piece of a convolution's weight, given factors (B, channels, positions).
 
-    It consists of outer products over the positions. With several groups of channels the matrices are small, so the gradients are computed.
+    The piece consists of outer products over the positions. With several groups of channels the matrices are small, so the gradients are
+    computed in full.
     """
     if layer.groups == 1:
         return Outer(left.mT, right.mT, layer.weight.shape)
@@ -110,21 +114,24 @@ def padded(layer: _ConvNd, inputs: Tensor) -> Tensor:
     return functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
 
 
-def patches(layer: _ConvNd, around: Tensor, places: tuple[int, ...] | None = None) -> Tensor:
+def patches(layer: _ConvNd, padded_input: Tensor, patch_counts: tuple[int, ...] | None = None) -> Tensor:
     """Return the patches to which the kernel is applied, (B, channels * kernel, positions).
 
-    They are one strided copy, which is 2 to 8 times as fast as unfold.
+    A single strided copy makes all patches. It is 2 to 8 times as fast as unfold.
 
     Args:
-        places: Number of patches along each dimension; None for all that fit.
+        padded_input: Input of the convolution with padding, (B, channels, ...).
+        patch_counts: Number of patches along each dimension; None for all that fit.
     """
     kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
-    sides = zip(around.shape[2:], kernel, dilation, stride, strict=True)
-    places = places or tuple((length - apart * (taps - 1) - 1) // step + 1 for length, taps, apart, step in sides)
-    example, channel, *along = around.stride()
-    within = [apart * step for apart, step in zip(dilation, along, strict=True)]
-    between = [far * step for far, step in zip(stride, along, strict=True)]
-    view = around.as_strided((*around.shape[:2], *kernel, *places), (example, channel, *within, *between))
+    sides = zip(padded_input.shape[2:], kernel, dilation, stride, strict=True)
+    patch_counts = patch_counts or tuple((length - gap * (taps - 1) - 1) // step + 1 for length, taps, gap, step in sides)
+    example, channel, *spatial = padded_input.stride()
+    within_patch = [gap * jump for gap, jump in zip(dilation, spatial, strict=True)]
+    between_patches = [step * jump for step, jump in zip(stride, spatial, strict=True)]
+    view = padded_input.as_strided(
+        (*padded_input.shape[:2], *kernel, *patch_counts), (example, channel, *within_patch, *between_patches)
+    )
     return view.flatten(1, 1 + len(kernel)).flatten(2)
 
 
@@ -136,28 +143,28 @@ def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def positions_of(ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return gradients in the form (B, T, features), also if an example is a single id."""
+    """Return gradients in the form (B, T, features). An example that is a single id has T = 1."""
     return positions(gradient).reshape(*ids.shape, gradient.shape[-1])
 
 
 def without_padding(table: nn.Embedding, ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradients with zeros for lookups of the padding row, which torch does not train."""
+    """Return the gradients, with zeros for lookups of the padding row. Torch does not train that row."""
     return gradient if table.padding_idx is None else gradient.masked_fill((ids == table.padding_idx)[:, :, None], 0.0)
 
 
 def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of layer norm: sums over positions of g times the normalised input (weight) and of g (bias)."""
-    layer, upper = cast("nn.LayerNorm", module), wide(gradient)
+    layer, wide_gradient = cast("nn.LayerNorm", module), wide(gradient)
     shape = list(layer.normalized_shape)
 
     def weight() -> PlainRows:
-        return PlainRows(over_positions(upper * functional.layer_norm(wide(inputs), shape, eps=layer.eps), len(shape)))
+        return PlainRows(over_positions(wide_gradient * functional.layer_norm(wide(inputs), shape, eps=layer.eps), len(shape)))
 
-    return {"weight": weight, "bias": lambda: PlainRows(over_positions(upper, len(shape)))}
+    return {"weight": weight, "bias": lambda: PlainRows(over_positions(wide_gradient, len(shape)))}
 
 
 def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Return the piece of RMS norm, which has no bias. The default of eps follows the precision of the layer's input."""
+    """Return the piece of RMS norm, which has no bias. The default of eps depends on the precision of the layer's input."""
     layer = cast("nn.RMSNorm", module)
     shape = list(layer.normalized_shape)
 
@@ -169,12 +176,12 @@ def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of group norm: sums over pixels of tensors (B, channels, ...), one number for each channel."""
-    layer, upper = cast("nn.GroupNorm", module), wide(gradient)
+    layer, wide_gradient = cast("nn.GroupNorm", module), wide(gradient)
 
     def weight() -> PlainRows:
-        return PlainRows(per_channel(upper * functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)))
+        return PlainRows(per_channel(wide_gradient * functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)))
 
-    return {"weight": weight, "bias": lambda: PlainRows(per_channel(upper))}
+    return {"weight": weight, "bias": lambda: PlainRows(per_channel(wide_gradient))}
 
 
 def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
@@ -183,15 +190,15 @@ def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     Raises:
         Unsuitable: The layer uses statistics of the batch.
     """
-    layer, upper = cast("nn.BatchNorm2d", module), wide(gradient)
+    layer, wide_gradient = cast("nn.BatchNorm2d", module), wide(gradient)
     mean, variance = layer.running_mean, layer.running_var
     if layer.training or mean is None or variance is None:
-        raise Unsuitable("a BatchNorm takes its statistics of the batch")
+        raise Unsuitable("a BatchNorm computes its statistics from the batch")
     shape = (1, -1, *[1] * (inputs.dim() - 2))
     centre, scale = wide(mean).view(shape), (wide(variance) + layer.eps).rsqrt().view(shape)
     return {
-        "weight": lambda: PlainRows(per_channel(upper * ((wide(inputs) - centre) * scale))),
-        "bias": lambda: PlainRows(per_channel(upper)),
+        "weight": lambda: PlainRows(per_channel(wide_gradient * ((wide(inputs) - centre) * scale))),
+        "bias": lambda: PlainRows(per_channel(wide_gradient)),
     }
 
 

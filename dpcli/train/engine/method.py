@@ -17,8 +17,8 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.pieces import Piece
 
-# Functions, by module and name, that return whether a tensor is fake, which means that it has no numbers. They must return the same for
-# both kinds of tensor. Otherwise a model could take another path while the isolation check follows it.
+# Functions, by module and name, that check whether a tensor is fake, which means that it has no numbers. They must return the same result
+# for fake and for real tensors. Otherwise a model could take another path while the isolation check follows it.
 FAKE_TENSOR_CHECKS = (("transformers.utils.import_utils", "is_fake_tensor"),)
 
 _all_fake: ContextVar[bool] = ContextVar("all_fake", default=False)
@@ -85,14 +85,14 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
         losses = loss(model, batch)
     if losses.shape != (size,):
         raise InputError(
-            f"loss: expected one loss per example, shape ({size},) for {size} of them, found shape {tuple(losses.shape)}; "
-            'a mean over the batch hides who contributed what: use reduction="none"'
+            f"loss: expected one loss per example, shape ({size},) for {size} examples, found shape {tuple(losses.shape)}; "
+            'a mean over the batch hides the contribution of each example: use reduction="none"'
         )
     return losses
 
 
 class Unsuitable(Exception):
-    """A method of computing clipped sums does not apply to a model, so that another one is used. The message states the reason."""
+    """A method of computing clipped sums does not apply to a model, so another method is used. The message states the reason."""
 
 
 # Functions that return the piece of a parameter, by the name of the parameter in its module.
@@ -108,7 +108,7 @@ class Formula(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayerRule:
-    """A formula, and properties of the layers that it applies to.
+    """A formula for per-example gradients, with properties of the layers to which it applies.
 
     Attributes:
         anywhere: Whether examples may be along any dimension but the last ones. This requires that the layer treats every index of these
@@ -130,7 +130,7 @@ def wide(values: Tensor) -> Tensor:
 
 
 def wide_type(values: Tensor) -> torch.dtype:
-    """Return the type of a tensor, or single precision if that is wider."""
+    """Return the number format of a tensor, or single precision if that is wider."""
     return torch.promote_types(values.dtype, torch.float32)
 
 
@@ -171,7 +171,7 @@ def nothing_caught() -> Iterator[None]:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Disable autocast and TF32 within the block. A norm with a relative error of 0.001 would let an example exceed C by as much."""
+    """Disable autocast and TF32 within the block. A norm with a relative error of 0.001 would let an example exceed C by 0.1 %."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,8 +1,8 @@
-"""The engine of engine = "opacus". Opacus' hooks compute per-example gradients, which dpcli compares and then clips.
+"""The gradient engine for engine = "opacus". Hooks of Opacus compute per-example gradients, and dpcli checks and clips them.
 
-Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. If a layer does not run once for each example, as with
-position ids or soft prompts, or if a module is unknown to Opacus, a gradient may be that of another example, without an error. A few
-synthetic examples are therefore also processed one at a time, and a difference is refused.
+Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. It may assign a gradient to the wrong example without
+an error if a layer does not run once for each example, as with position ids or soft prompts, or if a module is unknown to Opacus. A few
+synthetic examples are therefore also processed one at a time. The model is refused if the results differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.train.engine.batches import Batch, form, laid_out, size
+from dpcli.train.engine.batches import Batch, form, make_contiguous, size
 from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.clip import Clip
@@ -28,20 +28,20 @@ from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, wide
 from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.sums import Sums, clipped, zero
+from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
 @dataclass(slots=True)
 class OpacusGradients:
-    """Clipped sums of gradients that Opacus' hooks compute. The arguments are those of `ClippedGradients`.
+    """Clipped sums of gradients that Opacus' hooks compute. It has the arguments of `ClippedGradients`.
 
     Raises:
         Unavailable: Opacus is not installed.
         InputError: A module mixes examples or keeps statistics. The rehearsal, or else the first batch, also raises it if norms or sums
-            differ from those of one example at a time, or depend on another example.
+            differ from results computed one example at a time, or if a norm depends on another example.
 
     Edge cases: as in `ClippedGradients`.
     """
@@ -61,10 +61,10 @@ class OpacusGradients:
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
-        batch = laid_out(batch)
+        batch = make_contiguous(batch)
         self.ready(batch)
         try:
-            return clipped(self.method.parts(batch), self.clip, parameters)
+            return clipped_sums(self.method.parts(batch), self.clip, parameters)
         except Unsuitable as problem:
             raise refusal(self.model, problem) from None
 
@@ -77,13 +77,13 @@ class OpacusGradients:
     def ready(self, batch: Batch) -> None:
         """Rehearse if the modes of the modules or the form of the records are new."""
         if self.verified != modes(self.model) or self.form != form(batch):
-            self.rehearse(like(batch))
+            self.rehearse(draws_like(batch))
 
     def rehearse(self, draw: Draw) -> None:
-        """Compare Opacus' norms and sums of a few synthetic examples with those of one example at a time.
+        """Compare Opacus' norms and sums of a few synthetic examples with results computed one example at a time.
 
         Raises:
-            InputError: They differ, Opacus fails, or the program combines examples.
+            InputError: The results differ, Opacus fails, or the program combines examples.
         """
         refuse(self.model)
         self.program = check_isolation(self.model, self.loss, draw)
@@ -101,7 +101,7 @@ class OpacusGradients:
         self.verified, self.form = modes(self.model), form(draw(1))
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sums after a check, as `ClippedGradients.checked` does."""
+        """Return the sums of a batch after the check that `ClippedGradients.checked` makes."""
         if not size(batch):
             return self(batch)
         self.ready(batch)
@@ -111,7 +111,7 @@ class OpacusGradients:
         """Do nothing, because no batch changes the method."""
 
     def describe(self) -> str:
-        """Return the method in words, and whether it was compared."""
+        """Return the name of the method, with the version of Opacus and whether the comparison was made."""
         compared = "compared with one example at a time" if self.verified is not None else "not compared yet: one example at a time"
         return f"opacus {installed()} hooks, {compared}"
 
@@ -148,8 +148,8 @@ def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
     """
     rows = getattr(parameter, "grad_sample", None)
     if not torch.is_tensor(rows) or rows.shape != (count, *parameter.shape):
-        shape = f"a shape of {tuple(rows.shape)}" if torch.is_tensor(rows) else f"{type(rows).__name__}"
-        raise Unsuitable(f"it leaves {shape} for the {count} gradients of {name}")
+        actual = f"a tensor of shape {tuple(rows.shape)}" if torch.is_tensor(rows) else f"{type(rows).__name__}"
+        raise Unsuitable(f"it leaves {actual} for the {count} gradients of {name}")
     return rows.detach()
 
 
@@ -170,9 +170,9 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         wrapper.cleanup()
-        for module in model.modules():  # left by layers that no gradient reached, and wrong for the next batch
-            for left in ("activations", "max_batch_len"):
-                vars(module).pop(left, None)
+        for module in model.modules():  # layers that no gradient reached leave these attributes, which are wrong for the next batch
+            for attribute in ("activations", "max_batch_len"):
+                vars(module).pop(attribute, None)
         for module, mode in modes.items():
             module.training = mode
 
@@ -202,6 +202,6 @@ def refusal(model: nn.Module, problem: Exception) -> InputError:
     """Return an error that names the model and the problem."""
     reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].partition(". ")[0]
     return InputError(
-        f"train.engine: expected Opacus' gradients of {type(model).__name__} to be those of one example at a time, "
-        f'found otherwise: {reason}; use engine = "dpcli"'
+        f"train.engine: expected Opacus' gradients of {type(model).__name__} to equal gradients computed one example at a time, "
+        f'found a difference: {reason}; use engine = "dpcli"'
     )

@@ -1,8 +1,9 @@
-"""Per-example gradients of parameters that belong to no layer, by the operators of the autograd graph that use them.
+"""Per-example gradients of parameters that belong to no layer, computed from the operators that use them.
 
-Such a parameter is combined with the examples in few ways: it is added to a tensor that holds examples, multiplies such a tensor, or is
-repeated for each example. The autograd graph has a node for every operator that uses the parameter, so no use is missed. The graph also
-saves the other factor of a product. A value that is computed from parameters alone is differentiated by autograd, for all examples at once.
+Few kinds of operators combine such a parameter with the examples. The parameter is added to a tensor that holds examples, multiplies such a
+tensor, or is repeated for each example. The autograd graph has a node for every operator that uses the parameter, so no use is missed. The
+node of a product also saves the other factor. A tensor that is computed from parameters alone is differentiated by autograd, for all
+examples at once.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def subtraction(node: Any, operand: int) -> Factor:
 
 
 def repetition(node: Any, operand: int) -> Factor:
-    """Return the factor of a tensor that is repeated for each example."""
+    """Return the factor of an operand that is repeated for each example."""
     return scaled(1)
 
 
@@ -62,7 +63,7 @@ def prelu(node: Any, operand: int) -> Factor:
 
 
 def constant(saved: Tensor) -> Tensor:
-    """Return a tensor that the graph saved, detached and in at least single precision."""
+    """Return a tensor that the autograd graph saved, detached and in at least single precision."""
     return wide(saved.detach())
 
 
@@ -111,8 +112,8 @@ class Consumer:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """An operator that combines the examples with a parameter, or with a tensor that is computed from parameters alone.
+class OperandUse:
+    """A use of a parameter: an operator that combines the examples with it, or with a tensor computed from parameters alone.
 
     Attributes:
         name: Name of the parameter in the model.
@@ -140,13 +141,13 @@ class Meeting:
         Args:
             gradient: Gradient of the operator's output.
         """
-        own = summed(self.factor(wide(gradient)), self.dim, self.shape)
+        at_operand = summed(self.factor(wide(gradient)), self.dim, self.shape)
         if self.source.node is get_gradient_edge(self.leaf).node:
-            return own
-        (gradient_at,) = torch.autograd.grad(
-            [self.source], [self.leaf], [own.to(self.kind)], retain_graph=True, is_grads_batched=True
+            return at_operand
+        (at_leaf,) = torch.autograd.grad(
+            [self.source], [self.leaf], [at_operand.to(self.kind)], retain_graph=True, is_grads_batched=True
         )
-        return wide(gradient_at)
+        return wide(at_leaf)
 
 
 def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
@@ -170,12 +171,12 @@ class Leaves:
 
     Attributes:
         operands: The parameters.
-        learnt: Operators that use each parameter or a tensor computed from it, by the parameter's name. Each operator comes with the
+        recorded: Operators that use each parameter or a tensor computed from it, by the parameter's name. Each operator comes with the
             dimension of its output that counts the examples, or None if the output depends on no example.
     """
 
     operands: Sequence[Operand]
-    learnt: dict[str, list[tuple[Consumer, int | None]]] = field(default_factory=dict)
+    recorded: dict[str, list[tuple[Consumer, int | None]]] = field(default_factory=dict)
 
     @contextmanager
     def in_place(self) -> Iterator[dict[str, Tensor]]:
@@ -183,23 +184,27 @@ class Leaves:
 
         A parameter that several modules share is replaced by the same leaf in all of them.
         """
-        own = [cast("dict[str, Tensor]", operand.module._parameters) for operand in self.operands]
-        originals = [parameters[operand.local] for operand, parameters in zip(self.operands, own, strict=True)]
+        tables = [cast("dict[str, Tensor]", operand.module._parameters) for operand in self.operands]
+        originals = [parameters[operand.local] for operand, parameters in zip(self.operands, tables, strict=True)]
         leaves = {
             operand.name: original.detach().requires_grad_() for operand, original in zip(self.operands, originals, strict=True)
         }
         try:
-            for operand, parameters in zip(self.operands, own, strict=True):
+            for operand, parameters in zip(self.operands, tables, strict=True):
                 parameters[operand.local] = leaves[operand.name]
             yield leaves
         finally:
-            for operand, parameters, original in zip(self.operands, own, originals, strict=True):
+            for operand, parameters, original in zip(self.operands, tables, originals, strict=True):
                 parameters[operand.local] = original
 
-    def learn(self, one: tuple[Tensor, dict[str, Tensor]], several: tuple[Tensor, dict[str, Tensor]], size: int) -> None:
-        """Record the operators that use each parameter, given the losses of one example and of several, with the leaves of each.
+    def record(self, one: tuple[Tensor, dict[str, Tensor]], several: tuple[Tensor, dict[str, Tensor]], size: int) -> None:
+        """Record the operators that use each parameter, in a pass of one example and in a pass of several.
 
-        The dimension of an output whose length equals the number of examples in both cases counts the examples.
+        A dimension of an output counts the examples if its length equals the number of examples in both passes.
+
+        Args:
+            one: Losses of one example, and the leaves of that pass.
+            several: Losses of `size` examples, and the leaves of that pass.
 
         Raises:
             Unsuitable: The graphs of one example and of several differ in more than the lengths of dimensions.
@@ -207,16 +212,16 @@ class Leaves:
         graphs = [Graph(losses) for losses, _ in (one, several)]
         for name in several[1]:
             steps: list[tuple[Consumer, int | None]] = []
-            ways = [graph.upwards(leaves[name]) for graph, (_, leaves) in zip(graphs, (one, several), strict=True)]
-            for a, b in zip_longest(*ways):
+            walks = [graph.reached_from(leaves[name]) for graph, (_, leaves) in zip(graphs, (one, several), strict=True)]
+            for a, b in zip_longest(*walks):
                 if a is None or b is None or a.step != b.step:
-                    raise Unsuitable(f"{name}: one example alone takes another way than several")
+                    raise Unsuitable(f"{name}: one example uses it in other operators than several examples do")
                 dim = dimension(name, a, b, size)
                 steps.append((b.step, dim))
-                a.alone = b.alone = dim is None
-            self.learnt[name] = steps
+                a.independent = b.independent = dim is None
+            self.recorded[name] = steps
 
-    def meetings(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[Meeting]:
+    def uses(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[OperandUse]:
         """Return every operator that combines one of the parameters with the examples.
 
         Raises:
@@ -224,30 +229,30 @@ class Leaves:
         """
         graph, result = Graph(losses), []
         for name, leaf in leaves.items():
-            for reached, recorded in zip_longest(graph.upwards(leaf), self.learnt[name]):
+            for reached, recorded in zip_longest(graph.reached_from(leaf), self.recorded[name]):
                 if reached is None or recorded is None or reached.step != recorded[0]:
-                    raise Unsuitable(f"{name} is used in another way than when the model was probed")
+                    raise Unsuitable(f"{name} is used by other operators than in the probe")
                 dim = recorded[1]
-                reached.alone = dim is None
+                reached.independent = dim is None
                 if dim is not None:
-                    result.append(reached.meeting(name, leaf, dim, size))
+                    result.append(reached.use(name, leaf, dim, size))
         return result
 
 
 @dataclass(slots=True)
 class Reached:
-    """A node that the parameter's value reaches on its way to the losses, and the edge on which it arrives.
+    """An autograd node on a path from a parameter to the losses.
 
     Attributes:
         operand: Number of the operand that depends on the parameter.
-        source: Edge of that operand.
-        alone: Whether the node's output depends on no example. The caller sets it.
+        source: Edge that leads to this operand.
+        independent: Whether the node's output depends on no example. The caller of `Graph.reached_from` sets it.
     """
 
     node: Node
     operand: int
     source: GradientEdge
-    alone: bool = False
+    independent: bool = False
 
     @property
     def step(self) -> Consumer:
@@ -258,8 +263,8 @@ class Reached:
         """Return the shapes of the operator's outputs."""
         return [torch.Size(one.shape) for one in metadata(self.node)]
 
-    def meeting(self, name: str, leaf: Tensor, dim: int, size: int) -> Meeting:
-        """Return this operator as a meeting of a parameter and the examples.
+    def use(self, name: str, leaf: Tensor, dim: int, size: int) -> OperandUse:
+        """Return this operator as a use of a parameter together with the examples.
 
         Raises Unsuitable if the operator has no factor or several outputs, or if the length of `dim` is not the batch size.
         """
@@ -267,7 +272,7 @@ class Reached:
         if factor is None or others or shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")
         into = metadata(self.source.node)[self.source.output_nr]
-        return Meeting(
+        return OperandUse(
             name,
             leaf,
             GradientEdge(self.node, 0),
@@ -289,13 +294,13 @@ class Graph:
 
     def __init__(self, losses: Tensor) -> None:
         self.consumers: dict[Node, list[tuple[Node, int]]] = {}
-        for node, place, following in edges(losses):
-            self.consumers.setdefault(following, []).append((node, place))
+        for node, operand, following in edges(losses):
+            self.consumers.setdefault(following, []).append((node, operand))
 
-    def upwards(self, leaf: Tensor) -> Iterator[Reached]:
-        """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `alone`.
+    def reached_from(self, leaf: Tensor) -> Iterator[Reached]:
+        """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `independent`.
 
-        The order depends on the form of the graph only, so that two graphs of the same form can be compared.
+        Graphs of the same form give their operators in the same order, so that two graphs can be compared.
         """
         start = get_gradient_edge(leaf).node
         stack, visited = [start], {start}
@@ -304,7 +309,7 @@ class Graph:
             for consumer, operand in self.consumers.get(node, []):
                 reached = Reached(consumer, operand, GradientEdge(node, consumer.next_functions[operand][1]))
                 yield reached
-                if reached.alone and consumer not in visited:
+                if reached.independent and consumer not in visited:
                     visited.add(consumer)
                     stack.append(consumer)
 
@@ -322,4 +327,4 @@ def dimension(name: str, one: Reached, several: Reached, size: int) -> int | Non
         differing = [dim for dim, lengths in enumerate(zip(*pairs[0], strict=True)) if lengths[0] != lengths[1]]
         if len(differing) == 1 and (pairs[0][0][differing[0]], pairs[0][1][differing[0]]) == (1, size):
             return differing[0]
-    raise Unsuitable(f"{name}: {several.step.operator} takes it, where examples have no dimension of their own")
+    raise Unsuitable(f"{name}: it enters {several.step.operator}, where the examples have no dimension of their own")

@@ -15,19 +15,19 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
 from dpcli.base.errors import InputError
-from dpcli.train.engine.batches import Batch, form, laid_out, size
+from dpcli.train.engine.batches import Batch, form, make_contiguous, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method, full_precision
-from dpcli.train.engine.sums import Sums, clipped, zero
+from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A class of modules that is refused: under which condition, why, and what to use instead."""
+    """A class of modules that is refused, with the condition, the reason, and the replacement that the message recommends."""
 
     module: type[nn.Module]
     applies: Callable[[Any], bool]
@@ -45,20 +45,20 @@ REFUSALS = [
     Refusal(
         _InstanceNorm,
         lambda m: m.track_running_stats,
-        "whose running statistics take in every example without clipping",
+        "whose running statistics depend on every example, without clipping",
         "set track_running_stats=False",
     ),
     Refusal(
         torch.jit.ScriptModule,
         lambda m: True,
-        "whose inside nobody can follow",
-        "use the module that it was made from",
+        "whose forward cannot be inspected",
+        "use the module from which it was compiled",
     ),
     *(
         Refusal(table, applies, why, instead)
         for table in (nn.Embedding, nn.EmbeddingBag)
         for applies, why, instead in (
-            (lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave it out"),
+            (lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave max_norm out"),
             (
                 lambda m: m.scale_grad_by_freq,
                 "whose scale_grad_by_freq counts ids over the whole batch",
@@ -77,11 +77,11 @@ def refuse(model: nn.Module) -> None:
                 f"model: {name}: expected a parameter with a shape, found a lazy one; run public data through the model once"
             )
         if parameter.is_complex():
-            raise InputError(f"model: {name}: expected real parameters, found complex ones, which noise would reach in part only")
-        if hooked(parameter):
+            raise InputError(f"model: {name}: expected real parameters, found complex ones; noise would cover them only in part")
+        if has_hooks(parameter):
             raise InputError(
-                f"model: {name}: expected a parameter without hooks, found one that is called with the gradient of a batch; "
-                "do in the forward what it does"
+                f"model: {name}: expected a parameter without hooks, found a hook that receives the gradient of a batch; "
+                "do its work in the forward instead"
             )
     for name, module in model.named_modules():
         for refusal in REFUSALS:
@@ -94,16 +94,17 @@ def refuse(model: nn.Module) -> None:
         raise InputError("model: no parameter has requires_grad: nothing to train")
 
 
-def hooked(parameter: nn.Parameter) -> bool:
+def has_hooks(parameter: nn.Parameter) -> bool:
     """Check whether a parameter has hooks on its gradient.
 
-    Such a hook would receive a gradient without noise. The checks cannot observe it, because a copy of the model loses hooks.
+    Such a hook would receive a gradient without noise. The isolation check runs copies of the model, which have no such hooks, so it
+    cannot observe them.
     """
     return any(getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
 
 
 def return_memory() -> None:
-    """Return freed memory to the system, if the C library can (glibc); elsewhere it stays with the process."""
+    """Return freed memory to the operating system. Only glibc can do so; with other C libraries the process keeps the memory."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -123,13 +124,16 @@ class ClippedGradients:
 
     Edge cases:
         An empty batch gives zeros, and the model does not run. An example whose gradient is zero or not finite adds zero, whatever the
-        other examples are. A finite gradient whose squared norm overflows is clipped to C in double precision. If its norm overflows even
-        there, it counts as not finite. If there was no rehearsal, the first batch causes one, on synthetic examples.
+        other examples are. A finite gradient whose squared norm overflows is clipped to C in double precision. If the norm overflows even
+        in double precision, the gradient counts as not finite. If there was no rehearsal, the first batch starts one, on synthetic
+        examples.
 
-    Every sum is accumulated in at least single precision. Norms are increased by 8 machine epsilons, 1e-6 in single precision, so that
-    rounding lowers the influence of an example. One effect of rounding remains: the last digit of a row of a matrix product may depend on
-    the number of rows. When one example leaves, the clipped gradients of the others then change by rounding, or by up to 2 C each if a
-    kink of the loss or of an activation is exactly at that point. Book-keeping on a CPU computes nn.Linear without this effect (`aligned`).
+    Every sum is accumulated in at least single precision. Norms are increased by 8 machine epsilons, which is 1e-6 in single precision, so
+    that rounding never raises the influence of an example above C.
+
+    One effect of rounding remains. The last digit of a row of a matrix product may depend on the number of rows. If one example leaves the
+    batch, the clipped gradients of the others may then change by rounding. They may change by up to 2 C each if a kink of the loss or of an
+    activation is exactly at that point. Book-keeping on a CPU computes nn.Linear without this effect (`aligned`).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Bu et al. 2023, arXiv:2210.00038.
     """
@@ -147,26 +151,26 @@ class ClippedGradients:
         refuse(self.model)
 
     def __call__(self, batch: Batch) -> Sums:
-        """Return the clipped sums of one micro-batch. The caller adds those of a step: `first + second`."""
+        """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
-        batch = laid_out(batch)
+        batch = make_contiguous(batch)
         self.ready(batch)
         try:
-            return clipped(self.method.parts(batch), self.clip, parameters)
+            return clipped_sums(self.method.parts(batch), self.clip, parameters)
         except InputError:
             raise
-        except Exception:  # an error that the rehearsal did not show: from here on one example at a time
+        except Exception:  # an error that did not occur in the rehearsal: all later batches use one example at a time
             if isinstance(self.method, Looped):
                 raise
             self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: it fails on some batches",))
-            return clipped(self.method.parts(batch), self.clip, parameters)
+            return clipped_sums(self.method.parts(batch), self.clip, parameters)
 
     def ready(self, batch: Batch) -> None:
-        """Rehearse, unless this was done for the present modes of the modules and the form of the records."""
+        """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
         if self.choice is None or self.mode != modes(self.model) or self.form != form(batch):
-            self.rehearse(like(batch))
+            self.rehearse(draws_like(batch))
 
     def rehearse(self, draw: Draw) -> None:
         """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation.
@@ -177,7 +181,10 @@ class ClippedGradients:
         self.choose_among(draw, CANDIDATES)
 
     def choose_among(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
-        """Choose one of the methods. Methods that rely on the rules are left out if isolation was not proven."""
+        """Check isolation, and choose one of the candidate methods.
+
+        If isolation was not proven, methods that depend on it are left out.
+        """
         refuse(self.model)
         with full_precision(next(self.model.parameters()).device):  # lower precision would hide differences
             self.program = check_isolation(self.model, self.loss, draw)
@@ -192,10 +199,10 @@ class ClippedGradients:
         return_memory()  # of the copies that were tried: a gigabyte for GPT-2
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sums, after the gradient of one example was also computed alone.
+        """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.
 
         Raises:
-            InputError: The norm of the gradient differs alone.
+            InputError: The norms of the two gradients differ.
         """
         if not size(batch):
             return self(batch)
@@ -208,12 +215,12 @@ class ClippedGradients:
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
     def settle(self) -> None:
-        """Update the description of the method after a batch of synthetic records, which may have changed the method."""
+        """Update the description of the method. The caller has processed a batch of synthetic records, which may have changed it."""
         self.description = str(self.choice)
 
     def describe(self) -> str:
-        """Return the method that the rehearsal chose, and why each faster method was not chosen.
+        """Return the method that the rehearsal chose, and the reason against each faster method.
 
-        Later changes of the method are not described, because they may depend on private records.
+        The text does not mention later changes of the method, because they may depend on private records.
         """
         return self.description

@@ -1,4 +1,4 @@
-"""Per-example gradients of one parameter, in the representation that gives norms and weighted sums most cheaply.
+"""Per-example gradients of one parameter, in the representation that computes norms and weighted sums at the lowest cost.
 
 Shapes are written with B for the number of examples, T for the number of uses of the parameter within one example (its positions), and
 p x d for the parameter as a matrix.
@@ -41,10 +41,10 @@ def rescale(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def balance(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return factors (B, T, .) with the same products, rescaled so that both have about the same magnitude at each position.
+    """Return factors (B, T, .) with the same outer products, rescaled so that both have about the same magnitude at each position.
 
-    If one factor of a position is zero, both become zero. Otherwise the largest entry of one side, by which the side is divided later,
-    could belong to a product that is zero, and the entries that matter would underflow.
+    If one factor of a position is zero, both become zero. Each side is later divided by its largest entry. Without the zeros, that entry
+    could belong to a product that is zero, and the other entries would underflow.
     """
     one, other = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
     apart = (torch.frexp(other).exponent - torch.frexp(one).exponent).div(2, rounding_mode="floor").clamp(-1000, 1000)
@@ -58,8 +58,9 @@ def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     Args:
         squares: Squared norms (B,) of sums of products.
         lefts: Squared norms (B, T) of the left factors.
-        rights: Squared norms (B, T) of the right factors. The product of a tiny square, which lost digits, and a large square of the
-            other side is not negligible.
+        rights: Squared norms (B, T) of the right factors.
+
+    A tiny square has lost digits. Its product with a large square of the other side is not negligible.
     """
     tiny = torch.finfo(squares.dtype).tiny
     least, most = torch.minimum(lefts, rights), torch.maximum(lefts, rights)
@@ -74,8 +75,8 @@ def total_length(left: Tensor, right: Tensor) -> Tensor:
 def add_rounding_error(squares: Tensor, length: Tensor, width: int) -> Tensor:
     """Return the squared norms (B,), increased by a bound on their rounding error, so that no norm is underestimated.
 
-    Where the terms of a sum nearly cancel, the ghost identity loses up to machine epsilon times the squared total length of the terms.
-    The factor sqrt(width) is the probabilistic bound of Higham & Mary 2019 on a dot product of `width` terms.
+    If the terms of a sum nearly cancel, the ghost identity has an error of up to machine epsilon times the squared total length of the
+    terms. The factor sqrt(width) is the probabilistic bound of Higham & Mary 2019 on a dot product of `width` terms.
 
     Args:
         length: Sum of the norms of the terms, (B,).
@@ -87,7 +88,7 @@ class Piece(Protocol):
     """The gradients of B examples with respect to one parameter."""
 
     def squares(self) -> Tensor:
-        """Return the squared norms (B,). They are upper bounds, up to rounding in the last digits.
+        """Return the squared norms (B,), which are upper bounds up to rounding in the last digits.
 
         A squared norm is infinite or NaN if the gradient is not finite, or if the number format cannot represent the norm precisely.
         """
@@ -95,7 +96,7 @@ class Piece(Protocol):
     def rescaled(self) -> tuple[Piece, Tensor]:
         """Return the piece in double precision, with each example divided by a power of two, and the divisors (B,).
 
-        The division makes the numbers that represent a gradient at most one in magnitude.
+        After the division, the numbers that represent a gradient are at most one in magnitude.
         """
 
     def weighted(self, factors: Tensor) -> Tensor:
@@ -104,7 +105,7 @@ class Piece(Protocol):
     def select(self, rows: Tensor) -> Piece:
         """Return the piece with the selected examples only.
 
-        Examples that are not finite must be removed before a weighted sum: zero times infinity is not zero.
+        Examples that are not finite must be removed before a weighted sum, because zero times infinity is not zero.
         """
 
     def rows(self) -> Tensor:
@@ -140,7 +141,7 @@ class PlainRows:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """Gradients that are sums of outer products over the positions, as those of a linear layer are.
+    """Gradients that are sums of outer products over the positions, such as the gradients of a linear layer.
 
     Source of the ghost identity, which gives their norms: Goodfellow 2015, arXiv:1510.01799 (T = 1); Li et al. 2021, arXiv:2110.05679,
     Section 4.1.
@@ -177,9 +178,9 @@ class Outer:
 
     def weighted(self, factors: Tensor) -> Tensor:
         left, right, column = self.left, self.right, factors.to(self.left.dtype)[:, None, None]
-        if left.stride(0) < left.stride(1):  # recurrent layers store positions first: summing in that order needs no copy
+        if left.stride(0) < left.stride(1):  # recurrent layers store positions first, and a sum in that order needs no copy
             left, right, column = left.transpose(0, 1), right.transpose(0, 1), column.transpose(0, 1)
-        if left.shape[2] <= right.shape[2]:  # multiplication copies, so it is applied to the smaller factor
+        if left.shape[2] <= right.shape[2]:  # multiplication makes a copy, so it is applied to the smaller factor
             left = left * column
         else:
             right = right * column
@@ -198,9 +199,9 @@ class Outer:
         return Outer(left, right, pieces[0].shape)
 
     def instantiation_is_cheaper(self) -> bool:
-        """Return whether computing the gradients costs at most as much as their ghost norm.
+        """Return whether computing the gradients in full costs at most as much as their ghost norm.
 
-        The ghost norm costs B T^2 (d + p) operations, and the gradients themselves cost B T d p. A single position needs neither.
+        The ghost norm costs B T^2 (d + p) operations, and the gradients cost B T d p. A single position needs neither computation.
 
         Source: Bu et al. 2023, arXiv:2210.00038, Section 3.2.
         """
@@ -210,7 +211,7 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Gradients of a table, such as an embedding, of which rows were looked up.
+    """Gradients of a table whose rows are looked up, such as an embedding.
 
     Attributes:
         ids: Numbers of the rows that were looked up, (B, T).
@@ -229,7 +230,7 @@ class Lookup:
         return add_rounding_error(total[:, 0], total[:, 1].sqrt(), self.ids.shape[1])
 
     def sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of the n rows that the examples looked up, each as a sum over the positions.
+        """Return the gradients of the n rows that the examples looked up. Each is a sum over the positions.
 
         Norms and weighted sums both start from these sums. If they added in different orders, numbers that nearly cancel would be rounded
         differently, and a clipped gradient could exceed the clipping norm C.
@@ -312,7 +313,7 @@ def sum_in_full(forms: dict[type, Piece]) -> Piece:
 
 
 def cheaper_form(forms: dict[type, Piece]) -> Piece:
-    """Return the outer products, or the gradients in full where these are cheaper."""
+    """Return the outer products, or the gradients in full if those are cheaper."""
     outer: Outer = forms[Outer]  # type: ignore[assignment]
     return PlainRows(outer.rows()) if outer.instantiation_is_cheaper() else outer
 
@@ -321,7 +322,7 @@ def tie(forms: dict[type, Piece]) -> Piece:
     return Tied(forms[Outer], forms[Lookup])  # type: ignore[arg-type]
 
 
-# How the pieces of one parameter are combined, by the set of their types. Any other set is added in full.
+# Functions that combine the pieces of one parameter, by the set of their types. Pieces of any other set are added in full.
 COMBINATIONS: dict[frozenset[type], Callable[[dict[type, Piece]], Piece]] = {
     frozenset({PlainRows}): lambda forms: forms[PlainRows],
     frozenset({Lookup}): lambda forms: forms[Lookup],

@@ -1,4 +1,4 @@
-"""The compounds of torch's LSTM and GRU: linear layers over time, and a recurrence whose gradient is written by hand.
+"""The compounds of torch's LSTM and GRU. Each consists of linear layers over time and a recurrence whose gradient is written by hand.
 
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
 numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU.
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from dpcli.train.engine.compound import Forward, WrittenOut
+from dpcli.train.engine.compound import CompoundRun, Forward
 from dpcli.train.engine.method import Unsuitable, wide
 
 aten = torch.ops.aten
-# Operators that multiply a gradient by the derivative at output y: by y (1 - y), and by (1 - y^2).
+# Operators that multiply a gradient by the derivative at output y: y (1 - y) for the sigmoid, and 1 - y^2 for tanh.
 SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input
 SLOPES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # operators of the gates i, f, g, o
 
@@ -28,47 +28,58 @@ class LstmCell(torch.autograd.Function):
     """The LSTM recurrence: c' = f c + i g and h' = o tanh(c'), where the gates are functions of the input plus h W^T."""
 
     @staticmethod
-    def forward(ctx: Any, entering: Tensor, hidden: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gate_inputs: Tensor, hidden: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return all states (T + 1, B, H), and the last cell (B, H).
 
         Args:
-            entering: Inputs of the gates, (T, B, 4H).
+            gate_inputs: Inputs of the gates, (T, B, 4H).
             hidden: Weight of the states, (4H, H).
             state: First state, (B, H).
             cell: First cell, (B, H).
         """
         size = state.shape[-1]
-        gates, states, cells = torch.empty_like(entering), room_for_states(entering, state), room_for_states(entering, cell)
-        squashed, across = torch.empty_like(states[1:]), hidden.T
-        each = zip(
-            entering.unbind(), gates.unbind(), pairwise(states.unbind()), pairwise(cells.unbind()), squashed.unbind(), strict=True
+        gates, states, cells = (
+            torch.empty_like(gate_inputs),
+            room_for_states(gate_inputs, state),
+            room_for_states(gate_inputs, cell),
         )
-        for enters, now, (state, state_after), (cell, cell_after), curved in each:
-            first, g, o = torch.addmm(enters, state, across, out=now).split_with_sizes([2 * size, size, size], 1)
+        cell_tanh, hidden_transposed = torch.empty_like(states[1:]), hidden.T
+        each = zip(
+            gate_inputs.unbind(),
+            gates.unbind(),
+            pairwise(states.unbind()),
+            pairwise(cells.unbind()),
+            cell_tanh.unbind(),
+            strict=True,
+        )
+        for inputs_now, gates_now, (state, state_after), (cell, cell_after), tanh_now in each:
+            first, g, o = torch.addmm(inputs_now, state, hidden_transposed, out=gates_now).split_with_sizes(
+                [2 * size, size, size], 1
+            )
             i, f = first.sigmoid_().chunk(2, 1)
             torch.mul(f, cell, out=cell_after).addcmul_(i, g.tanh_())
-            torch.mul(o.sigmoid_(), torch.tanh(cell_after, out=curved), out=state_after)
-        ctx.save_for_backward(hidden, gates, cells, squashed)
+            torch.mul(o.sigmoid_(), torch.tanh(cell_after, out=tanh_now), out=state_after)
+        ctx.save_for_backward(hidden, gates, cells, cell_tanh)
         return states, cells[-1].clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, above: Tensor, last: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the inputs, of the first state and of the first cell. The weight is given no gradient."""
-        hidden, gates, cells, squashed = ctx.saved_tensors
+    def backward(ctx: Any, state_gradients: Tensor, last: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the inputs, of the first state and of the first cell. The gradient of the weight is not computed."""
+        hidden, gates, cells, cell_tanh = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
         slopes = torch.empty_like(gates)  # derivatives of the gates, which each step replaces by its gradients
-        for slope, given, squash, out in zip(SLOPES, (g, cells[:-1], i, squashed), (i, f, g, o), slopes.chunk(4, 2), strict=True):
+        for slope, given, squash, out in zip(SLOPES, (g, cells[:-1], i, cell_tanh), (i, f, g, o), slopes.chunk(4, 2), strict=True):
             slope(given, squash, grad_input=out)
-        through = aten.tanh_backward(o, squashed)
-        state, cell = torch.zeros_like(above[0]), last
-        steps = zip(slopes.unbind(), above[1:].unbind(), through.unbind(), f.unbind(), strict=True)
-        for now, enters, curved, forgets in reversed(list(steps)):
-            state = state + enters
-            cell = torch.addcmul(cell, state, curved)
-            now.mul_(torch.cat([cell, cell, cell, state], 1))
-            state, cell = now @ hidden, cell * forgets
-        return slopes, None, state + above[0], cell
+        tanh_slopes = aten.tanh_backward(o, cell_tanh)
+        state, cell = torch.zeros_like(state_gradients[0]), last
+        steps = zip(slopes.unbind(), state_gradients[1:].unbind(), tanh_slopes.unbind(), f.unbind(), strict=True)
+        for slopes_now, gradient_now, tanh_slope, f_now in reversed(list(steps)):
+            state = state + gradient_now
+            cell = torch.addcmul(cell, state, tanh_slope)
+            slopes_now.mul_(torch.cat([cell, cell, cell, state], 1))
+            state, cell = slopes_now @ hidden, cell * f_now
+        return slopes, None, state + state_gradients[0], cell
 
 
 class GruCell(torch.autograd.Function):
@@ -78,32 +89,32 @@ class GruCell(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, entering: Tensor, nothing: Tensor, hidden: Tensor, bias: Tensor | None, state: Tensor) -> Tensor:
+    def forward(ctx: Any, gate_inputs: Tensor, zero_terms: Tensor, hidden: Tensor, bias: Tensor | None, state: Tensor) -> Tensor:
         """Return all states (T + 1, B, H).
 
         Args:
-            entering: Inputs of the gates, (T, B, 3H).
-            nothing: Zeros (T, B, 3H), whose gradient is that of the terms h W^T + b.
+            gate_inputs: Inputs of the gates, (T, B, 3H).
+            zero_terms: Zeros (T, B, 3H). Their gradient is the gradient of the terms h W^T + b.
             hidden: Weight of the states, (3H, H).
             bias: Bias of the states, (3H,); None if there is none.
             state: First state, (B, H).
         """
         size = state.shape[-1]
-        gates, states = torch.empty_like(entering), room_for_states(entering, state)
-        products, across = torch.empty_like(states[1:]), hidden.T
-        for t in range(len(entering)):
-            own = states[t] @ across if bias is None else torch.addmm(bias, states[t], across)
-            torch.add(entering[t, :, : 2 * size], own[:, : 2 * size], out=gates[t, :, : 2 * size]).sigmoid_()
-            products[t] = own[:, 2 * size :]
+        gates, states = torch.empty_like(gate_inputs), room_for_states(gate_inputs, state)
+        products, hidden_transposed = torch.empty_like(states[1:]), hidden.T
+        for t in range(len(gate_inputs)):
+            terms = states[t] @ hidden_transposed if bias is None else torch.addmm(bias, states[t], hidden_transposed)
+            torch.add(gate_inputs[t, :, : 2 * size], terms[:, : 2 * size], out=gates[t, :, : 2 * size]).sigmoid_()
+            products[t] = terms[:, 2 * size :]
             r, z, n = gates[t].chunk(3, 1)
-            torch.addcmul(entering[t, :, 2 * size :], r, products[t], out=n).tanh_()
+            torch.addcmul(gate_inputs[t, :, 2 * size :], r, products[t], out=n).tanh_()
             torch.lerp(n, states[t], z, out=states[t + 1])
         ctx.save_for_backward(hidden, gates, states, products)
         return states
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, state_gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the inputs, of the terms h W^T + b, and of the first state."""
         hidden, gates, states, products = ctx.saved_tensors
         r, z, n = gates.chunk(3, 2)
@@ -112,26 +123,26 @@ class GruCell(torch.autograd.Function):
         TANH(1 - z, n, grad_input=candidate)
         SIGMOID(states[:-1] - n, z, grad_input=update)
         SIGMOID(products * candidate, r, grad_input=reset)
-        own, state = slopes.clone(), torch.zeros_like(above[0])
-        own.chunk(3, 2)[2].mul_(r)
-        steps = zip(slopes.unbind(), own.unbind(), above[1:].unbind(), z.unbind(), strict=True)
-        for now, inner, enters, keeps in reversed(list(steps)):
-            state = state + enters
+        product_slopes, state = slopes.clone(), torch.zeros_like(state_gradients[0])
+        product_slopes.chunk(3, 2)[2].mul_(r)
+        steps = zip(slopes.unbind(), product_slopes.unbind(), state_gradients[1:].unbind(), z.unbind(), strict=True)
+        for slopes_now, product_slopes_now, gradient_now, z_now in reversed(list(steps)):
+            state = state + gradient_now
             three = state.repeat(1, 3)
-            now.mul_(three)
-            state = torch.addmm(state * keeps, inner.mul_(three), hidden)
-        return slopes, own, None, None, state + above[0]
+            slopes_now.mul_(three)
+            state = torch.addmm(state * z_now, product_slopes_now.mul_(three), hidden)
+        return slopes, product_slopes, None, None, state + state_gradients[0]
 
 
-def room_for_states(entering: Tensor, start: Tensor) -> Tensor:
+def room_for_states(gate_inputs: Tensor, start: Tensor) -> Tensor:
     """Return a tensor for the states of all steps, (T + 1, B, H), in which only the first state is set."""
-    states = entering.new_empty(len(entering) + 1, *start.shape)
+    states = gate_inputs.new_empty(len(gate_inputs) + 1, *start.shape)
     states[0] = start
     return states
 
 
 # A function that runs one layer in one direction over time.
-Direction = Callable[[WrittenOut, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
+Direction = Callable[[CompoundRun, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
 def lstm(module: nn.Module) -> Forward | None:
@@ -147,8 +158,8 @@ def gru(module: nn.Module) -> Forward | None:
 def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward | None:
     """Return the layer-by-layer forward of a recurrent module.
 
-    Returns None if the weights are not the module's own, or if it has projections or dropout between layers. Torch draws such dropout in
-    another place, so that a record's draws could not be replayed when the record is processed alone.
+    Returns None if the weights are not the module's own, or if it has projections or dropout between layers. Torch draws such dropout at
+    another point of the computation, so a record's draws could not be replayed when the record is processed alone.
 
     Args:
         states: Number of tensors in a state.
@@ -159,7 +170,7 @@ def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward |
     return partial(over_layers, direction, states) if own and not layer.proj_size and not drops else None
 
 
-def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+def over_layers(direction: Direction, count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
     """Return what nn.LSTM or nn.GRU returns for the same arguments, computed layer by layer.
 
     Args:
@@ -190,7 +201,7 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
     return values.transpose(0, 1) if layer.batch_first else values, ends if count > 1 else ends[0]
 
 
-def first_states(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
+def first_states(run: CompoundRun, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
     """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given."""
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
@@ -205,28 +216,34 @@ def in_direction(values: Tensor, side: int) -> Tensor:
     return values.flip(0) if side else values
 
 
-def lstm_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H) and the last cell. A gate adds two products, so that one gradient serves both."""
+def lstm_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the states (T + 1, B, H) and the last cell.
+
+    A gate adds the products of the inputs and of the states, so both products have the same gradient.
+    """
     biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"]
-    entering = run.linear(inputs, f"weight_ih_{suffix}", biases if cast("nn.RNNBase", run.compound.module).bias else [])
+    gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", biases if cast("nn.RNNBase", run.compound.module).bias else [])
     hidden, name = run.value(f"weight_hh_{suffix}"), f"weight_hh_{suffix}"
     assert hidden is not None
-    with torch.autocast(entering.device.type, enabled=False):
-        states, cell = LstmCell.apply(wide(entering), wide(hidden), *map(wide, start))  # type: ignore[no-untyped-call]
-    run.note(states[:-1], entering, name)
-    return states.to(entering.dtype), cell.to(entering.dtype)
+    with torch.autocast(gate_inputs.device.type, enabled=False):
+        states, cell = LstmCell.apply(wide(gate_inputs), wide(hidden), *map(wide, start))  # type: ignore[no-untyped-call]
+    run.record(states[:-1], gate_inputs, name)
+    return states.to(gate_inputs.dtype), cell.to(gate_inputs.dtype)
 
 
-def gru_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H). The terms of the states are scaled in the last gate, so they have a separate gradient."""
+def gru_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the states (T + 1, B, H).
+
+    The last gate multiplies the product of the states by r, so this product has a gradient of its own.
+    """
     layer = cast("nn.RNNBase", run.compound.module)
-    entering = run.linear(inputs, f"weight_ih_{suffix}", [f"bias_ih_{suffix}"] if layer.bias else [])
+    gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", [f"bias_ih_{suffix}"] if layer.bias else [])
     hidden, bias = run.value(f"weight_hh_{suffix}"), run.value(f"bias_hh_{suffix}") if layer.bias else None
     assert hidden is not None
-    nothing = torch.zeros((), dtype=entering.dtype, device=entering.device, requires_grad=True).expand_as(entering)
-    with torch.autocast(entering.device.type, enabled=False):
+    zero_terms = torch.zeros((), dtype=gate_inputs.dtype, device=gate_inputs.device, requires_grad=True).expand_as(gate_inputs)
+    with torch.autocast(gate_inputs.device.type, enabled=False):
         states = GruCell.apply(  # type: ignore[no-untyped-call]
-            wide(entering), wide(nothing), wide(hidden), None if bias is None else wide(bias), wide(start[0])
+            wide(gate_inputs), wide(zero_terms), wide(hidden), None if bias is None else wide(bias), wide(start[0])
         )
-    run.note(states[:-1], nothing, f"weight_hh_{suffix}", [f"bias_hh_{suffix}"] if layer.bias else [])
-    return (states.to(entering.dtype),)
+    run.record(states[:-1], zero_terms, f"weight_hh_{suffix}", [f"bias_hh_{suffix}"] if layer.bias else [])
+    return (states.to(gate_inputs.dtype),)

@@ -1,4 +1,4 @@
-"""The clipped sum of per-example gradients. Clipping factors are applied in this module only."""
+"""The sum of clipped per-example gradients. No other module applies clipping factors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Part, full_precision, wide_type
 from dpcli.train.engine.pieces import Piece
 
-# Norms are increased by this number of machine epsilons. Otherwise their rounding error could leave a clipped gradient longer than C.
+# Norms are increased by this number of machine epsilons. Otherwise their rounding errors could leave a clipped gradient longer than C.
 ROUNDING = 8.0
 # Gradients with a larger norm are clipped in double precision, because their factors or squares may leave the range of single precision.
 LARGE = 2.0**30
@@ -27,15 +27,14 @@ class Weighted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums over one batch, or over one micro-batch of it, before noise.
+    """Sums over one batch, or over one micro-batch of it, before noise is added. All attributes are private data.
 
     Attributes:
-        gradients: Sum over the examples of their clipped gradients, by parameter name, in at least single precision. It has no noise yet,
-            so it is private data.
+        gradients: Sum over the examples of their clipped gradients, by parameter name, in at least single precision.
         norms: Norms before clipping, (B,), in the batch's order. A norm is infinite if the gradient is not finite, or if the number format
-            cannot hold it. They are private data.
+            cannot hold the norm.
         finite: Whether each example was summed, (B,). It is False for a gradient that has a NaN, an infinity, or a norm beyond double
-            precision; such an example adds zero.
+            precision. Such an example adds zero.
     """
 
     gradients: dict[str, Tensor]
@@ -44,7 +43,7 @@ class Sums:
 
     @property
     def count(self) -> int:
-        """Return the number of examples, including those that added zero. It is private where batches are sampled."""
+        """Return the number of examples, including examples that added zero. The number is private if batches are sampled."""
         return int(self.norms.shape[0])
 
     def __add__(self, other: Sums) -> Sums:
@@ -55,11 +54,13 @@ class Sums:
 
 def zero(parameters: Mapping[str, Tensor]) -> Sums:
     """Return the sums over an empty batch."""
-    return completed({}, [], [], parameters)
+    return complete_sums({}, [], [], parameters)
 
 
-def completed(gradients: dict[str, Tensor], norms: list[Tensor], finite: list[Tensor], parameters: Mapping[str, Tensor]) -> Sums:
-    """Return the sums over all parts of a batch, with zeros for each parameter that has no gradient in them."""
+def complete_sums(
+    gradients: dict[str, Tensor], norms: list[Tensor], finite: list[Tensor], parameters: Mapping[str, Tensor]
+) -> Sums:
+    """Return the sums over all parts of a batch, with zeros for each parameter that has no gradient."""
     full = {name: gradients[name] if name in gradients else zeros(parameter) for name, parameter in parameters.items()}
     like = next(iter(full.values()))
     return Sums(full, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
@@ -70,43 +71,43 @@ def zeros(parameter: Tensor) -> Tensor:
     return torch.zeros_like(parameter, dtype=wide_type(parameter))
 
 
-def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
-    """Return the clipped sum over all parts of a batch."""
+def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
+    """Return the sums of clipped gradients over all parts of a batch."""
     groups = clip.groups(list(parameters))
     like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
     gradients: dict[str, Tensor] = {}
     lengths, finites = [], []
     for pieces, count in parts:
         with full_precision(like.device):
-            norms, usual, wide = measured(pieces, groups, like.new_zeros(count))
-            if not wide:
+            norms, in_range, rescaled = measure(pieces, groups, like.new_zeros(count))
+            if not rescaled:
                 add(gradients, pieces, groups, clip.factors(norms))
             else:
-                factors = clip.factors(norms[usual].to(like.dtype))
-                add(gradients, {name: piece.select(usual) for name, piece in pieces.items()}, groups, factors)
-                finite = norms[~usual].isfinite().all(1)
-                factors = clip.factors(norms[~usual][finite])
-                add(gradients, {name: piece.select(finite) for name, piece in wide.items()}, groups, factors)
-        lengths.append(length(norms, like.dtype))
+                factors = clip.factors(norms[in_range].to(like.dtype))
+                add(gradients, {name: piece.select(in_range) for name, piece in pieces.items()}, groups, factors)
+                finite = norms[~in_range].isfinite().all(1)
+                factors = clip.factors(norms[~in_range][finite])
+                add(gradients, {name: piece.select(finite) for name, piece in rescaled.items()}, groups, factors)
+        lengths.append(norms_over_groups(norms, like.dtype))
         finites.append(norms.isfinite().all(1))
-    return completed(gradients, lengths, finites, parameters)
+    return complete_sums(gradients, lengths, finites, parameters)
 
 
-def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
-    """Return the norms before clipping, (B,), as `clipped` does, but without computing sums."""
+def unclipped_norms(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
+    """Return the norms before clipping, (B,), that `clipped_sums` returns, without computing sums."""
     pieces, count = part
     like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
     with full_precision(like.device):
-        return length(measured(pieces, clip.groups(list(parameters)), like.new_zeros(count))[0], like.dtype)
+        return norms_over_groups(measure(pieces, clip.groups(list(parameters)), like.new_zeros(count))[0], like.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Rescaled:
-    """Gradients of examples whose squares leave the range of the number format.
+    """Gradients whose squares leave the range of the number format.
 
     Attributes:
-        piece: The gradients, divided by powers of two.
-        power: These powers of two, (B,).
+        piece: The gradients, each divided by a power of two.
+        power: The powers of two, (B,).
         kind: Number format of the sums.
     """
 
@@ -128,37 +129,37 @@ class Rescaled:
         return self.piece.weighted(factors * self.power).to(self.kind)
 
 
-def measured(
-    pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor
+def measure(
+    pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor
 ) -> tuple[Tensor, Tensor, dict[str, Rescaled]]:
-    """Measure the gradients, in double precision where the number format of the sums is too narrow.
+    """Measure the norms of the gradients, in double precision where the number format of the sums is too narrow.
 
     Args:
-        none: Zeros (B,), the norms of a parameter that the losses do not depend on.
+        zero_norms: Zeros (B,), the norms of a parameter that the losses do not depend on.
 
     Returns:
         Norms (B, groups); whether the number format suffices for each example (B,); and the rescaled gradients of the other examples.
     """
-    norms = group_norms(pieces, groups, none)
-    usual = (norms < LARGE).all(1)  # False for a NaN
-    if bool(usual.all()):
-        return norms, usual, {}
-    wide = {name: Rescaled.of(piece.select(~usual), none.dtype) for name, piece in pieces.items()}
-    rescaled = rescaled_norms(wide, groups, norms[~usual].double(), none.dtype)
-    return norms.double().index_put((~usual,), rescaled), usual, wide
+    norms = group_norms(pieces, groups, zero_norms)
+    in_range = (norms < LARGE).all(1)  # False for a NaN
+    if bool(in_range.all()):
+        return norms, in_range, {}
+    rescaled = {name: Rescaled.of(piece.select(~in_range), zero_norms.dtype) for name, piece in pieces.items()}
+    large_norms = rescaled_norms(rescaled, groups, norms[~in_range].double(), zero_norms.dtype)
+    return norms.double().index_put((~in_range,), large_norms), in_range, rescaled
 
 
-def length(norms: Tensor, kind: torch.dtype) -> Tensor:
+def norms_over_groups(norms: Tensor, kind: torch.dtype) -> Tensor:
     """Return the norm over all groups, (B,). It is infinite if the gradient is not finite."""
     lengths: Tensor = torch.linalg.vector_norm(norms, dim=1).to(kind)
     return lengths.masked_fill(~norms.isfinite().all(1), torch.inf)
 
 
-def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor) -> Tensor:
-    """Return norms (B, groups), rounded up. A parameter that the losses do not depend on counts as `none`, which is zeros (B,)."""
-    squares = {name: piece.squares().to(none.dtype) for name, piece in pieces.items()}
-    columns = [sum((squares[name] for name in group if name in squares), start=none) for group in groups]
-    return torch.stack(columns, 1).sqrt() * (1.0 + ROUNDING * torch.finfo(none.dtype).eps)
+def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> Tensor:
+    """Return norms (B, groups), rounded up. A parameter that the losses do not depend on has the norms `zero_norms`, zeros (B,)."""
+    squares = {name: piece.squares().to(zero_norms.dtype) for name, piece in pieces.items()}
+    columns = [sum((squares[name] for name in group if name in squares), start=zero_norms) for group in groups]
+    return torch.stack(columns, 1).sqrt() * (1.0 + ROUNDING * torch.finfo(zero_norms.dtype).eps)
 
 
 def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
@@ -175,7 +176,7 @@ def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str
 
 
 def add(totals: dict[str, Tensor], pieces: Mapping[str, Weighted], groups: Sequence[Sequence[str]], factors: Tensor) -> None:
-    """Add the clipped sum of each parameter to its total. The clipping factors (B, groups) are those of the parameter's group."""
+    """Add the clipped sum of each parameter to its total, with the clipping factors (B, groups) of the parameter's group."""
     for column, group in zip(factors.unbind(1), groups, strict=True):
         for name in group:
             if name in pieces:

@@ -1,4 +1,4 @@
-"""The methods that use vmap or a loop. They are slower, but differentiate each example separately by construction."""
+"""The methods that use vmap or a loop. They are slower than book-keeping, but differentiate each example separately by construction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.method import Loss, Part, nothing_caught, per_example_losses, wide
 from dpcli.train.engine.pieces import PlainRows
 
-LARGEST_PART = 2**26  # count of the numbers of per-example gradients that are in memory at once
+LARGEST_PART = 2**26  # number of entries of per-example gradients that are in memory at once
 
 
 class WholeModel(nn.Module):
@@ -66,7 +66,7 @@ class Vectorised:
 
 @contextmanager
 def restored_flat_weights(model: nn.Module) -> Iterator[None]:
-    """Restore the second list of weights of recurrent layers after the block, in which functional_call leaves its own weights."""
+    """Restore `_flat_weights` of recurrent layers after the block. Within it, functional_call leaves its own weights in this list."""
     layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     before = [(list(layer._flat_weights), layer._flat_weight_refs) for layer in layers]
     try:
@@ -96,7 +96,7 @@ class Looped:
 
 
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
-    """Return the gradients of one example, without those of parameters that the loss does not depend on."""
+    """Return the gradients of one example. Parameters that the loss does not depend on are left out."""
     if not losses.requires_grad:
         return {}
     gradients_of = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)

@@ -1,6 +1,6 @@
 """A symbol for the batch size, and the comparisons that a program makes with it.
 
-A program that takes another path for some number of records mixes them, even where each path keeps them apart.
+A program that takes another path for some batch sizes mixes records, even if each path keeps them apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcli.audit.own_code import PACKAGE
 from dpcli.base.errors import InputError
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, Unfollowed
 
-SIZE_HINT = 1_000_003  # batch size by which torch's operators choose an algorithm: large
+SIZE_HINT = 1_000_003  # batch size for which torch's operators choose an algorithm; a large number
 # Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares.
 SMALL_SIZES = range(2, 600)
 LARGE_SIZES = (1000, 1024, 2048, 4096, 16384)
@@ -35,18 +35,18 @@ class Shapes(ShapeEnv):
         super().__init__(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.findings = findings
         self.by_user: dict[str, Any] = {}
-        self.guards = Guards(self.note)
+        self.guards = Guards(self.record)
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **named: Any) -> Any:
-        """Evaluate an expression. Raises Unfollowed if a number of records is requested, as len() or range() do."""
+        """Evaluate an expression. Raises Unfollowed if the program requests the number of records, as len() and range() do."""
         if orig_expr.free_symbols and not (orig_expr.is_Boolean or orig_expr.is_Relational):
-            self.findings.doubt("a number of records is asked for")
+            self.findings.doubt("the program reads the number of records")
             raise Unfollowed
         return super().evaluate_expr(orig_expr, *args, **named)
 
-    def note(self, guard: Any) -> None:
-        """Record a comparison made by the user's code. Those of torch's operators choose between equivalent algorithms."""
-        if not ours(sys._getframe(2)):
+    def record(self, guard: Any) -> None:
+        """Record a comparison by the user's code. Comparisons by torch's operators choose between equivalent algorithms."""
+        if not called_by_operator(sys._getframe(2)):
             self.by_user[str(guard.expr)] = guard
 
     def require_any_size(self) -> None:
@@ -54,15 +54,15 @@ class Shapes(ShapeEnv):
         sympy = importlib.import_module("sympy")
         for text, guard in self.by_user.items():
             (size,) = guard.expr.free_symbols
-            for count in sizes(guard.expr, size):
+            for count in deciding_sizes(guard.expr, size):
                 if guard.expr.subs(size, count) not in (sympy.true, True):
                     raise InputError(
-                        f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}; "
-                        "do the same for each"
+                        f"model: expected the same path for every batch size, found a branch on the batch size ({text}){line_of(guard)}; "
+                        "let the program treat all batch sizes alike"
                     )
 
     def _get_user_frame(self) -> FrameType | None:
-        """Return the innermost frame of the user's code. Torch's own version imports its compilers first (45 MB, 0.3 s)."""
+        """Return the innermost frame of the user's code. Torch's version of this method imports its compilers first (45 MB, 0.3 s)."""
         frame: FrameType | None = sys._getframe()
         while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH_FOLDER, os.path.dirname(__file__))):
             frame = frame.f_back
@@ -72,17 +72,17 @@ class Shapes(ShapeEnv):
 class Guards(list[Any]):
     """A list of comparisons of sizes that passes each new comparison to a function."""
 
-    def __init__(self, note: Callable[[Any], None]) -> None:
+    def __init__(self, record: Callable[[Any], None]) -> None:
         super().__init__()
-        self.note = note
+        self.record = record
 
     def append(self, guard: Any) -> None:
         super().append(guard)
-        self.note(guard)
+        self.record(guard)
 
 
-def sizes(expression: Any, size: Any) -> Iterator[int]:
-    """Yield batch sizes that show a change in the truth of a relation, if it ever changes."""
+def deciding_sizes(expression: Any, size: Any) -> Iterator[int]:
+    """Yield batch sizes at which a relation is evaluated. If its truth depends on the batch size, two of them give different results."""
     sympy = importlib.import_module("sympy")
     yield from (*SMALL_SIZES, *LARGE_SIZES)
     for relation in expression.atoms(sympy.core.relational.Relational):
@@ -92,7 +92,7 @@ def sizes(expression: Any, size: Any) -> Iterator[int]:
                 yield from (n for n in range(int(root) - 1, int(root) + 3) if n >= 2)
 
 
-def symbol(environment: ShapeEnv) -> torch.SymInt:
+def batch_symbol(environment: ShapeEnv) -> torch.SymInt:
     """Return the symbol for the batch size."""
     source = ConstantSource("batch")
     expression = environment.create_symbol(SIZE_HINT, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
@@ -105,8 +105,11 @@ def line_of(guard: Any) -> str:
     return f" at {match[1]}, line {match[2]}" if match else ""
 
 
-def ours(frame: Any) -> bool:
-    """Check whether this package or an operator called torch, rather than the user's code, a hook of it, or torch on its behalf."""
+def called_by_operator(frame: Any) -> bool:
+    """Check whether an operator of torch or this package made a call.
+
+    Otherwise the user's code made it, or a hook of that code, or torch on its behalf.
+    """
     while frame is not None:
         file = frame.f_code.co_filename
         if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(

@@ -1,6 +1,6 @@
-"""The state that a model and its loss can reach and write to. A forward pass must not change it, so it is compared before and after.
+"""Snapshots of the state that a model and its loss can reach and write to, and the constant tensors that a program reads.
 
-The module also lists the constant tensors that a program reads.
+A forward pass must not change state, so a snapshot before it is compared with one after it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from dpcli.train.engine.method import Loss
 
 # Types whose values are compared by their text.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-MOST_VALUES = 100_000  # further values are compared by identity only
-MOST_DEPTH = 8  # values that are nested more deeply are compared by identity only
+MOST_VALUES = 100_000  # largest number of values in a snapshot; further values are compared by identity only
+MOST_DEPTH = 8  # largest depth of nesting; values that are nested more deeply are compared by identity only
 LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tensor makes a tensor of numbers in the program
-DRAWS = "random numbers"  # ends the names of generators' states
+DRAWS = "random numbers"  # end of the names of generators' states
 
 
 @dataclass(slots=True)
 class ReachableState:
-    """A snapshot of reachable state.
+    """A snapshot of the values that a program can reach.
 
     Attributes:
-        copies: Whether the numbers of tensors are copied. Otherwise tensors are compared by identity.
+        copies: Whether the snapshot holds copies of tensors. Otherwise tensors are compared by identity.
         values: Values, by the path that leads to them.
         visited: Objects that were visited, by identity. The references keep their addresses from being reused.
     """
@@ -54,15 +54,15 @@ class ReachableState:
             if name not in self.values or name not in later.values or not equal(self.values[name], later.values[name]):
                 kind = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
                 repair = (
-                    "draw them by torch, without a seed or a generator of your own"
+                    "draw random numbers with torch, without a seed or a generator of your own"
                     if name.endswith((DRAWS, "seed"))
-                    else "compute it beforehand, and leave it"
+                    else "compute it before training, and do not change it"
                 )
                 raise InputError(
-                    f"{name}: expected a {kind} that training leaves alone, found one that a forward updates; {repair}"
+                    f"{name}: expected a {kind} that training does not change, found one that a forward updates; {repair}"
                 )
 
-    def keep(self, name: str, tensor: Tensor) -> None:
+    def add_tensor(self, name: str, tensor: Tensor) -> None:
         """Add a tensor, and whether it requires a gradient."""
         self.values[name] = tensor.detach().clone() if self.copies else (id(tensor),)
         self.values[f"{name}.requires_grad"] = tensor.requires_grad
@@ -77,17 +77,21 @@ class ReachableState:
             return
         self.visited[id(value)] = value
         if isinstance(value, Tensor):
-            self.keep(name, value)
+            self.add_tensor(name, value)
         elif isinstance(value, torch.Generator):
             self.values[f"{name}'s {DRAWS}"] = str(value.get_state().tolist())
         elif isinstance(value, torch.jit.ScriptFunction):
-            raise InputError(f"{name}: expected a function that can be followed, found one of torch.jit; use what it was made from")
+            raise InputError(
+                f"{name}: expected a Python function, found one of torch.jit; use the function from which it was compiled"
+            )
         elif isinstance(value, random.SystemRandom):
-            raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
+            raise InputError(
+                f"{name}: expected random numbers that can be repeated, found the operating system's; draw them with torch"
+            )
         elif isinstance(value, random.Random):
             self.values[f"{name}'s {DRAWS}"] = value.getstate()
         elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
-            self.values[name] = id(value)  # the mode of a replay counts draws, which is no state of the program
+            self.values[name] = id(value)  # the mode of a replay counts draws, but this count is no state of the program
         elif type(value).__module__ == "numpy":
             self.values[name] = repr(getattr(value, "tobytes", lambda: value)())
         else:
@@ -101,7 +105,7 @@ class ReachableState:
                 self.visit_class(name, type(value))
 
     def visit_globals(self, name: str, function: types.FunctionType, depth: int) -> None:
-        """Add the global variables that a function names, if it is the user's own."""
+        """Add the global variables that a function names, if the function belongs to the user's code."""
         if not is_own_code(function.__code__.co_filename):
             return
         space, names = function.__globals__, global_names(function.__code__)
@@ -115,7 +119,7 @@ class ReachableState:
                         self.visit(f"{space[key].__name__}.{inner}", vars(space[key])[inner], depth + 1)
 
     def visit_class(self, name: str, kind: type) -> None:
-        """Add the attributes of the user's own classes among a class and its bases, and the values that their methods use."""
+        """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out."""
         for base in kind.__mro__:
             file = getattr(sys.modules.get(base.__module__), "__file__", None)
             if id(base) in self.visited or file is None or is_library(file):
@@ -133,25 +137,25 @@ class ReachableState:
 
 def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
     """Return a snapshot of the state that a model and its loss can reach, and of global random state."""
-    now = ReachableState(copies)
+    snapshot = ReachableState(copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        now.keep(f"model: {name}", tensor)
-        now.values[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
+        snapshot.add_tensor(f"model: {name}", tensor)
+        snapshot.values[f"model: {name}'s hooks"] = len(tensor._backward_hooks or ())
     for name, module in model.named_modules():
         for key, value in vars(module).items():
             if key not in ("_parameters", "_buffers", "_modules"):
-                now.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
-        now.visit_class(f"model: {name or 'the model'}", type(module))
-    now.visit("loss", loss)
+                snapshot.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
+        snapshot.visit_class(f"model: {name or 'the model'}", type(module))
+    snapshot.visit("loss", loss)
     for key in (key for key in vars(nn_module) if key.startswith("_global")):
-        now.visit(f"torch's {key.strip('_')}", vars(nn_module)[key])
-    now.values["torch's seed"] = torch.initial_seed()
-    now.values[f"Python's {DRAWS}"] = random.getstate()
+        snapshot.visit(f"torch's {key.strip('_')}", vars(nn_module)[key])
+    snapshot.values["torch's seed"] = torch.initial_seed()
+    snapshot.values[f"Python's {DRAWS}"] = random.getstate()
     numbers = sys.modules.get("numpy")
     if numbers is not None:
         parts = numbers.random.get_state()
-        now.values[f"numpy's {DRAWS}"] = [getattr(part, "tobytes", lambda part=part: part)() for part in parts]
-    return now
+        snapshot.values[f"numpy's {DRAWS}"] = [getattr(part, "tobytes", lambda part=part: part)() for part in parts]
+    return snapshot
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
@@ -175,7 +179,7 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             yield f".{name}", cell_content(cell)
         yield ".__defaults__", value.__defaults__
-        if is_own_code(value.__code__.co_filename):  # a library's function may store what it has compiled
+        if is_own_code(value.__code__.co_filename):  # a library's function may store compiled code in its attributes
             yield ".__dict__", vars(value)
     elif isinstance(value, types.BuiltinMethodType):
         yield ".__self__", None if isinstance(value.__self__, types.ModuleType) else value.__self__
@@ -205,7 +209,7 @@ def cell_content(cell: Any) -> Any:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Return the names of global variables that a function, or a function nested in it, may use."""
+    """Return the names of global variables that a function, or a function within it, may use."""
     nested = [const for const in code.co_consts if isinstance(const, types.CodeType)]
     return set(code.co_names).union(*(global_names(one) for one in nested))
 
@@ -225,21 +229,21 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
     Args:
         batch: Synthetic records.
     """
-    reading = Reading((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
-    with torch.enable_grad(), reading:  # a loss may compute gradients itself
+    recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
+    with torch.enable_grad(), recorder:  # a loss may compute gradients itself
         loss(model, batch)
     reached = state(model, loss, copies=False).values
     names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}
     return tuple(
-        sorted({f"{names.get(id(one), place)} of shape {tuple(one.shape)}".replace(",)", ")") for one, place in reading.operands})
+        sorted({f"{names.get(id(one), place)} of shape {tuple(one.shape)}".replace(",)", ")") for one, place in recorder.operands})
     )
 
 
-class Reading(TorchDispatchMode):
+class OperandRecorder(TorchDispatchMode):
     """A dispatch mode that lists operands that are neither known at the start nor the result of an earlier operator.
 
     Attributes:
-        known: Addresses of known tensors. The address of a freed result may be reused, but not by a constant, which existed before.
+        known: Addresses of known tensors. The address of a freed result may be reused, but not by a constant, which existed earlier.
         operands: Constant tensors, each with the line that reads it.
     """
 
@@ -256,9 +260,9 @@ class Reading(TorchDispatchMode):
                 line = own_line()
                 if operand.numel() > 1 and (line or func is not LITERAL):
                     self.operands.append((operand, f"a tensor read at {line}" if line else "a tensor of a library"))
-        made = func(*args, **named)
-        self.known.update(address(operand) for operand in tree_leaves(made) if isinstance(operand, Tensor))
-        return made
+        result = func(*args, **named)
+        self.known.update(address(operand) for operand in tree_leaves(result) if isinstance(operand, Tensor))
+        return result
 
 
 def address(tensor: Tensor) -> int:

@@ -1,6 +1,7 @@
-"""Layouts, which describe along which dimension a tensor holds the records of a batch; and calls of operators on tensors with layouts.
+"""Layouts of tensors, and calls of operators on tensors with layouts.
 
-The batch size is a symbol. A dimension counts records if its length is a multiple of this symbol.
+A layout states along which dimension a tensor holds the records of a batch. The batch size is a symbol. A dimension counts records if its
+length is a multiple of this symbol.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The layout of a tensor that depends on no record: weights, constants, and random numbers that all records share."""
+    """The layout of a tensor that depends on no record, such as a weight, a constant, or random numbers that all records share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class AlongRecords:
     o < outer and i < inner.
 
     Attributes:
-        identical: Whether every record has the same numbers, which then reveal nothing about any record.
+        identical: Whether every record has the same numbers. The numbers then reveal nothing about any record.
     """
 
     dim: int
@@ -41,8 +42,8 @@ class AlongRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """The layout of the record indices 0, 1, ..., B - 1 along `dim`. They may be used only to select each record's own row."""
+class RecordIndices:
+    """The layout of the record indices 0, 1, ..., B - 1 along `dim`. The only use that a rule covers selects each record's own row."""
 
     dim: int
 
@@ -52,7 +53,7 @@ class Merged:
     """The layout of a tensor whose numbers depend on several records, or on the number of records.
 
     Attributes:
-        how: The operator that merged the records, in words, with its line in the user's code.
+        how: Description of the operator that merged the records, with its line in the user's code.
     """
 
     how: str
@@ -60,21 +61,25 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The layout of the result of an operator that has no rule."""
+    """The layout of the result of an operator that has no rule.
+
+    Attributes:
+        operator: Name of the operator, or a description of the tensor.
+    """
 
     operator: str
 
 
-Kind = Shared | AlongRecords | Numbers | Merged | Unknown
+Layout = Shared | AlongRecords | RecordIndices | Merged | Unknown
 SHARED = Shared()
-Kinds = Kind | list[Kind]
+Layouts = Layout | list[Layout]
 
 
 class Mixed(Exception):
     """An operator combines numbers of different records. The message names the operator."""
 
 
-def records(value: Any) -> bool:
+def is_symbolic(value: Any) -> bool:
     """Check whether a length or a number depends on the batch size."""
     return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) and bool(value.node.expr.free_symbols)
 
@@ -90,7 +95,7 @@ def coefficient(value: Any) -> int | None:
 def stride(lengths: Sequence[Any], dim: int) -> int | None:
     """Return the stride of a dimension in a contiguous tensor, in numbers; None if it depends on the batch size."""
     rest = lengths[dim + 1 :]
-    return None if any(records(length) for length in rest) else prod(int(length) for length in rest)
+    return None if any(is_symbolic(length) for length in rest) else prod(int(length) for length in rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +104,13 @@ class Call:
 
     Attributes:
         values: Arguments, including defaults, by their names in the operator's schema.
-        kind: Function that returns the layout of a tensor.
+        layout_of: Function that returns the layout of a tensor.
     """
 
     name: str
     values: Mapping[str, Any]
     outputs: Sequence[Tensor]
-    kind: Callable[[Tensor], Kind]
+    layout_of: Callable[[Tensor], Layout]
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -113,14 +118,14 @@ class Call:
     def tensors(self) -> Iterator[Tensor]:
         return leaves(self.values.values())
 
-    def of(self, name: str) -> Kind | None:
+    def of(self, name: str) -> Layout | None:
         """Return the layout of an argument; None if it is missing or no tensor."""
         value = self.values.get(name)
-        return self.kind(value) if torch.is_tensor(value) else None
+        return self.layout_of(value) if torch.is_tensor(value) else None
 
     def rows(self) -> list[tuple[Tensor, AlongRecords]]:
         """Return the arguments that hold records, each with its layout."""
-        return [(tensor, kind) for tensor in self.tensors() if isinstance(kind := self.kind(tensor), AlongRecords)]
+        return [(tensor, layout) for tensor in self.tensors() if isinstance(layout := self.layout_of(tensor), AlongRecords)]
 
     def one(self) -> tuple[Tensor, AlongRecords]:
         """Return the first argument that holds records, with its layout."""
@@ -128,39 +133,39 @@ class Call:
 
     def agreed(self, along_records: AlongRecords) -> bool:
         """Check whether all arguments that hold records have this layout."""
-        return all(kind == along_records for _, kind in self.rows())
+        return all(layout == along_records for _, layout in self.rows())
 
-    def everywhere(self, along_records: AlongRecords) -> list[Kind]:
-        """Return the layout of each output, given the layout of those outputs that hold records."""
+    def everywhere(self, along_records: AlongRecords) -> list[Layout]:
+        """Return the layout of each output. Outputs that hold records have the given layout."""
         return [fitting(output, along_records) for output in self.outputs]
 
     def merged(self, how: str) -> Merged:
         return Merged(f"{self.name} {how}")
 
 
-def has_records_at(output: Tensor, kind: AlongRecords) -> bool:
+def has_records_at(output: Tensor, layout: AlongRecords) -> bool:
     """Check whether a tensor has the dimension of a layout, with the length that the layout states."""
-    return kind.dim < output.dim() and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner
+    return layout.dim < output.dim() and coefficient(output.shape[layout.dim]) == layout.outer * layout.inner
 
 
-def fitting(output: Tensor, along_records: AlongRecords) -> Kind:
+def fitting(output: Tensor, along_records: AlongRecords) -> Layout:
     """Return the layout if the output's shape agrees with it, SHARED if the shape has no records, and Unknown otherwise."""
-    if not any(records(length) for length in output.shape):
+    if not any(is_symbolic(length) for length in output.shape):
         return SHARED
-    return along_records if has_records_at(output, along_records) else Unknown("an output whose records are elsewhere")
+    return along_records if has_records_at(output, along_records) else Unknown("an output with records along another dimension")
 
 
-def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
+def consistent(output: Tensor, layout: Layout, name: str) -> Layout:
     """Return the layout if the output's shape confirms it, and Unknown otherwise.
 
     The shape must count records along the layout's dimension and along no other.
     """
-    lengths = [dim for dim, length in enumerate(output.shape) if records(length)]
-    if isinstance(kind, AlongRecords):
-        fits = lengths == [kind.dim] and has_records_at(output, kind)
+    lengths = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
+    if isinstance(layout, AlongRecords):
+        fits = lengths == [layout.dim] and has_records_at(output, layout)
     else:
-        fits = not isinstance(kind, Shared) or not lengths
-    return kind if fits else Unknown(name)
+        fits = not isinstance(layout, Shared) or not lengths
+    return layout if fits else Unknown(name)
 
 
 def dims_of(value: Any, count: int) -> list[int]:
@@ -186,8 +191,11 @@ def leaves(values: Any) -> Iterator[Tensor]:
 def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """Return the first of several layouts, which must have the same dimension.
 
+    Args:
+        name: Name of the operator.
+
     Raises:
-        Mixed: The layouts have different dimensions, so that the operator pairs each record with every other.
+        Mixed: The layouts have different dimensions, so the operator pairs each record with every other record.
     """
     first = along_records[0]
     if any(other.dim != first.dim for other in along_records):

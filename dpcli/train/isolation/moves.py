@@ -1,6 +1,6 @@
-"""Rules for operators that move numbers without computing new ones.
+"""Rules for operators that move numbers without computing new ones, such as view, cat or index.
 
-Each rule returns the layout of every output of a call, given the layouts of its arguments. A rule returns Unknown for a case that it does
+Each rule returns the layout of every output of a call, given the layouts of the arguments. A rule returns Unknown for a case that it does
 not cover. It returns Merged if an output depends on several records, and raises Mixed if the operator pairs records.
 """
 
@@ -14,28 +14,28 @@ from torch import Tensor
 from dpcli.train.isolation.layout import (
     AlongRecords,
     Call,
-    Kind,
-    Kinds,
+    Layout,
+    Layouts,
     Mixed,
-    Numbers,
+    RecordIndices,
     Unknown,
     coefficient,
     dims_of,
     fitting,
+    is_symbolic,
     pair,
-    records,
     stride,
 )
 
 
-def unchanged(call: Call) -> Kinds:
+def unchanged(call: Call) -> Layouts:
     """Return the layout of an operator that leaves every number at its index."""
     layout = call.one()[1]
     return call.everywhere(layout) if call.agreed(layout) else Unknown(call.name)
 
 
-def view(call: Call) -> Kinds:
-    """Return the layout after a change of shape. A view as a type of another width is not covered, as it reinterprets the numbers."""
+def view(call: Call) -> Layouts:
+    """Return the layout after a change of shape. A view as a type of another width is not covered, because it reinterprets the numbers."""
     tensor, layout = call.one()
     after = stride(tensor.shape, layout.dim)
     if after is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
@@ -48,7 +48,7 @@ def contiguous_layout(output: Tensor, step: int) -> AlongRecords | None:
     trailing = 1
     for dim in reversed(range(output.dim())):
         length = output.shape[dim]
-        if not records(length):
+        if not is_symbolic(length):
             trailing *= int(length)
             continue
         times = coefficient(length)
@@ -58,19 +58,19 @@ def contiguous_layout(output: Tensor, step: int) -> AlongRecords | None:
     return None
 
 
-def expand(call: Call) -> Kinds:
-    """Return the layout after an expansion, which may add dimensions in front."""
+def expand(call: Call) -> Layouts:
+    """Return the layout after an expansion, which may add leading dimensions."""
     tensor, layout = call.one()
     return layout.at(layout.dim + call.outputs[0].dim() - tensor.dim())
 
 
-def permute(call: Call) -> Kinds:
+def permute(call: Call) -> Layouts:
     """Return the layout after a permutation of the dimensions."""
     tensor, layout = call.one()
     return layout.at(dims_of(list(call["dims"]), tensor.dim()).index(layout.dim))
 
 
-def transpose(call: Call) -> Kinds:
+def transpose(call: Call) -> Layouts:
     """Return the layout after two dimensions were exchanged."""
     tensor, layout = call.one()
     count = tensor.dim()
@@ -78,33 +78,33 @@ def transpose(call: Call) -> Kinds:
     return layout.at({first: second, second: first}.get(layout.dim, layout.dim))
 
 
-def unsqueeze(call: Call) -> Kinds:
+def unsqueeze(call: Call) -> Layouts:
     """Return the layout after a dimension of length one was inserted."""
     tensor, layout = call.one()
     at = call["dim"] % (tensor.dim() + 1)
     return layout.at(layout.dim + (at <= layout.dim))
 
 
-def squeeze(call: Call) -> Kinds:
+def squeeze(call: Call) -> Layouts:
     """Return the layout after dimensions of length one were removed."""
     tensor, layout = call.one()
     dims = dims_of(call.values.get("dim"), tensor.dim())
-    gone = [dim for dim in dims if not records(tensor.shape[dim]) and tensor.shape[dim] == 1]
-    return layout.at(layout.dim - sum(dim < layout.dim for dim in gone))
+    removed = [dim for dim in dims if not is_symbolic(tensor.shape[dim]) and tensor.shape[dim] == 1]
+    return layout.at(layout.dim - sum(dim < layout.dim for dim in removed))
 
 
-def select(call: Call) -> Kinds:
+def select(call: Call) -> Layouts:
     """Return the layout after one index of a dimension was selected. Selecting one of several different records is a merge."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
-    if records(call["index"]):
+    if is_symbolic(call["index"]):
         return Unknown(call.name)
     if dim == layout.dim:
-        return fitting(call.outputs[0], layout) if layout.identical else call.merged("of a record by its place in the batch")
+        return fitting(call.outputs[0], layout) if layout.identical else call.merged("of a record by its position in the batch")
     return layout.at(layout.dim - (dim < layout.dim))
 
 
-def narrow(call: Call) -> Kinds:
+def narrow(call: Call) -> Layouts:
     """Return the layout of a slice. A slice of some of the records is a merge, unless all records have identical numbers."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
@@ -112,16 +112,16 @@ def narrow(call: Call) -> Kinds:
         if layout.identical:
             return fitting(call.outputs[0], layout)
         complete = coefficient(call.outputs[0].shape[dim]) == coefficient(tensor.shape[dim])
-        return layout if complete and call["step"] == 1 else call.merged("of some records by their places in the batch")
-    return layout if not records(call["start"]) and not records_within(call["end"]) else Unknown(call.name)
+        return layout if complete and call["step"] == 1 else call.merged("of some records by their positions in the batch")
+    return layout if not is_symbolic(call["start"]) and not records_within(call["end"]) else Unknown(call.name)
 
 
 def records_within(end: Any) -> bool:
-    """Check whether the end of a slice depends on the batch size. The largest integer, which stands for no end, does not."""
-    return isinstance(end, torch.SymInt) and records(end)
+    """Check whether the end of a slice depends on the batch size. The largest integer, which means no end, does not."""
+    return isinstance(end, torch.SymInt) and is_symbolic(end)
 
 
-def split(call: Call) -> Kinds:
+def split(call: Call) -> Layouts:
     """Return the layout of the parts of a tensor. A split between records is a merge."""
     tensor, layout = call.one()
     if call["dim"] % tensor.dim() == layout.dim:
@@ -129,24 +129,24 @@ def split(call: Call) -> Kinds:
     return [layout for _ in call.outputs]
 
 
-def unbind(call: Call) -> Kinds:
-    """Return the layout of the slices along a dimension. Raises Mixed if the slices are single records, which the program loops over."""
+def unbind(call: Call) -> Layouts:
+    """Return the layout of the slices along a dimension. Raises Mixed if the slices are single records, over which the program loops."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
-        raise Mixed(f"{call.name}, a loop over the records by their places in the batch")
+        raise Mixed(f"{call.name}, a loop over the records by their positions in the batch")
     return [layout.at(layout.dim - (dim < layout.dim)) for _ in call.outputs]
 
 
-def select_backward(call: Call) -> Kinds:
-    """Return the layout of the gradient of a selection, which has the selected dimension again."""
+def select_backward(call: Call) -> Layouts:
+    """Return the layout of the gradient of a selection. The gradient has the selected dimension again."""
     tensor, layout = call.one()
     dim = call["dim"] % (tensor.dim() + 1)
     return layout.at(layout.dim + (dim <= layout.dim))
 
 
-def slice_backward(call: Call) -> Kinds:
-    """Return the layout of the gradient of a slice, which has the full length again."""
+def slice_backward(call: Call) -> Layouts:
+    """Return the layout of the gradient of a slice. The gradient has the full length again."""
     tensor, layout = call.one()
     if call["dim"] % tensor.dim() == layout.dim and coefficient(tensor.shape[layout.dim]) != coefficient(
         call.outputs[0].shape[layout.dim]
@@ -155,48 +155,48 @@ def slice_backward(call: Call) -> Kinds:
     return layout
 
 
-def unfold(call: Call) -> Kinds:
+def unfold(call: Call) -> Layouts:
     """Return the layout of windows along a dimension. Windows over the records are a merge."""
     tensor, layout = call.one()
     return call.merged("over the records") if call["dimension"] % tensor.dim() == layout.dim else layout
 
 
-def scan(call: Call) -> Kinds:
+def scan(call: Call) -> Layouts:
     """Return the layout of an operator that sorts, scans or normalises along some dimensions.
 
-    Sorting the records by an integer of each, such as a length, is Unknown and not a merge: a program may restore their order afterwards.
+    A sort of the records by an integer, such as a length, is Unknown and not a merge. A program may restore the order afterwards.
     """
     tensor, layout = call.one()
     dims = call.values.get("dim", call.values.get("dims"))
     if layout.dim in dims_of(dims if dims is not None else call.values.get("dims"), tensor.dim()):
         lengths = call.name in ("sort", "argsort") and tensor.dim() == 1 and not tensor.is_floating_point()
-        return Unknown(f"{call.name} of the records by a whole number") if lengths else call.merged("along the records")
+        return Unknown(f"{call.name} of the records by an integer") if lengths else call.merged("along the records")
     return [layout for _ in call.outputs] if call.agreed(layout) else Unknown(call.name)
 
 
-def softmax_backward(call: Call) -> Kinds:
-    """Return the layout of the gradient of a softmax. Its two arguments must have the same shape, which the operator does not check."""
+def softmax_backward(call: Call) -> Layouts:
+    """Return the layout of the gradient of a softmax. Two arguments must have the same shape, which the operator does not check."""
     shape, *others = (list(tensor.shape) for tensor in call.tensors())
     return scan(call) if all(other == shape for other in others) else Unknown(call.name)
 
 
-def pad(call: Call) -> Kinds:
+def pad(call: Call) -> Layouts:
     """Return the layout after padding of the last dimensions. Padding along the records is a merge."""
     tensor, layout = call.one()
     return call.merged("along the records") if layout.dim >= tensor.dim() - len(call["pad"]) // 2 else layout
 
 
-def repeat(call: Call) -> Kinds:
+def repeat(call: Call) -> Layouts:
     """Return the layout of a tensor that was repeated along its dimensions. Raises Mixed if the batch size is a repeat count."""
     tensor, layout = call.one()
     shift = len(call["repeats"]) - tensor.dim()
     times = call["repeats"][layout.dim + shift]
-    if any(records(number) for number in call["repeats"]):
+    if any(is_symbolic(number) for number in call["repeats"]):
         raise Mixed(f"{call.name}, which pairs each record with every other")
     return AlongRecords(layout.dim + shift, layout.outer * int(times), layout.inner)
 
 
-def join(call: Call) -> Kinds:
+def join(call: Call) -> Layouts:
     """Return the layout of the output of cat or stack. All tensors must have the same layout."""
     tensors = [tensor for tensor in call["tensors"] if not (tensor.dim() == 1 and tensor.shape[0] == 0)]
     count = tensors[0].dim() + (call.name == "stack")
@@ -211,7 +211,7 @@ def join(call: Call) -> Kinds:
     return layout
 
 
-def gather(call: Call) -> Kinds:
+def gather(call: Call) -> Layouts:
     """Return the layout of the output of gather or scatter along a dimension other than the records.
 
     All arguments must have the same layout.
@@ -220,79 +220,79 @@ def gather(call: Call) -> Kinds:
     rows = [kind for _, kind in call.rows()]
     if call["dim"] % max(1, tensor.dim()) == pair(rows, call.name).dim:
         return call.merged("from record to record")
-    every = len(rows) == len([*call.tensors()])  # an index without records would refer to the first records only
-    if not every or any(kind != layout for kind in rows):
+    all_hold_records = len(rows) == len([*call.tensors()])  # an index without records would refer to the first records only
+    if not all_hold_records or any(kind != layout for kind in rows):
         return Unknown(call.name)
     return layout
 
 
-def index_select(call: Call) -> Kinds:
+def index_select(call: Call) -> Layouts:
     """Return the layout of the output of index_select, where either the tensor or the index holds records."""
     layout = call.one()[1]
     of_self, of_index = call.of("self"), call.of("index")
     dim = call["dim"] % max(1, call["self"].dim())
     if isinstance(of_self, AlongRecords) and of_self.dim == dim:
-        return call.merged("of records by their places in the batch")
+        return call.merged("of records by their positions in the batch")
     if isinstance(of_self, AlongRecords) and isinstance(of_index, AlongRecords):
         raise Mixed(f"{call.name}, which pairs each record with every other")
     return of_self if isinstance(of_self, AlongRecords) else layout.at(dim)
 
 
-def index(call: Call) -> Kinds:
+def index(call: Call) -> Layouts:
     """Return the layout of tensor[a, :, b].
 
-    Two uses are covered: each record selects from its own row, by the record indices; or each record selects from a shared tensor.
+    The rule covers two uses. Each record selects from its own row, by the record indices, or each record selects from a shared tensor.
     """
     self, indices = call["self"], list(call["indices"])
-    used = [place for place, index in enumerate(indices) if index is not None]
-    depth = max(indices[place].dim() for place in used)
-    start = used[0] if used == list(range(used[0], used[-1] + 1)) else 0
-    picked: list[Kind] = []
-    for place in used:
-        kind: Kind = call.kind(indices[place])
-        shift = depth - indices[place].dim()
-        if isinstance(kind, Numbers):
-            kind = Numbers(kind.dim + shift)
-        picked.append(kind.at(kind.dim + shift) if isinstance(kind, AlongRecords) else kind)
-    rows = [kind for kind in picked if isinstance(kind, AlongRecords)]
-    numbers = [kind for kind in picked if isinstance(kind, Numbers)]
-    own = call.kind(self)
+    indexed = [dim for dim, index in enumerate(indices) if index is not None]
+    depth = max(indices[dim].dim() for dim in indexed)
+    start = indexed[0] if indexed == list(range(indexed[0], indexed[-1] + 1)) else 0
+    aligned: list[Layout] = []
+    for dim in indexed:
+        kind: Layout = call.layout_of(indices[dim])
+        shift = depth - indices[dim].dim()
+        if isinstance(kind, RecordIndices):
+            kind = RecordIndices(kind.dim + shift)
+        aligned.append(kind.at(kind.dim + shift) if isinstance(kind, AlongRecords) else kind)
+    rows = [kind for kind in aligned if isinstance(kind, AlongRecords)]
+    numbers = [kind for kind in aligned if isinstance(kind, RecordIndices)]
+    self_layout = call.layout_of(self)
     if len({row.dim for row in rows} | {number.dim for number in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
-    if not isinstance(own, AlongRecords):
+    if not isinstance(self_layout, AlongRecords):
         unlike = any(kind != rows[0] for kind in rows)  # the indices are of different records
         return Unknown(call.name) if numbers or not rows or unlike else rows[0].at(start + rows[0].dim)
-    if own.dim not in used:
+    if self_layout.dim not in indexed:
         if rows or numbers:
             raise Mixed(f"{call.name}, which pairs each record with every other")
-        together = used == list(range(used[0], used[-1] + 1))
-        if together and own.dim < used[0]:
-            return own
-        return own.at(own.dim - sum(place < own.dim for place in used) + depth)
-    by = picked[used.index(own.dim)]
+        adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
+        if adjacent and self_layout.dim < indexed[0]:
+            return self_layout
+        return self_layout.at(self_layout.dim - sum(dim < self_layout.dim for dim in indexed) + depth)
+    selector = aligned[indexed.index(self_layout.dim)]
     # With other values of outer or inner, index b along the dimension may belong to another record than b.
-    plain = len(numbers) == 1 and all((one.outer, one.inner) == (1, 1) for one in (own, *rows))
-    if isinstance(by, Numbers) and plain:
-        return own.at(start + by.dim)
-    return call.merged("of records by their places in the batch")
+    plain = len(numbers) == 1 and all((one.outer, one.inner) == (1, 1) for one in (self_layout, *rows))
+    if isinstance(selector, RecordIndices) and plain:
+        return self_layout.at(start + selector.dim)
+    return call.merged("of records by their positions in the batch")
 
 
-def index_put(call: Call) -> Kinds:
-    """Return the layout of a tensor after a write at indices, which select as in `index`. A write to a shared tensor is a merge."""
-    own = call.kind(call["self"])
-    if not isinstance(own, AlongRecords):
-        return call.merged("of several records in one place")
+def index_put(call: Call) -> Layouts:
+    """Return the layout of a tensor after a write at indices, which select entries as in `index`. A write to a shared tensor is a merge."""
+    self_layout = call.layout_of(call["self"])
+    if not isinstance(self_layout, AlongRecords):
+        return call.merged("of several records into one tensor")
     layout = index(call)
     if not isinstance(layout, AlongRecords):
         return layout
     value = call.of("values")
-    if isinstance(value, AlongRecords) and (value.outer, value.inner) != (own.outer, own.inner):
+    if isinstance(value, AlongRecords) and (value.outer, value.inner) != (self_layout.outer, self_layout.inner):
         return Unknown(call.name)
-    reached = layout.dim + call["values"].dim() - dims_after_indexing(call)
-    return own if not isinstance(value, AlongRecords) or value.dim == reached else Unknown(call.name)
+    record_dim = layout.dim + call["values"].dim() - dims_after_indexing(call)
+    return self_layout if not isinstance(value, AlongRecords) or value.dim == record_dim else Unknown(call.name)
 
 
 def dims_after_indexing(call: Call) -> int:
     """Return the number of dimensions of self[indices]."""
-    used = [index for index in call["indices"] if index is not None]
-    return int(call["self"].dim() - len(used) + max(index.dim() for index in used))
+    indices = [index for index in call["indices"] if index is not None]
+    return int(call["self"].dim() - len(indices) + max(index.dim() for index in indices))

@@ -1,8 +1,8 @@
-"""The rule of each operator, which states where the operator's outputs hold records.
+"""Rules for operators that compute, and the table with the rule of every operator.
 
-A rule returns the layout of every output of a call, given the layouts of its arguments. It returns Unknown for a case that it does not
-cover, and Merged for an output that adds over records. The rules of operators that compute are in this module; those of operators that
-only move numbers are in `moves`. An operator that is not in the table has no rule, unless torch tags it as pointwise.
+A rule returns the layout of every output of a call, given the layouts of the arguments. It returns Unknown for a case that it does not
+cover, and Merged for an output that combines several records. The rules of operators that only move numbers are in `moves`. An operator
+that is not in the table has no rule, unless torch tags it as pointwise.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dpcli.train.isolation.layout import (
     SHARED,
     AlongRecords,
     Call,
-    Kind,
-    Kinds,
+    Layout,
+    Layouts,
     Merged,
     Mixed,
     Unknown,
@@ -28,13 +28,13 @@ from dpcli.train.isolation.layout import (
     pair,
 )
 
-Rule = Callable[[Call], Kinds]
+Rule = Callable[[Call], Layouts]
 
-# The value by which the operators of torch's losses receive reduction="none".
+# The value that torch's loss operators receive for reduction="none".
 NOT_REDUCED = 0
 
 
-def pointwise(call: Call) -> Kinds:
+def pointwise(call: Call) -> Layouts:
     """Return the layout of a pointwise operator. The shapes of its arguments are aligned from the right."""
     if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
         return call.merged("over the records") if not call.name.endswith("backward") else Unknown(call.name)
@@ -44,20 +44,20 @@ def pointwise(call: Call) -> Kinds:
     return call.everywhere(layout) if all(kind == layout for kind in aligned) else Unknown(call.name)
 
 
-def reduction(call: Call) -> Kinds:
+def reduction(call: Call) -> Layouts:
     """Return the layout of a reduction over the named dimensions, or over all if none is named."""
     tensor, layout = call.one()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     if layout.dim in dims:
         return call.merged("over the records")
-    kept = call.values.get("keepdim", False)
-    return [layout if kept else layout.at(layout.dim - sum(dim < layout.dim for dim in dims)) for _ in call.outputs]
+    keepdim = call.values.get("keepdim", False)
+    return [layout if keepdim else layout.at(layout.dim - sum(dim < layout.dim for dim in dims)) for _ in call.outputs]
 
 
-def product(call: Call) -> Kinds:
+def product(call: Call) -> Layouts:
     """Return the layout of a product of matrices or vectors, to which another tensor may be added."""
     first, second = (call[a] for a in OPERANDS[call.name])
-    left, right = call.kind(first), call.kind(second)
+    left, right = call.layout_of(first), call.layout_of(second)
     batched = first.dim() == 3
     layout: list[AlongRecords] = []
     for kind, tensor, summed in ((left, first, first.dim() - 1), (right, second, max(0, second.dim() - 2))):
@@ -84,7 +84,7 @@ OPERANDS = {
 }
 
 
-def trailing_norm(call: Call) -> Kinds:
+def trailing_norm(call: Call) -> Layouts:
     """Return the layouts of a normalisation over the last dimensions, such as layer normalisation."""
     tensor, layout = call["input"], call.of("input")
     if not isinstance(layout, AlongRecords):
@@ -94,21 +94,21 @@ def trailing_norm(call: Call) -> Kinds:
     return if_consistent(call, layout, call.everywhere(layout))
 
 
-def trailing_norm_backward(call: Call) -> Kinds:
-    """Return the layouts of the gradients of such a normalisation. Those of weight and bias are sums over all records."""
+def trailing_norm_backward(call: Call) -> Layouts:
+    """Return the layouts of the gradients of such a normalisation. The gradients of weight and bias are sums over all records."""
     layout = call.one()[1]
     if layout.dim >= call["input"].dim() - len(call["normalized_shape"]):
         return call.merged("over the records")
     return gradient_layouts(call, layout)
 
 
-def batch_first(call: Call) -> Kinds:
+def batch_first(call: Call) -> Layouts:
     """Return the layouts of a convolution or a group normalisation, which treats each index of the first dimension separately."""
     layout = call.one()[1]
     return if_consistent(call, layout, call.everywhere(layout)) if layout.dim == 0 and has_full_length(call) else Unknown(call.name)
 
 
-def batch_first_backward(call: Call) -> Kinds:
+def batch_first_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of a convolution or a group normalisation."""
     layout = call.one()[1]
     return gradient_layouts(call, layout) if layout.dim == 0 and has_full_length(call) else Unknown(call.name)
@@ -119,21 +119,21 @@ def has_full_length(call: Call) -> bool:
     return "N" not in call.values or coefficient(call["N"]) == coefficient(call["input"].shape[0])
 
 
-def gradient_layouts(call: Call, layout: AlongRecords) -> Kinds:
+def gradient_layouts(call: Call, layout: AlongRecords) -> Layouts:
     """Return the layouts of the gradient of the input, and of the gradients of the weights, which are sums over all records."""
     first, *weights = call.outputs
-    result: list[Kind] = [fitting(first, layout), *(call.merged("over the records") for _ in weights)]
+    result: list[Layout] = [fitting(first, layout), *(call.merged("over the records") for _ in weights)]
     return if_consistent(call, layout, result)
 
 
-def if_consistent(call: Call, layout: AlongRecords, result: list[Kind]) -> Kinds:
+def if_consistent(call: Call, layout: AlongRecords, result: list[Layout]) -> Layouts:
     """Return the result if all arguments that hold records have the layout and no weight holds records; Unknown otherwise."""
     weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
     return result if not weights and call.agreed(layout) else Unknown(call.name)
 
 
-def pooling(call: Call) -> Kinds:
-    """Return the layouts of an operator that pools or resamples over its last dimensions. Its name states their number, 1d to 3d."""
+def pooling(call: Call) -> Layouts:
+    """Return the layouts of an operator that pools or resamples over its last dimensions. Its name contains their number, as in 2d."""
     tensor, layout = call.one()
     spatial = re.search(r"([123])d", call.name)
     if spatial is None or layout.dim >= tensor.dim() - int(spatial[1]):
@@ -141,7 +141,7 @@ def pooling(call: Call) -> Kinds:
     return if_consistent(call, layout, call.everywhere(layout))
 
 
-def batch_norm(call: Call) -> Kinds:
+def batch_norm(call: Call) -> Layouts:
     """Return the layouts of batch normalisation.
 
     In training it uses statistics of the batch and treats each channel separately, so records may be along the channels only. With
@@ -150,8 +150,8 @@ def batch_norm(call: Call) -> Kinds:
     _tensor, layout = call["input"], call.of("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
-    own = call.values.get("training", call.name != "_batch_norm_no_update" and not call.name.endswith("no_training"))
-    if own and layout.dim != 1:
+    training = call.values.get("training", call.name != "_batch_norm_no_update" and not call.name.endswith("no_training"))
+    if training and layout.dim != 1:
         return call.merged("over the records")
     first, *statistics = call.outputs
     along = AlongRecords(0, layout.outer, layout.inner)
@@ -163,39 +163,39 @@ def batch_norm(call: Call) -> Kinds:
     return [fitting(first, layout), *(fitting(statistic, along) for statistic in statistics)]
 
 
-def batch_norm_backward(call: Call) -> Kinds:
+def batch_norm_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of batch normalisation."""
     layout = call.of("input") or call.of("grad_out")
     if not isinstance(layout, AlongRecords) or (call.values.get("train", True) and layout.dim != 1):
         return Unknown(call.name)
     first, *weights = call.outputs
-    channels: Kind = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged("over the records")
+    channels: Layout = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged("over the records")
     return [fitting(first, layout), *(channels for _ in weights)]
 
 
-def embedding(call: Call) -> Kinds:
+def embedding(call: Call) -> Layouts:
     """Return the layout of rows that were looked up in a shared table."""
     layout = call.of("indices")
     return layout if isinstance(layout, AlongRecords) and not isinstance(call.of("weight"), AlongRecords) else Unknown(call.name)
 
 
-def embedding_backward(call: Call) -> Kinds:
+def embedding_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a shared table, which is a sum over all records."""
     return [call.merged("over the records") for _ in call.outputs]
 
 
-def likelihood(call: Call) -> Kinds:
+def likelihood(call: Call) -> Layouts:
     """Return the layouts of negative log-likelihood losses and of their total weight."""
     if call["reduction"] != NOT_REDUCED:
         return call.merged("over the records")
     layout = call.of("self")
     if not isinstance(layout, AlongRecords) or layout.dim != 0:
         return Unknown(call.name)
-    result: list[Kind] = [layout, *(SHARED for _ in call.outputs[1:])]
+    result: list[Layout] = [layout, *(SHARED for _ in call.outputs[1:])]
     return if_consistent(call, layout, result)
 
 
-def attention(call: Call) -> Kinds:
+def attention(call: Call) -> Layouts:
     """Return the layouts of attention on tensors (B, heads, T, d), which treats each record and each head separately."""
     layout = call.one()[1]
     if layout.dim > 1:
@@ -204,12 +204,12 @@ def attention(call: Call) -> Kinds:
         return Unknown(call.name)  # the operator requires equal batch sizes, and does not check them
     result = [fitting(output, layout) for output in call.outputs]
     mask = call.values.get("attn_mask", call.values.get("attn_bias"))
-    if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.kind(mask), AlongRecords):
+    if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.layout_of(mask), AlongRecords):
         return Unknown(call.name)
     return if_consistent(call, layout, result)
 
 
-def recurrent(call: Call) -> Kinds:
+def recurrent(call: Call) -> Layouts:
     """Return the layouts of one recurrent layer on a tensor (T, B, d). Packed sequences are not covered."""
     layout = call.of("input")
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
@@ -218,18 +218,18 @@ def recurrent(call: Call) -> Kinds:
     return [layout, *(layout.at(max(0, state.dim() - 2)) for state in states)]
 
 
-def recurrent_backward(call: Call) -> Kinds:
+def recurrent_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of the input, of four weights and of two states of a recurrent layer."""
     layout = call.of("input")
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
     _, *weights, hidden, cell = call.outputs
-    merged: list[Kind] = [Merged(f"{call.name} over the records") for _ in weights]
+    merged: list[Layout] = [Merged(f"{call.name} over the records") for _ in weights]
     return [layout, *merged, layout.at(max(0, hidden.dim() - 2)), layout.at(max(0, cell.dim() - 2))]
 
 
-def never(call: Call) -> Kinds:
-    """Raise Mixed, for an operator that combines records however it is called."""
+def never(call: Call) -> Layouts:
+    """Raise Mixed, for an operator that combines records with any arguments."""
     raise Mixed(f"{call.name} over the records")
 
 
@@ -296,10 +296,10 @@ NAMES: dict[Rule, str] = {
 }
 RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
 
-# MADE: operators that create new numbers, so that only the shape of their output depends on the number of records.
-# DRAWN: those of them whose numbers may differ between records.
+# CREATING: operators that create new numbers. Only the shape of their output depends on the number of records.
+# DRAWING: creating operators whose numbers may differ between records.
 # SIZED: operators that accept the batch size as a length of their output.
-MADE, DRAWN, SIZED = (
+CREATING, DRAWING, SIZED = (
     frozenset(names.split())
     for names in (
         "empty zeros ones full rand randn randint normal new_empty new_zeros new_ones new_full empty_like zeros_like ones_like "
@@ -309,5 +309,5 @@ MADE, DRAWN, SIZED = (
         "native_group_norm native_group_norm_backward nll_loss_forward",
     )
 )
-# Arguments that an operator receives from its own forward. No other operator can read them.
+# Arguments that a backward operator receives from its forward operator. No other operator can read them.
 OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}

@@ -1,7 +1,7 @@
-"""The check that a program isolates records: the loss and the gradient of a record must depend on that record alone.
+"""The check that a program isolates records. The loss and the gradient of a record must depend on that record alone.
 
-The program is first followed operator by operator without records, and then run on synthetic records. In each real step, the gradient of
-one record is also computed alone and compared.
+The program is first followed operator by operator without records (`traced_program`), and then run on synthetic records. In each real step,
+the gradient of one record is also computed alone, and its norm is compared.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import DrawnNumbers, recorded_draws, replayed_draws
 from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
-from dpcli.train.engine.sums import LARGE, Sums, lengths_of
+from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.kept_state import state
-from dpcli.train.isolation.traced_program import Program, analyze, dense, named, raised
+from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddings, describe_error, tracked_modules
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # factors of synthetic records, to reach branches that depend on magnitudes
-BATCH_SIZES = (7, 11, 13)  # candidates: a size that divides no other dimension identifies the dimension of the records
-LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, which may treat larger batches differently
+BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension identifies the dimension of the records
+LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 SEEDS = 3  # rounds of the check, each with fresh random numbers
 SPAN = 1000  # scalar integers with a smaller range are drawn so that every value occurs before one is repeated
-BEYOND = 1e15  # a norm above this may be infinite in one of two computations, and finite in the other
+BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
 
-# A function that draws a number of synthetic records, anew in each call.
+# A function that draws the given number of synthetic records. Every call draws new records.
 Draw = Callable[[int], Batch]
 
 
@@ -56,12 +56,14 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     except Exception:  # the program may run in its own precision only
         spare, stack = copy_of(model), ["loss"]
         try:
-            with named(spare, stack):
+            with tracked_modules(spare, stack):
                 try_records(spare, loss, draw, program)
         except InputError:
             raise
         except Exception as problem:
-            raise InputError(f"{stack[-1]}: expected a program that runs on made-up records, found {raised(problem)}") from problem
+            raise InputError(
+                f"{stack[-1]}: expected a program that runs on made-up records, found {describe_error(problem)}"
+            ) from problem
     before.require_same(state(model, loss))
     require_no_memory(model, loss, draw, program)
     return program
@@ -70,41 +72,41 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
 def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
     """Check that a record's gradient does not depend on records that were processed before it.
 
-    The gradient of a record is computed on one copy of the model. On another copy it is computed after those of other records, with the
-    same random numbers. State that a backward pass leaves in a class, a closure or a hook is found in this way if it changes a gradient.
-    State that changes no gradient is harmless.
+    The gradient of a record is computed on one copy of the model. On another copy it is computed after the gradients of other records, with
+    the same random numbers. The comparison detects state that a backward pass leaves in a class, a closure or a hook, if the state changes
+    a gradient. State that changes no gradient is harmless.
 
     Raises:
         InputError: The two gradients differ by more than rounding.
     """
     rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
-    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # kernels may add in another order the second time
+    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # kernels may add in another order in the second computation
     with restored_generators(model):
         for record in (draw(1) for _ in range(TRIED)):
             seed = secrets.randbits(40)
             first = gradient_after([], copy_of(model), loss, record, seed)
             length_first = math.hypot(*(float(g.norm()) for g in first.values()))
-            if length_first > 0.0:  # a label may mark the record as one without a loss, as padding does
+            if length_first > 0.0:  # a record may have no loss, such as one whose label marks padding
                 break
-        scales = SCALES if has_numbers(record) else SCALES[:1] * len(SCALES)
+        scales = SCALES if has_floats(record) else SCALES[:1] * len(SCALES)
         again = gradient_after([scale_numbers(draw(1), scale) for scale in scales], copy_of(model), loss, record, seed)
     difference = math.hypot(*(float((again[name] - one).norm()) for name, one in first.items()))
     if math.isfinite(length_first) and not difference <= tolerance * length_first:
         raise InputError(
-            "model: expected a gradient of each record that depends on it alone, found one that depends on the records that were taken "
-            "before it; let the backward pass and its hooks keep nothing that a gradient is computed with"
+            "model: expected a gradient of each record that depends on it alone, found one that depends on records processed before it; "
+            "the backward pass and its hooks must keep no state that enters a gradient"
         )
 
 
 def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
-    """Return the gradient of one record by parameter name, computed after those of other records, each alone."""
+    """Return the gradient of one record by parameter name, computed after the gradients of other records. Every batch has one record."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
 
     def alone(one: Batch, seed: int) -> Mapping[str, PlainRows]:
         with fixed_seed(model, seed):
             return one_example(per_example_losses(model, loss, tree_map(torch.clone, one), 1), parameters)
 
-    with shift_parameters(model), dense(model), torch.enable_grad():
+    with shift_parameters(model), dense_embeddings(model), torch.enable_grad():
         for other in others:
             with suppress(Exception):  # a loss may reject such numbers; the part of the program before the error has run
                 alone(other, secrets.randbits(40))
@@ -113,9 +115,9 @@ def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record
 
 
 def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
-    """Compare the losses of synthetic records in a batch with those of each alone, at several magnitudes.
+    """Compare the losses of synthetic records in a batch with the losses of each record alone, at several magnitudes.
 
-    Raises InputError if they differ, or if a forward pass changes state.
+    Raises InputError if the losses differ, or if a forward pass changes state.
     """
     tolerance = math.pow(program.coarsest, 0.4) if program.coarsest > 1e-6 else 1e-5
     tolerance, few = max(tolerance, tolerance_of(model)), batch_size_for(model, draw(1))
@@ -125,7 +127,7 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
         before.require_same(state(model, loss))  # this includes torch's seed, which `check` sets itself
         for seed in range(SEEDS):
             count = LARGER_BATCH_SIZE if seed == 1 and not program.complete else few
-            for scale in SCALES if has_numbers(draw(1)) else SCALES[:1]:
+            for scale in SCALES if has_floats(draw(1)) else SCALES[:1]:
                 check(model, loss, scale_numbers(draw(count), scale), secrets.randbits(40), tolerance, program.doubt)
                 before.require_same(state(model, loss))
 
@@ -140,8 +142,10 @@ def copy_of(model: nn.Module) -> nn.Module:
     """Return a deep copy of the model. Raises InputError if it cannot be copied."""
     try:
         return copy.deepcopy(model)
-    except Exception as problem:  # whatever its attributes raise
-        raise InputError(f"model: expected a module that can be copied, so that it can be tried, found {raised(problem)}") from None
+    except Exception as problem:  # the attributes of a module may raise any error
+        raise InputError(
+            f"model: expected a module that can be copied for the isolation check, found {describe_error(problem)}"
+        ) from None
 
 
 def double(batch: Batch) -> Batch:
@@ -149,14 +153,14 @@ def double(batch: Batch) -> Batch:
     return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
-def like(records: Batch) -> Draw:
+def draws_like(records: Batch) -> Draw:
     """Return a function that draws synthetic records with the shapes and types of some records.
 
-    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, which shows the labels or tokens
-    that the program accepts. Nothing else depends on the values of the given records.
+    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, because the program accepts labels
+    or tokens of this range. Nothing else depends on the values of the given records.
     """
     form = tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device, *span(leaf)), records)
-    return lambda count: tree_map(lambda one: column(count, *one), form, is_leaf=is_form)
+    return lambda count: tree_map(lambda one: draw_tensor(count, *one), form, is_leaf=is_form)
 
 
 def is_form(one: object) -> bool:
@@ -170,10 +174,10 @@ def span(leaf: Tensor) -> tuple[int, int]:
     return int(leaf.min()), int(leaf.max())
 
 
-def column(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.device, low: int, high: int) -> Tensor:
+def draw_tensor(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.device, low: int, high: int) -> Tensor:
     """Draw one tensor of synthetic records.
 
-    A negative smallest integer is taken for a special value, such as padding, and has probability 0.1.
+    A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1.
     """
     if dtype == torch.bool:
         values = torch.rand(count, *shape, device=device) < 0.5
@@ -184,7 +188,7 @@ def column(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.devi
         return torch.randn(count, *shape, dtype=torch.promote_types(dtype, torch.float32), device=device).to(dtype)
     least, most = max(0, low), max(0, low, high)
     numbers = torch.randint(least, most + 1, (count, *shape), device=device)
-    if not shape and most - least < SPAN:  # labels and lengths: few records get values that differ as far as possible
+    if not shape and most - least < SPAN:  # labels and lengths: even few records have many different values
         every = [torch.randperm(most - least + 1, device=device) for _ in range(0, count, most - least + 1)]
         numbers = least + torch.cat([*every, numbers[:0]])[:count]
     if low < 0:
@@ -197,12 +201,12 @@ def scale_numbers(batch: Batch, scale: float) -> Batch:
     return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
-def has_numbers(batch: Batch) -> bool:
+def has_floats(batch: Batch) -> bool:
     return any(leaf.is_floating_point() for leaf in tree_leaves(batch))
 
 
-class Sum(Protocol):
-    """A function that computes clipped sums. Its program was checked before."""
+class SumEngine(Protocol):
+    """A function that computes clipped sums of a program that was checked before."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -222,13 +226,13 @@ class Sum(Protocol):
     def __call__(self, batch: Batch, /) -> Sums: ...
 
 
-def sums_with_check(engine: Sum, batch: Batch, row: int) -> Sums:
-    """Return the sums of a batch, after the gradient norm of one example was compared with the norm that it has alone.
+def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
+    """Return the sums of a batch, after a comparison of one example's gradient norm in the batch with its norm alone.
 
     The comparison is skipped for a method that differentiates each example separately.
 
     Args:
-        row: Row of the example in the batch. Alone, the example is given the random numbers that it drew in the batch.
+        row: Row of the example in the batch. When it is processed alone, the example receives the random numbers that it drew in the batch.
 
     Raises:
         InputError: The two norms differ by more than rounding. The message does not reveal them.
@@ -236,38 +240,38 @@ def sums_with_check(engine: Sum, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:
         return engine(batch)
     random = engine.program is None or engine.program.random
-    listening: AbstractContextManager[list[DrawnNumbers]] = recorded_draws(row, size(batch)) if random else nullcontext([])
-    with listening as draws:
+    recording: AbstractContextManager[list[DrawnNumbers]] = recorded_draws(row, size(batch)) if random else nullcontext([])
+    with recording as draws:
         sums = engine(batch)
-    if engine.method.isolates:  # these records made the engine fall back to one example at a time
+    if engine.method.isolates:  # an error on these records made the engine process one example at a time
         return sums
     together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
     if not agree(engine, norm_alone(engine, alone, draws), together):
         raise InputError(
-            "model: expected an example's gradient in the batch to be the one that it has alone, but the model or the loss "
-            "does not keep examples apart; this step was not released"
+            "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
+            "mixes examples; this step was not released"
         )
     return sums
 
 
-def norm_alone(engine: Sum, alone: Batch, draws: list[DrawnNumbers]) -> float:
+def norm_alone(engine: SumEngine, alone: Batch, draws: list[DrawnNumbers]) -> float:
     """Return the gradient norm of one example, computed alone and with the given random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
-    with dense(engine.model), replayed_draws(draws) if draws else nullcontext():
+    with dense_embeddings(engine.model), replayed_draws(draws) if draws else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters)
     return norm(gradients, engine.clip, parameters)
 
 
 def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
-    """Return the gradient norm over all parameters. Large norms are computed in double precision, as squares may overflow."""
+    """Return the gradient norm over all parameters. Large norms are computed in double precision, because squares may overflow."""
     with torch.no_grad():
         each = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
         quick = math.hypot(*torch.stack(each).tolist()) if each else 0.0
-    return quick if quick < LARGE else float(lengths_of((gradients, 1), clip, parameters)[0])
+    return quick if quick < LARGE else float(unclipped_norms((gradients, 1), clip, parameters)[0])
 
 
-def agree(engine: Sum, alone: float, together: float) -> bool:
-    """Check whether two norms agree up to rounding, relative to the larger of them plus a fiftieth of C."""
+def agree(engine: SumEngine, alone: float, together: float) -> bool:
+    """Check whether two norms agree up to rounding, relative to the larger norm plus C / 50."""
     if not (math.isfinite(alone) and math.isfinite(together)):
         return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > BEYOND
     coarsest = 0.0 if engine.program is None else engine.program.coarsest

@@ -1,10 +1,10 @@
 """Abstract execution of a training program, to prove that each loss depends on one record alone.
 
-The program runs operator by operator on fake tensors, which have no numbers and whose batch size is a symbol. A rule for each operator
+The program runs operator by operator on fake tensors. They have no numbers, and their batch size is a symbol. A rule for each operator
 states along which dimension its results hold records, or that it merged records.
 
-A program that the rules cannot follow is not refused. It may have a branch on values, or a loop over the records. Its gradients are then
-computed one record at a time.
+The rules cannot follow every program, such as one with a branch on values or a loop over the records. Such a program is not refused, but
+its gradients are computed one record at a time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dpcli.audit.own_code import raised_at
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
-from dpcli.train.engine.draws import SEPARATE
+from dpcli.train.engine.draws import EXPECTED_LOSS
 from dpcli.train.engine.method import Loss, RaisedErrors
-from dpcli.train.isolation.batch_size import Shapes, ours, symbol
+from dpcli.train.isolation.batch_size import Shapes, batch_symbol, called_by_operator
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 
-# Methods that read numbers without calling an operator.
+# Methods of tensors that read numbers without calling an operator.
 DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__array__", "__dlpack__")
 
 
@@ -69,25 +69,29 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
     """
     findings, stack = IsolationFindings(), ["loss"]
     environment = Shapes(findings)
-    tracker = LayoutTracker(findings, symbol(environment), lambda: stack[-1], names(model))
-    errors, complete = Reads(findings), True
+    tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], names(model))
+    errors, complete = ReadRecorder(findings), True
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     try:
-        with dense(model), named(model, stack), fake, enable_python_dispatcher(), errors, tracker:
+        with dense_embeddings(model), tracked_modules(model, stack), fake, enable_python_dispatcher(), errors, tracker:
             step(model, loss, batch_like(like, tracker), tracker)
     except InputError:
         if not findings.doubts:
             raise
         complete = False
-    except Exception as problem:  # mostly due to the missing numbers; a faulty program also fails on synthetic records later
-        findings.doubts.append(f"{raised(problem).partition(' (its message')[0].partition(': ')[0]}, on tensors without numbers")
+    except Exception as problem:  # usually caused by the missing numbers; a faulty program later fails on synthetic records too
+        findings.doubts.append(
+            f"{describe_error(problem).partition(' (its message')[0].partition(': ')[0]}, on tensors without numbers"
+        )
         complete = False
     if findings.refusal is not None:
         raise findings.refusal
     environment.require_any_size()
     findings.doubts.extend(f"an error of {name} that the model catches" for name in errors.names if complete)
     doubt = findings.doubts[0] if findings.doubts else None
-    return Program(doubt, complete, findings.coarsest, findings.random or not complete, not (findings.own_rules or own_rules()))
+    return Program(
+        doubt, complete, findings.coarsest, findings.random or not complete, not (findings.custom_operators or has_vmap_rules())
+    )
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
@@ -97,7 +101,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
         losses = loss(model, batch)
         require_losses(losses, tracker)
         trained = [p for p in model.parameters() if p.requires_grad]
-        if not isinstance(tracker.kind(losses), Unknown):
+        if not isinstance(tracker.layout_of(losses), Unknown):
             findings.unknown.clear()  # the losses do not depend on the unknown results
         if losses.requires_grad:
             tracker.where = lambda: "model: in the backward pass"
@@ -110,17 +114,17 @@ def require_losses(losses: Any, tracker: LayoutTracker) -> None:
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
-            f"loss: expected one loss per example, shape (B,) for B of them, found {shape}; "
-            'a mean over the batch hides who contributed what: use reduction="none"'
+            f"loss: expected one loss per example, shape (B,) for B examples, found {shape}; "
+            'a mean over the batch hides the contribution of each example: use reduction="none"'
         )
-    kind = tracker.kind(losses)
-    if isinstance(kind, Merged):
-        raise InputError(f"loss: {SEPARATE}, found {kind.how}")
-    if not isinstance(kind, Unknown) and kind != AlongRecords(0):
-        raise InputError(f"loss: {SEPARATE}, found one that depends on no example")
+    layout = tracker.layout_of(losses)
+    if isinstance(layout, Merged):
+        raise InputError(f"loss: {EXPECTED_LOSS}, found {layout.how}")
+    if not isinstance(layout, Unknown) and layout != AlongRecords(0):
+        raise InputError(f"loss: {EXPECTED_LOSS}, found one that depends on no example")
 
 
-class Reads(RaisedErrors):
+class ReadRecorder(RaisedErrors):
     """A recorder of reads that bypass operators, and of errors that the model catches."""
 
     def __init__(self, findings: IsolationFindings) -> None:
@@ -128,7 +132,7 @@ class Reads(RaisedErrors):
         self.findings = findings
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if getattr(func, "__name__", "") in DIRECT_READS and not ours(sys._getframe(1)):
+        if getattr(func, "__name__", "") in DIRECT_READS and not called_by_operator(sys._getframe(1)):
             self.findings.doubt(f"numbers are read by Tensor.{func.__name__}")
         return super().__torch_function__(func, types, args, kwargs)
 
@@ -139,9 +143,9 @@ def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
     def column(leaf: Tensor) -> Tensor:
         with torch.utils._python_dispatch._disable_current_modes():
             dtype, device = leaf.dtype, leaf.device
-        made = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
-        tracker.give(made, AlongRecords(0))
-        return made
+        fake_leaf = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
+        tracker.register(fake_leaf, AlongRecords(0))
+        return fake_leaf
 
     return tree_map(column, like)  # type: ignore[no-any-return]
 
@@ -152,7 +156,7 @@ def names(model: nn.Module) -> dict[int, str]:
 
 
 @contextmanager
-def dense(model: nn.Module) -> Iterator[None]:
+def dense_embeddings(model: nn.Module) -> Iterator[None]:
     """Switch the gradients of embedding tables from sparse to dense within the block."""
     sparse = [module for module in model.modules() if getattr(module, "sparse", False) is True]
     try:
@@ -165,7 +169,7 @@ def dense(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
+def tracked_modules(model: nn.Module, stack: list[str]) -> Iterator[None]:
     """Maintain a stack of the names of the running modules within the block. The innermost module is last."""
     handles = []
     for name, module in model.named_modules():
@@ -179,8 +183,8 @@ def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
             handle.remove()
 
 
-def raised(problem: BaseException) -> str:
-    """Return the type and the place of an error, and its message if torch raised it. The user's own message may quote records."""
+def describe_error(problem: BaseException) -> str:
+    """Return the type and the place of an error, and its message if torch raised it. A message of the user's code may quote records."""
     if isinstance(problem, DpcliError) and problem.__cause__ is not None:
         problem = problem.__cause__
     where, lines = raised_at(problem), traceback.extract_tb(problem.__traceback__)
@@ -190,7 +194,7 @@ def raised(problem: BaseException) -> str:
     return f"{where.partition(' (its message')[0]}{': ' if message else ''}{message}"
 
 
-def own_rules() -> bool:
+def has_vmap_rules() -> bool:
     """Check whether there is a torch.autograd.Function outside of torch that defines its own behaviour under vmap."""
     classes = list(torch.autograd.Function.__subclasses__())
     for cls in classes:  # the list grows within the loop, so that it reaches subclasses of subclasses

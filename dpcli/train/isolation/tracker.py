@@ -1,4 +1,4 @@
-"""A dispatch mode that tracks along which dimension each tensor holds records, operator by operator; and its findings."""
+"""A dispatch mode that tracks, operator by operator, along which dimension each tensor holds records, and its findings."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from dpcli.train.isolation.layout import (
     SHARED,
     AlongRecords,
     Call,
-    Kind,
-    Kinds,
+    Layout,
+    Layouts,
     Merged,
     Mixed,
-    Numbers,
+    RecordIndices,
     Shared,
     Unknown,
     coefficient,
     consistent,
     has_records_at,
+    is_symbolic,
     leaves,
-    records,
 )
-from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED, pointwise
+from dpcli.train.isolation.operators import CREATING, DRAWING, OPAQUE, RULES, SIZED, pointwise
 
-# What the messages of refusals advise.
-ADVICE = "take it over the dimensions of one example, never over the batch"
+# Advice at the end of messages.
+ADVICE = "apply it over the dimensions of one example, never over the batch"
 TORCH_NAMESPACES = ("aten", "prims", "prim")
-# Operators that move numbers without selecting some of them.
+# Operators that move all numbers of a tensor.
 REARRANGING = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
 SPLITTING = ("split", "unsafe_split")
-INDEX_TYPES = (torch.int32, torch.int64)  # wide enough to count the records
+INDEX_TYPES = (torch.int32, torch.int64)  # integer types that are wide enough to count the records
+# Schema types of arguments that may be lengths of the output.
 SIZE_ARGUMENTS = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 
@@ -57,10 +58,11 @@ class IsolationFindings:
     Attributes:
         refusal: Error for the first operator that combines records.
         unknown: Operators without a rule whose results may enter the losses.
-        doubts: Reasons why the program is not proven to keep records apart.
+        doubts: Reasons why the program is not proven to isolate records.
         coarsest: Machine epsilon of the least precise floating-point type in the program.
         random: Whether the program draws random numbers.
-        own_rules: Whether it calls an operator that torch does not define, whose behaviour under vmap is unknown.
+        custom_operators: Whether the program calls an operator that torch does not define. The behaviour of such an operator under vmap is
+            unknown.
     """
 
     refusal: InputError | None = None
@@ -68,7 +70,7 @@ class IsolationFindings:
     doubts: list[str] = field(default_factory=list)
     coarsest: float = 0.0
     random: bool = False
-    own_rules: bool = False
+    custom_operators: bool = False
 
     def doubt(self, why: str) -> None:
         """Add a reason for doubt, with the line of the user's code that is running."""
@@ -82,42 +84,42 @@ class StorageState:
 
     Attributes:
         storage: The storage. The reference keeps its address from being reused.
-        kind: Layout of the last tensor in the storage.
+        layout: Layout of the last tensor in the storage.
         shape: Shape of the last tensor in the storage.
         has_records: Whether a tensor in the storage holds records.
         written: Whether a view of the storage was written to.
-        overwritten: Layout of all tensors in the storage after a write that no rule describes; None if there was no such write.
+        overwritten: Layout of all tensors in the storage after a write that merged records or has no rule; None if there was no such write.
     """
 
     storage: Any
-    kind: Kind
+    layout: Layout
     shape: tuple[object, ...]
     has_records: bool = False
     written: bool = False
-    overwritten: Kind | None = None
+    overwritten: Layout | None = None
 
 
 class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that tracks for every tensor along which dimension it holds records.
 
     Args:
-        findings: Findings, which the mode adds to.
+        findings: Findings, to which the mode adds.
         size: Symbol of the batch size.
         where: Function that returns the name of the running module.
-        names: Names, by identity, of the tensors that outlive the call, so that none may be written to.
+        names: Names, by identity, of tensors that outlive the call. The program must not write to them.
     """
 
     def __init__(self, findings: IsolationFindings, size: torch.SymInt, where: Callable[[], str], names: dict[int, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.findings, self.size, self.where, self.names = findings, size, where, names
-        self.kinds: Any = WeakIdKeyDictionary()
+        self.recorded_layouts: Any = WeakIdKeyDictionary()
         self.addresses: Any = WeakIdKeyDictionary()  # the address of the storage of each tensor when its layout was recorded
         self.storages: dict[int, StorageState] = {}
         self.batch_storages: set[int] = set()  # addresses of the storages of the batch itself
 
-    def give(self, tensor: Tensor, kind: Kind) -> None:
+    def register(self, tensor: Tensor, layout: Layout) -> None:
         """Register a tensor of the batch with its layout."""
-        self.kinds[tensor] = kind
+        self.recorded_layouts[tensor] = layout
         self.batch_storages.add(storage_of(tensor)._cdata)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -135,24 +137,24 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise self.unfollowed("a branch or a shape depends on values") from None
         outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
         base = name.rstrip("_") if not name.startswith("__") else name
-        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.kind)
+        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.layout_of)
         self.record_properties(func, call)
-        targets = [(tensor, self.kind(tensor)) for tensor in written_tensors(func, values)]
+        targets = [(tensor, self.layout_of(tensor)) for tensor in written_tensors(func, values)]
         try:
-            kinds = self.layouts(func, call, [*map(self.kind, call.tensors())])
+            layouts = self.layouts(func, call, [*map(self.layout_of, call.tensors())])
         except Mixed as mixed:
             raise self.refuse(str(mixed)) from None
-        several = kinds if isinstance(kinds, list) else [kinds] * len(outputs)
-        for output, kind in zip(outputs, several, strict=True):
-            self.keep(output, consistent(output, kind, base))
-        self.write(base, targets, kinds if isinstance(kinds, list) else [kinds])
+        several = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
+        for output, layout in zip(outputs, several, strict=True):
+            self.store(output, consistent(output, layout, base))
+        self.write(base, targets, layouts if isinstance(layouts, list) else [layouts])
         return out
 
     def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
         """Check that the operator does not split the batch into single records. Raises Unfollowed if it does."""
-        if name == "unbind" or (name in SPLITTING and not records(values["split_size"])):
-            kind = self.kind(values["self"])
-            if isinstance(kind, AlongRecords) and kind.dim == values["dim"] % values["self"].dim():
+        if name == "unbind" or (name in SPLITTING and not is_symbolic(values["split_size"])):
+            layout = self.layout_of(values["self"])
+            if isinstance(layout, AlongRecords) and layout.dim == values["dim"] % values["self"].dim():
                 raise self.unfollowed(f"{name} loops over the records")
 
     def unfollowed(self, why: str) -> Unfollowed:
@@ -162,13 +164,13 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def record_properties(self, func: Any, call: Call) -> None:
         """Record whether the operator is torch's own, whether it is random, and how precise its outputs are."""
-        self.findings.own_rules |= func.namespace not in TORCH_NAMESPACES
+        self.findings.custom_operators |= func.namespace not in TORCH_NAMESPACES
         self.findings.random |= draws(func, (), dict(call.values))
         for output in call.outputs:
             if output.is_floating_point():
                 self.findings.coarsest = max(self.findings.coarsest, float(torch.finfo(output.dtype).eps))
 
-    def kind(self, tensor: Tensor) -> Kind:
+    def layout_of(self, tensor: Tensor) -> Layout:
         """Return the layout of a tensor; Unknown if the mode did not observe the operator that created it."""
         if not isinstance(tensor, FakeTensor):
             return SHARED
@@ -178,51 +180,51 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return stored.overwritten
         # An assignment to tensor.data replaces the storage without an operator.
         moved = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
-        kind: Kind | None = None if moved else self.kinds.get(tensor)
-        if kind is None and stored is not None and stored.shape == tuple(tensor.shape):
-            kind = stored.kind
-        if kind is None:
-            return Unknown("a tensor that came from elsewhere")
-        return kind if stored is None or not stored.written else layout_after_write(kind, stored)
+        layout: Layout | None = None if moved else self.recorded_layouts.get(tensor)
+        if layout is None and stored is not None and stored.shape == tuple(tensor.shape):
+            layout = stored.layout
+        if layout is None:
+            return Unknown("a tensor of unknown origin")
+        return layout if stored is None or not stored.written else layout_after_write(layout, stored)
 
-    def keep(self, tensor: Tensor, kind: Kind) -> None:
+    def store(self, tensor: Tensor, layout: Layout) -> None:
         """Store the layout of an operator's output. An unknown layout is also a finding."""
-        if isinstance(kind, Unknown) and kind.operator not in self.findings.unknown:
-            self.findings.unknown.append(kind.operator)
-        if isinstance(kind, Merged) and " at " not in kind.how and (line := own_line()):
-            kind = Merged(f"{kind.how} at {line}")
-        self.kinds[tensor] = kind
+        if isinstance(layout, Unknown) and layout.operator not in self.findings.unknown:
+            self.findings.unknown.append(layout.operator)
+        if isinstance(layout, Merged) and " at " not in layout.how and (line := own_line()):
+            layout = Merged(f"{layout.how} at {line}")
+        self.recorded_layouts[tensor] = layout
         storage = storage_of(tensor)
         if storage is not None:
             self.addresses[tensor] = storage._cdata
-            stored = self.storages.setdefault(storage._cdata, StorageState(storage, kind, ()))
-            stored.kind, stored.shape = kind, tuple(tensor.shape)
-            stored.has_records |= isinstance(kind, AlongRecords)
+            stored = self.storages.setdefault(storage._cdata, StorageState(storage, layout, ()))
+            stored.layout, stored.shape = layout, tuple(tensor.shape)
+            stored.has_records |= isinstance(layout, AlongRecords)
 
-    def layouts(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
+    def layouts(self, func: Any, call: Call, layouts: list[Layout]) -> Layouts:
         """Return the layout of each output, given the layouts of the arguments."""
         lengths, count = batch_size_uses(func, call.values)
-        shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)
+        shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
         if not count and shaped and len([*call.tensors()]) == 1:
             return [self.created(call, output) for output in call.outputs]
-        unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
+        unknown = [layout for layout in layouts if isinstance(layout, Unknown)]
         if unknown:
             return unknown[0]
-        rows = [kind for kind in kinds if isinstance(kind, AlongRecords | Numbers)]
-        merged = [kind for kind in kinds if isinstance(kind, Merged)]
+        rows = [layout for layout in layouts if isinstance(layout, AlongRecords | RecordIndices)]
+        merged = [layout for layout in layouts if isinstance(layout, Merged)]
         if call.name == "arange" and not rows and not merged and (lengths or count):
             start, step = call.values.get("start", 0), call.values.get("step", 1)
-            return Numbers(0) if (start, step) == (0, 1) and counts_records(call.outputs[0], 0) else Unknown("arange")
+            return RecordIndices(0) if (start, step) == (0, 1) and counts_records(call.outputs[0], 0) else Unknown("arange")
         if merged or count:
             how = merged[0].how if merged else f"{call.name} with the number of records"
             if rows:
                 raise Mixed(how)
             return Merged(how)
         if not rows:
-            if not any(records(length) for output in call.outputs for length in output.shape):
+            if not any(is_symbolic(length) for output in call.outputs for length in output.shape):
                 return SHARED
-            return [self.created(call, output) if call.name in MADE else Unknown(call.name) for output in call.outputs]
-        if any(isinstance(kind, Numbers) for kind in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
+            return [self.created(call, output) if call.name in CREATING else Unknown(call.name) for output in call.outputs]
+        if any(isinstance(layout, RecordIndices) for layout in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
             return self.index_layout(call)
         if lengths and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
@@ -231,29 +233,30 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             rule = pointwise if torch.Tag.pointwise in func.tags else no_rule
         return mark_differing(rule(call), rows)
 
-    def created(self, call: Call, output: Tensor) -> Kind:
+    def created(self, call: Call, output: Tensor) -> Layout:
         """Return the layout of a new tensor, such as one of zeros.
 
-        The layout is that of an argument whose shape agrees with it. Otherwise the records are along the only dimension that counts them.
+        If an argument has a layout that agrees with the new shape, the new tensor has this layout. Otherwise the records are along the only
+        dimension that counts records.
         """
-        dims = [dim for dim, length in enumerate(output.shape) if records(length)]
+        dims = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
         if not dims:
             return SHARED
-        for _, kind in call.rows():
-            if dims == [kind.dim] and has_records_at(output, kind):
-                return replace(kind, identical=False)
+        for _, layout in call.rows():
+            if dims == [layout.dim] and has_records_at(output, layout):
+                return replace(layout, identical=False)
         times = coefficient(output.shape[dims[0]])
-        return AlongRecords(dims[0], 1, times, call.name not in DRAWN) if len(dims) == 1 and times else Unknown(call.name)
+        return AlongRecords(dims[0], 1, times, call.name not in DRAWING) if len(dims) == 1 and times else Unknown(call.name)
 
-    def index_layout(self, call: Call) -> Kind:
-        """Return the layout of record indices after an operator. They remain record indices if the operator only rearranges them."""
+    def index_layout(self, call: Call) -> Layout:
+        """Return the layout of record indices after an operator. Record indices that are only rearranged remain record indices."""
         if call.name in REARRANGING:
-            layouts = {id(tensor): as_records(self.kind(tensor)) for tensor in call.tensors()}
-            kinds = RULES[call.name](replace(call, kind=lambda tensor: layouts[id(tensor)]))
-            (kind,), (output,) = kinds if isinstance(kinds, list) else [kinds], call.outputs
-            if isinstance(kind, AlongRecords) and (kind.outer, kind.inner) == (1, 1) and counts_records(output, kind.dim):
-                return Numbers(kind.dim)
-        return Unknown(f"{call.name} of the records' places")
+            by_id = {id(tensor): as_records(self.layout_of(tensor)) for tensor in call.tensors()}
+            layouts = RULES[call.name](replace(call, layout_of=lambda tensor: by_id[id(tensor)]))
+            (layout,), (output,) = layouts if isinstance(layouts, list) else [layouts], call.outputs
+            if isinstance(layout, AlongRecords) and (layout.outer, layout.inner) == (1, 1) and counts_records(output, layout.dim):
+                return RecordIndices(layout.dim)
+        return Unknown(f"{call.name} of the records' positions")
 
     def require_unwritten(self, func: Any, values: Any) -> None:
         """Check that an operator does not write to the batch or to a tensor that outlives the call. Raises InputError if it does."""
@@ -264,36 +267,40 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if storage_of(tensor)._cdata in self.batch_storages:
                 raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
 
-    def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], kinds: Sequence[Kind]) -> None:
+    def write(self, name: str, targets: Sequence[tuple[Tensor, Layout]], layouts: Sequence[Layout]) -> None:
         """Update the layouts of storages after a write. A write to a view counts as a write to the whole storage.
 
         Args:
             name: Name of the operator.
             targets: Tensors that are written to, each with its earlier layout.
-            kinds: Layouts of the operator's results. The least favourable one counts.
+            layouts: Layouts of the operator's results. The least favourable layout is used.
         """
-        kind = next((result for sort in (Merged, Unknown, AlongRecords) for result in kinds if isinstance(result, sort)), SHARED)
+        layout = next(
+            (result for sort in (Merged, Unknown, AlongRecords) for result in layouts if isinstance(result, sort)), SHARED
+        )
         for tensor, before in targets:
             storage = storage_of(tensor)
             stored = self.storages.setdefault(storage._cdata, StorageState(storage, before, ()))
             stored.written = True
-            if isinstance(kind, Merged | Unknown):
-                stored.overwritten = kind
-            elif (isinstance(kind, AlongRecords) and kind != before) or (isinstance(before, Shared) and stored.has_records):
+            if isinstance(layout, Merged | Unknown):
+                stored.overwritten = layout
+            elif (isinstance(layout, AlongRecords) and layout != before) or (isinstance(before, Shared) and stored.has_records):
                 stored.overwritten = Unknown(name)
 
     def refuse(self, what: str, state: bool = False) -> InputError:
         """Record an error and return it. The first error is the verdict, even if the user's code catches it.
 
         Args:
-            what: Operator that combines records or writes, in words.
+            what: Description of the operator that combines records or writes.
             state: Whether the operator writes to a tensor that outlives the call.
         """
         place, line = self.where(), own_line()
         if line and line not in what:
-            what = f"{what}, which meets them at {line}" if " at " in what else f"{what} at {line}"
+            what = f"{what}, whose result is combined with records at {line}" if " at " in what else f"{what} at {line}"
         if state:
-            message = f"{place}: expected a forward that changes nothing, found {what}; compute it before training, and leave it"
+            message = (
+                f"{place}: expected a forward that writes to no state, found {what}; compute the tensor before training instead"
+            )
         else:
             sort = "a loss" if place == "loss" else "an output"
             message = f"{place}: expected {sort} for each example that depends on it alone, found {what}; {ADVICE}"
@@ -301,34 +308,36 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.findings.refusal
 
 
-def layout_after_write(kind: Kind, stored: StorageState) -> Kind:
+def layout_after_write(layout: Layout, stored: StorageState) -> Layout:
     """Return the layout of a view after another view of its storage was written to."""
-    if isinstance(kind, AlongRecords):
-        return replace(kind, identical=False)
-    return Unknown("a part of what was written to") if isinstance(kind, Shared) and stored.has_records else kind
+    if isinstance(layout, AlongRecords):
+        return replace(layout, identical=False)
+    return Unknown("a view of an overwritten tensor") if isinstance(layout, Shared) and stored.has_records else layout
 
 
-def mark_differing(kinds: Kinds, rows: Sequence[Kind]) -> Kinds:
-    """Return the layouts of the results. They count as differing between records if an argument differs between records."""
-    if all(isinstance(kind, AlongRecords) and kind.identical for kind in rows):
-        return kinds
-    several = kinds if isinstance(kinds, list) else [kinds]
-    differing: list[Kind] = [replace(kind, identical=False) if isinstance(kind, AlongRecords) else kind for kind in several]
-    return differing if isinstance(kinds, list) else differing[0]
+def mark_differing(layouts: Layouts, rows: Sequence[Layout]) -> Layouts:
+    """Return the layouts of the results. A result counts as differing between records if an argument differs between records."""
+    if all(isinstance(layout, AlongRecords) and layout.identical for layout in rows):
+        return layouts
+    several = layouts if isinstance(layouts, list) else [layouts]
+    differing: list[Layout] = [
+        replace(layout, identical=False) if isinstance(layout, AlongRecords) else layout for layout in several
+    ]
+    return differing if isinstance(layouts, list) else differing[0]
 
 
-def as_records(kind: Kind) -> Kind:
-    """Return the layout of record indices as that of one number for each record. Return other layouts unchanged."""
-    return AlongRecords(kind.dim) if isinstance(kind, Numbers) else kind
+def as_records(layout: Layout) -> Layout:
+    """Return the layout of record indices as the layout of one number for each record. Return other layouts unchanged."""
+    return AlongRecords(layout.dim) if isinstance(layout, RecordIndices) else layout
 
 
 def counts_records(output: Tensor, dim: int) -> bool:
-    """Check whether a tensor can hold one index for each record; a narrower integer type would overflow."""
+    """Check whether a tensor can hold one index for each record. A narrower integer type would overflow."""
     return coefficient(output.shape[dim]) == 1 and output.dtype in INDEX_TYPES
 
 
 def is_constant(tensor: Tensor) -> bool:
-    """Check whether a tensor is real, so that it existed before the call, and needs no gradient."""
+    """Check whether a tensor existed before the call and needs no gradient. Such a tensor is not fake."""
     return not isinstance(tensor, FakeTensor) and not tensor.requires_grad
 
 
@@ -338,7 +347,7 @@ def number_in(constant: Tensor) -> Any:
         return constant.item()
 
 
-def no_rule(call: Call) -> Kinds:
+def no_rule(call: Call) -> Layouts:
     """Return Unknown, for an operator without a rule."""
     return Unknown(call.name)
 
@@ -368,7 +377,7 @@ def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
     for argument in func._schema.arguments:
         value = values.get(argument.name)
         several = value if isinstance(value, list | tuple) else [value]
-        if any(records(number) for number in several):
+        if any(is_symbolic(number) for number in several):
             length = str(argument.real_type) in SIZE_ARGUMENTS and argument.name not in ("high", "low")
             lengths, count = lengths or length, count or not length
     return lengths, count

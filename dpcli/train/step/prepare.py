@@ -20,9 +20,9 @@ from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, cryptographic
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.clip import Adaptive, Clip, measurable
+from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.isolation.kept_state import constants
-from dpcli.train.isolation.rehearsal import like
+from dpcli.train.isolation.rehearsal import draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.sources import FUNCTION
@@ -87,7 +87,7 @@ class Prepared:
     def synthetic_records(self, count: int) -> Batch:
         """Return `count` synthetic records. They are drawn by the task, or have the shapes and types of the private records."""
         if self.problem.draw is None:
-            return like(self.trainer.records)(count)
+            return draws_like(self.trainer.records)(count)
         device = next(self.problem.model.parameters()).device
         return to_device(self.problem.draw(count, self.streams.initialisation), device)
 
@@ -125,7 +125,7 @@ class Prepared:
         """
         for name, buffer in self.problem.model.named_buffers():
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
-                raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
+                raise InputError(f"model: {name}: expected a buffer that training does not change, found one that it changed")
 
     def measure(self) -> Metrics:
         """Return the metrics on public data. They are measured with the weights that the run would release if it ended now."""
@@ -332,5 +332,5 @@ def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, before: Che
             "found adaptive"
         )
     if before is not None:
-        clip.norm = measurable("norm", before.bound)
+        clip.norm = require_measurable("norm", before.bound)
     return AdaptiveNorm(clip, count_noise, plan.stages[0].expected_batch, streams.noise)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
-from dpcli.audit.own_code import called
+from dpcli.audit.own_code import call_user_code
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, size
@@ -90,7 +90,7 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     source, function = train.canary, user(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
-        records_drawn = checked(called(source, function, count, stream.bulk()), source, path, model)
+        records_drawn = checked(call_user_code(source, function, count, stream.bulk()), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")
         return records_drawn
@@ -122,7 +122,7 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
 
     def measure() -> Metrics:
         with evaluation_mode(model) as device:
-            return metrics(called(source, function, model, to_device(public, device)), source)
+            return metrics(call_user_code(source, function, model, to_device(public, device)), source)
 
     return measure
 

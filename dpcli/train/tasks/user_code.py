@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpcli.audit.own_code import FAILURES, called, module_file, raised_at, user_function
+from dpcli.audit.own_code import FAILURES, call_user_code, module_file, raised_at, user_function
 from dpcli.base.errors import DpcliError, InputError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def result(target: str, path: str) -> Any:
 
     If the function raises an error, the message is shown in an InputError. Do not use this for functions that read private data.
     """
-    return called(target, user(target, path))
+    return call_user_code(target, user(target, path))
 
 
 def build_model(target: str, data: str, path: str) -> nn.Module:
@@ -54,7 +54,7 @@ def build_model(target: str, data: str, path: str) -> nn.Module:
     function, called_code, before = user(target, path), set[object](), sys.getprofile()
     sys.setprofile(lambda frame, event, argument: called_code.add(frame.f_code) if event == "call" else None)
     try:
-        model = called(target, function)
+        model = call_user_code(target, function)
     finally:
         sys.setprofile(before)
     module, _, name = data.partition(":")

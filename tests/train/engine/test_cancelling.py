@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, Tied, merge
-from dpcli.train.engine.sums import clipped
+from dpcli.train.engine.sums import clipped_sums
 from tests.cases import require_each
 
 ROUNDING = 4.0 * float(torch.finfo(torch.float32).eps)  # for each example of a batch, over C: accounted for in the noise
@@ -55,10 +55,10 @@ def test_what_cancels_is_no_longer_than_c() -> None:
                 values = torch.cat([half, -half], 1)
                 values[:, 0] += torch.randn(size, WIDTH)
                 piece = FORMS[form](values)
-                whole = clipped([({"": piece}, size)], Flat(norm), parameters).gradients[""].double()
+                whole = clipped_sums([({"": piece}, size)], Flat(norm), parameters).gradients[""].double()
                 for row in range(min(size, 4)):
                     rest = torch.arange(size) != row
-                    kept = clipped([({"": piece.select(rest)}, size - 1)], Flat(norm), parameters).gradients[""].double()
+                    kept = clipped_sums([({"": piece.select(rest)}, size - 1)], Flat(norm), parameters).gradients[""].double()
                     assert float((whole - kept).norm()) <= norm * (1.0 + 1e-6 + ROUNDING * size), (norm, length)
 
     require_each(itertools.product(FORMS, [2, 8], [1, 64]), check)

@@ -86,10 +86,14 @@ def test_a_group_that_is_not_there_is_said() -> None:
 
     require_each(
         [
-            (("body", "head"), "clipping: groups: expected a group for every parameter, but scale has none: * takes all others"),
+            (
+                ("body", "head"),
+                "clipping: groups: expected a group for every parameter, but scale has none; a group * takes all other parameters",
+            ),
             (
                 ("b", "*"),
-                "clipping: groups.b: expected the beginning of a trained parameter's name, up to a dot, found that of none: body.0",
+                "clipping: groups.b: expected the beginning of a trained parameter's name, up to a dot, "
+                "found no parameter with this name among body.0",
             ),
             (("body", "head", "scale", "*"), "clipping: groups.*: expected the beginning of a trained parameter's name"),
             ((), "clipping: groups: expected a group for every parameter, but body.0.weight has none"),

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from dpcli.train.engine.book_keeping import BookKeeping, divided
+from dpcli.train.engine.book_keeping import BookKeeping, divide_parameters
 from dpcli.train.engine.capture import Recorder
 from dpcli.train.engine.clip import Flat
-from dpcli.train.engine.compound import written
+from dpcli.train.engine.compound import layer_by_layer
 from dpcli.train.engine.method import Unsuitable
-from dpcli.train.engine.sums import clipped
+from dpcli.train.engine.sums import clipped_sums
 from tests.train.engine.families import Attending, Running
 from tests.train.engine.models import classification, sequences
 from tests.train.engine.oracle import clipped_sum, distance, gradients
@@ -24,12 +24,12 @@ CAUSAL = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)
 
 def agrees(model: nn.Module) -> None:
     """Losses and sums, in batches of other sizes than those that it was learnt from."""
-    method = BookKeeping.learnt(model, classification, sequences(3))
+    method = BookKeeping.after_probe(model, classification, sequences(3))
     for size in (1, 5):
         batch = sequences(size)
         losses, _ = method.forward(batch, Recorder(method.example_dim, size))
         torch.testing.assert_close(losses, classification(model, batch), rtol=1e-12, atol=1e-12)
-        sums = clipped(method.parts(batch), CLIP, {name: p for name, p in model.named_parameters() if p.requires_grad})
+        sums = clipped_sums(method.parts(batch), CLIP, {name: p for name, p in model.named_parameters() if p.requires_grad})
         assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, size), CLIP)) <= 1e-9 * CLIP.bound
     assert not any("forward" in vars(module) or module._forward_hooks for module in model.modules())
 
@@ -99,7 +99,7 @@ def replaced(module: nn.MultiheadAttention) -> nn.Module:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_not_quite_torch_is_not_written_out(name: str) -> None:
-    assert not divided(OTHERS[name]()).compounds
+    assert not divide_parameters(OTHERS[name]()).compounds
 
 
 def test_forms_of_input_that_have_no_examples_are_refused() -> None:
@@ -110,7 +110,7 @@ def test_forms_of_input_that_have_no_examples_are_refused() -> None:
     ):
         given = (given,) * (3 if isinstance(module, nn.MultiheadAttention) else 1)
         with (
-            written(divided(module).compounds, Recorder(lambda call, inputs: 1, 4)),
+            layer_by_layer(divide_parameters(module).compounds, Recorder(lambda call, inputs: 1, 4)),
             pytest.raises(Unsuitable, match="expected seq"),
         ):
             module(*given)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.choice import fixed_seed
-from dpcli.train.engine.draws import MANY, recorded_draws, replayed_draws, same_draws
+from dpcli.train.engine.draws import MOST_EQUAL_DRAWS, recorded_draws, replayed_draws, same_draws
 from tests.cases import require_each
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
@@ -117,7 +117,7 @@ def test_a_permutation_of_the_records_is_refused() -> None:
 def test_a_draw_that_is_repeated_until_it_is_liked_ends() -> None:
     with same_draws(1, 3):
         first = torch.rand(())
-        assert any(torch.rand(()) != first for _ in range(MANY))
+        assert any(torch.rand(()) != first for _ in range(MOST_EQUAL_DRAWS))
 
 
 def test_a_draw_seeds_only_the_devices_in_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,15 +206,15 @@ def test_a_scalar_loss_is_refused() -> None:
     with pytest.raises(InputError) as problem:
         ClippedGradients(mlp().double(), mean, Flat(1.0))(vectors(4))
     assert str(problem.value) == (
-        "loss: expected one loss per example, shape (B,) for B of them, found shape (); "
-        'a mean over the batch hides who contributed what: use reduction="none"'
+        "loss: expected one loss per example, shape (B,) for B examples, found shape (); "
+        'a mean over the batch hides the contribution of each example: use reduction="none"'
     )
 
 
 @pytest.mark.long
 def test_the_models_own_mean_loss_is_refused() -> None:
     configuration = LARGE[0]
-    with pytest.raises(InputError, match=r"expected one loss per example, shape \(B,\) for B of them, found shape \(\)"):
+    with pytest.raises(InputError, match=r"expected one loss per example, shape \(B,\) for B examples, found shape \(\)"):
         ClippedGradients(configuration.model(), lambda model, batch: model(**batch, labels=batch["input_ids"]).loss, Flat(1.0))(
             texts(4)
         )

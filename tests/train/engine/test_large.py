@@ -22,7 +22,7 @@ from dpcli.train.engine.layers import RULES
 from dpcli.train.engine.method import Method
 from dpcli.train.engine.operands import FACTORS
 from dpcli.train.engine.pieces import Outer
-from dpcli.train.engine.sums import Sums, clipped
+from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, Vectorised
 from dpcli.train.plugin import STYLES
 from tests.cases import require_each
@@ -95,7 +95,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...] | None]] = {  #
     "alone": (Alone, (5,)),
 }
 WAYS: dict[str, Callable[[nn.Module, Any, Any], Method]] = {
-    "book-keeping": BookKeeping.learnt,
+    "book-keeping": BookKeeping.after_probe,
     "vmap": lambda model, loss, batch: Vectorised(model, loss),
     "loop": lambda model, loss, batch: Looped(model, loss),
 }
@@ -148,7 +148,7 @@ def bounded(name: str, way: str, size: float, weight: float, kind: torch.dtype, 
     method = WAYS[way](model, weighed, batch_of(model, shape, 1.0, 1.0, kind))
 
     def sums(chosen: Any) -> Sums:
-        return clipped(method.parts(rows(batch, chosen)), clip, parameters)
+        return clipped_sums(method.parts(rows(batch, chosen)), clip, parameters)
 
     others = [row for row in range(COUNT) if row != ROW]
     whole, without, alone = sums(slice(None)), sums(others), sums([ROW])
@@ -227,13 +227,13 @@ def require_no_longer(name: str, pairs: Sequence[tuple[float, str]]) -> None:
     model = build()
     parameters = dict(model.named_parameters())
     modules = len({part.rpartition(".")[0] for part in parameters})
-    method = BookKeeping.learnt(model, weighed, batch_of(model, shape, 1.0, 1.0, torch.float32))
+    method = BookKeeping.after_probe(model, weighed, batch_of(model, shape, 1.0, 1.0, torch.float32))
     for size, weight in pairs:
         batch = rows(batch_of(model, shape, size, WEIGHTS[weight](size), torch.float32), [ROW])
         parts = list(method.parts(batch))
         for style, norm in CORNERS:
             clip = at(style, norm * modules**0.5 if (style, norm) == ("per-layer", SMALLEST) else norm)
-            assert length(clipped(parts, clip, parameters).gradients) <= clip.bound * SLACK, (size, weight, style, norm)
+            assert length(clipped_sums(parts, clip, parameters).gradients) <= clip.bound * SLACK, (size, weight, style, norm)
 
 
 @pytest.mark.long
@@ -269,7 +269,7 @@ def test_what_is_largest_may_stand_beside_zeros(kind: torch.dtype, huge: float) 
     left[0, 1], right[0, 1] = 0.0, huge
     left[0, 2], right[0, 2] = left[0, 2] / huge, right[0, 2] * huge
     parameters, shape = {"": nn.Parameter(torch.zeros(4, 5, dtype=kind))}, torch.Size((4, 5))
-    found = clipped([({"": Outer(left, right, shape)}, 2)], Flat(C), parameters)
+    found = clipped_sums([({"": Outer(left, right, shape)}, 2)], Flat(C), parameters)
     exact = left.mT @ right
     assert found.finite.all() and torch.allclose(found.norms, exact.flatten(1).norm(dim=1), rtol=1e-5)
     expected = (exact * (C / exact.flatten(1).norm(dim=1))[:, None, None]).sum(0)

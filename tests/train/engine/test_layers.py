@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dpcli.train.engine.book_keeping import divided
+from dpcli.train.engine.book_keeping import divide_parameters
 from dpcli.train.engine.method import Unsuitable
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merge
 
@@ -19,7 +19,7 @@ seeds = st.integers(0, 2**32)
 
 
 def pieces_of(module: nn.Module, inputs: Tensor, weights: Tensor) -> dict[str, Piece]:
-    (layer,) = divided(module).layers
+    (layer,) = divide_parameters(module).layers
     ways = layer.rule(module, inputs, weights)
     return {local: merge([ways[local]()]) for local in layer.parameters}
 
@@ -101,7 +101,7 @@ def test_statistics_that_are_kept(size: int, channels: int, side: int, seed: int
 
 def test_statistics_of_the_batch_have_no_rule() -> None:
     for module in (nn.BatchNorm1d(3), nn.BatchNorm1d(3, track_running_stats=False).eval()):
-        with pytest.raises(Unsuitable, match="takes its statistics of the batch"):
+        with pytest.raises(Unsuitable, match="computes its statistics from the batch"):
             pieces_of(module, torch.randn(4, 3), torch.randn(4, 3))
 
 
@@ -160,9 +160,9 @@ def test_a_subclass_that_computes_something_else_has_no_rule() -> None:
     class Named(nn.Linear):
         pass
 
-    assert divided(Named(2, 3)).layers
+    assert divide_parameters(Named(2, 3)).layers
     patched = nn.Linear(2, 3)
     patched.forward = lambda x: x  # type: ignore[method-assign]
     for module in (nn.Sequential(Doubled(2, 3)), patched):
-        found = divided(module)
+        found = divide_parameters(module)
         assert not found.layers and len(found.operands) == 2

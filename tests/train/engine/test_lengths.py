@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dpcli.train.engine.clip import Clip, Flat, PerLayer
 from dpcli.train.engine.pieces import Outer
-from dpcli.train.engine.sums import clipped
+from dpcli.train.engine.sums import clipped_sums
 from dpcli.train.engine.vectorised import Looped, one_example
 from dpcli.train.isolation.rehearsal import norm as length
 from tests.cases import require_each
@@ -43,7 +43,7 @@ def test_an_example_alone_has_the_length_that_clipping_finds() -> None:
             return model(batch).sum(1) * scale
 
         batch = torch.rand(1, 3) + 0.5
-        expected = float(clipped(Looped(model, loss).parts(batch), clip, parameters).norms[0])
+        expected = float(clipped_sums(Looped(model, loss).parts(batch), clip, parameters).norms[0])
         found = length(one_example(loss(model, batch), parameters), clip, parameters)
         assert found == pytest.approx(expected, rel=1e-5)
         assert found == math.inf if not math.isfinite(scale) else math.isfinite(found)

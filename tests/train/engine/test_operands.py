@@ -13,7 +13,7 @@ from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.method import Unsuitable
 from dpcli.train.engine.operands import FACTORS
-from dpcli.train.engine.sums import clipped
+from dpcli.train.engine.sums import clipped_sums
 from tests.cases import require_each
 from tests.train.engine.families import PLACES, Forward, Standing
 from tests.train.engine.models import LABELS, classification, sequences
@@ -23,7 +23,9 @@ CLIP = Flat(0.05)
 
 
 def sums_of(method: BookKeeping, batch: Any) -> Any:
-    return clipped(method.parts(batch), CLIP, {name: p for name, p in method.model.named_parameters() if p.requires_grad}).gradients
+    return clipped_sums(
+        method.parts(batch), CLIP, {name: p for name, p in method.model.named_parameters() if p.requires_grad}
+    ).gradients
 
 
 def test_against_one_example_at_a_time() -> None:
@@ -31,7 +33,7 @@ def test_against_one_example_at_a_time() -> None:
         body, shapes = PLACES[name]
         model = Standing(body, *shapes).double()
         before = {key: (id(p), p.clone()) for key, p in model.named_parameters()}
-        method = BookKeeping.learnt(model, classification, sequences(3))
+        method = BookKeeping.after_probe(model, classification, sequences(3))
         for size in (1, 5):
             batch = sequences(size)
             expected = clipped_sum(gradients(model, classification, batch, size), CLIP)
@@ -47,7 +49,7 @@ def test_a_parameter_of_two_modules_is_one() -> None:
     model[0].other.a = model[0].a
     model[0].body = lambda m, h: m.other.body(m.other, h * m.a)
     model[0].other.first.requires_grad_(False)
-    method, batch = BookKeeping.learnt(model, classification, sequences(3)), sequences(4)
+    method, batch = BookKeeping.after_probe(model, classification, sequences(3)), sequences(4)
     expected = clipped_sum(gradients(model, classification, batch, 4), CLIP)
     assert distance(sums_of(method, batch), expected) <= 1e-9 * CLIP.bound
 
@@ -74,13 +76,13 @@ REFUSED: dict[str, tuple[Forward, tuple[int, ...], str]] = {
     "places and examples in one": (
         lambda m, h: (h.reshape(-1, 11) * m.a).view_as(h),
         (11,),
-        "a: MulBackward0 takes it, where examples have no dimension of their own",
+        "a: it enters MulBackward0, where the examples have no dimension of their own",
     ),
     "a hook": (lambda m, h: hooked(h * m.a), (11,), "a hook on a tensor changes its gradient"),
     "another way for one example": (
         lambda m, h: h * m.a if len(h) > 1 else h + m.a,
         (11,),
-        "a: one example alone takes another way than several",
+        "a: one example uses it in other operators than several examples do",
     ),
 }
 
@@ -89,15 +91,15 @@ REFUSED: dict[str, tuple[Forward, tuple[int, ...], str]] = {
 def test_what_cannot_be_told_apart_is_refused(name: str) -> None:
     body, shape, words = REFUSED[name]
     with pytest.raises(Unsuitable, match=f"^{words}$"):
-        list(BookKeeping.learnt(Standing(body, shape).double(), classification, sequences(3)).parts(sequences(3)))
+        list(BookKeeping.after_probe(Standing(body, shape).double(), classification, sequences(3)).parts(sequences(3)))
 
 
 def test_another_way_than_was_learnt_is_refused() -> None:
     model = Standing(lambda m, h: h * m.a, (11,)).double()
-    method = BookKeeping.learnt(model, classification, sequences(3))
+    method = BookKeeping.after_probe(model, classification, sequences(3))
     for body in (lambda m, h: h + m.a, lambda m, h: h * m.a * m.a, lambda m, h: h):
         model.body = body
-        with pytest.raises(Unsuitable, match=r"^a is used in another way than when the model was probed$"):
+        with pytest.raises(Unsuitable, match=r"^a is used by other operators than in the probe$"):
             list(method.parts(sequences(3)))
 
 
@@ -110,7 +112,7 @@ def test_a_gradient_in_the_loss_reaches_the_parameters_of_layers_past_what_they_
         return classification(model, batch) + torch.relu(slope.square().sum((1, 2)) - 1e9)
 
     with pytest.raises(Unsuitable, match=r"^(first|head) has parameters that a gradient in the loss depends on$"):
-        BookKeeping.learnt(Standing(lambda m, h: h * m.a, (11,)).double(), now_and_then, sequences(3))
+        BookKeeping.after_probe(Standing(lambda m, h: h * m.a, (11,)).double(), now_and_then, sequences(3))
 
 
 def test_what_stands_in_the_place_of_a_parameter_is_refused() -> None:
@@ -118,8 +120,8 @@ def test_what_stands_in_the_place_of_a_parameter_is_refused() -> None:
         values = {name: 2.0 * p for name, p in model.named_parameters()}
         return functional.cross_entropy(torch.func.functional_call(model, values, (batch[0],)), batch[1], reduction="none")
 
-    with pytest.raises(Unsuitable, match=r"^first: something else stands in the place of its weight$"):
-        BookKeeping.learnt(Standing(lambda m, h: h * m.a, (11,)).double(), doubled, sequences(3))
+    with pytest.raises(Unsuitable, match=r"^first: its weight is replaced by a computed tensor$"):
+        BookKeeping.after_probe(Standing(lambda m, h: h * m.a, (11,)).double(), doubled, sequences(3))
 
 
 def test_a_factor_gives_the_gradient_of_each_operand() -> None:

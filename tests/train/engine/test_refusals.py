@@ -179,7 +179,7 @@ def test_a_buffer_that_a_forward_updates() -> None:
     model = nn.Sequential(Counting(), nn.Linear(11, LABELS)).double()
     with pytest.raises(InputError) as problem:
         ClippedGradients(model, classification, Flat(1.0))(vectors(5))
-    assert str(problem.value).startswith("model: 0.mean: expected a buffer that training leaves alone, found one that a forward")
+    assert str(problem.value).startswith("model: 0.mean: expected a buffer that training does not change, found one that a forward")
 
 
 ROWS = "batch: expected every tensor to have one row per example"
@@ -190,8 +190,8 @@ ROWS = "batch: expected every tensor to have one row per example"
     [
         ((torch.zeros(3, 11), torch.zeros(2)), f"{ROWS}, found first dimensions 2 and 3"),
         ((torch.zeros(3, 11), torch.tensor(1)), f"{ROWS}, found first dimensions a scalar and 3"),
-        ((torch.zeros(3, 11), 7), "batch: expected tensors, in a tuple, list or dict where there are several, found int"),
-        ((), "batch: expected tensors, in a tuple, list or dict where there are several, found nothing"),
+        ((torch.zeros(3, 11), 7), "batch: expected a tensor, or a tuple, list or dict of tensors, found int"),
+        ((), "batch: expected a tensor, or a tuple, list or dict of tensors, found nothing"),
     ],
 )
 def test_batches_that_cannot_be_taken_apart(batch: Any, message: str) -> None:
@@ -220,7 +220,7 @@ def test_examples_that_meet_in_larger_batches_alone_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_what_torchscript_holds_is_refused() -> None:
     """Its attributes can count calls, and nobody sees them."""
-    with pytest.raises(InputError, match="found RecursiveScriptModule, whose inside nobody can follow; use the module"):
+    with pytest.raises(InputError, match="found RecursiveScriptModule, whose forward cannot be inspected; use the module"):
         ClippedGradients(nn.Sequential(torch.jit.script(nn.Linear(4, 4))), classification, Flat(1.0))
 
 
@@ -229,7 +229,7 @@ def test_hooks_on_parameters_are_refused(kind: str) -> None:
     """They would be called with the sum of a batch's gradients, before noise, and a copy of the model has lost them."""
     model = nn.Sequential(nn.Linear(3, 2))
     getattr(model[0].bias, kind)(lambda *unused: None)
-    with pytest.raises(InputError, match=r"model: 0.bias: expected a parameter without hooks, found one"):
+    with pytest.raises(InputError, match=r"model: 0.bias: expected a parameter without hooks, found a hook"):
         ClippedGradients(model, classification, Flat(1.0))
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from dpcli.train.engine import per_example
 from dpcli.train.engine.clip import Flat
-from dpcli.train.isolation.rehearsal import like
+from dpcli.train.isolation.rehearsal import draws_like
 
 
 def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,7 @@ def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) ->
         return functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
 
     engine = per_example.ClippedGradients(nn.Linear(3, 2), loss, Flat(1.0))
-    engine.rehearse(like((torch.zeros(4, 3), torch.tensor([0, 1, 0, 1]))))
+    engine.rehearse(draws_like((torch.zeros(4, 3), torch.tensor([0, 1, 0, 1]))))
     assert given == [True]
 
 

@@ -186,7 +186,7 @@ def test_what_may_depend_on_a_record_is_charged_first(front: str, tmp_path: Path
         return real(self, batch)
 
     monkeypatch.setattr(Trainer, "_sums", sums)
-    with pytest.raises(InputError, match="the one that it has alone"):
+    with pytest.raises(InputError, match="to equal its gradient alone"):
         FRONTS[front]("dense", books_of(tmp_path))
     assert seen == ["started"] and charged(str(tmp_path / "ledger.db")) == [("started", None)]
 
