@@ -19,7 +19,7 @@ from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.declared_set import MOST_RUNS, compose
-from dpcli.ledger.filters.filter import filter_wanted, opened_filter
+from dpcli.ledger.filters.filter import filter_choices, opened_filter
 from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
@@ -100,7 +100,7 @@ def _require_all(given: Mapping[str, Any]) -> None:
     """Check that no required flag is missing. Raises InputError with all missing flags in one message."""
     missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
     lines = [
-        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_wanted()}"
+        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_choices()}"
         for name in missing
     ]
     if len(lines) == 1:

@@ -178,7 +178,7 @@ def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
     bob = Ledger(open_ledger(place.url, setting.DATASET).store, setting.DATASET, who="bob")
     for ledger in (ana, bob):
         assert setting.charge(ana, "tuesday", kind=kind).repeated == (ledger is bob)
-    with pytest.raises(LedgerError, match=f"expected a run of bob, found one that {ana.who} was charged for"):
+    with pytest.raises(LedgerError, match=f"expected a run of bob, found a run that was charged to {ana.who}"):
         setting.charge(bob, "tuesday", kind=kind)
     assert len(ana.entries()) == 2
 

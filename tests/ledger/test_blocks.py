@@ -204,7 +204,7 @@ def by_hand(found: LedgerTerms) -> None:
 
 WRONG: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
     ({"adjacency": "replace-one"}, {}, "may move between blocks"),
-    ({"dataset_size": 100}, {}, "each window has a size"),
+    ({"dataset_size": 100}, {}, "each window has its own size"),
     ({}, {"by": "hour"}, "expected one of day"),
     ({}, {"by": "region"}, "expected names"),
     ({}, {"by": "hash"}, "expected count"),

@@ -80,7 +80,7 @@ def test_a_retry_is_not_charged_again_and_another_run_is_a_conflict(ledger: str,
     )
     again = budget("spend", ledger, run, "--key", "a")
     assert again.code == 0 and again.out.startswith('"a" was charged before, by entry 2 of ')
-    assert again.err.startswith('dpcli: "a" was charged before, by entry 2 of ') and "this is no new run" in again.err
+    assert again.err.startswith('dpcli: "a" was charged before, by entry 2 of ') and "nothing is charged now" in again.err
     once = budget("spend", ledger, run, "--key", "a", "--once")
     assert once.code == 4 and 'key "a": expected a run that was not charged before' in once.err
     assert budget("spend", ledger, run, "--key", "b", "--once").code == 0
@@ -111,7 +111,7 @@ def test_what_is_charged_once_is_told_in_every_format(form: str, ledger: str, ru
         assert ("keeps the --expires of its reservation" in again.err) == (kind == "reserve")
         if form == "json":
             told = json.loads(again.out)["told"]
-            assert len(told) == 1 + (kind == "reserve") and "this is no new run" in told[0]
+            assert len(told) == 1 + (kind == "reserve") and "nothing is charged now" in told[0]
 
 
 def test_a_commit_without_a_start_says_why(ledger: str, run: str) -> None:
@@ -276,7 +276,7 @@ def test_declared_runs_are_composed_as_a_whole(tmp_path: Path, run: str) -> None
     assert budget("spend", path, run, "--key", "a").code == 0
     assert budget("spend", path, run, "--key", "b").code == 0
     denied = budget("spend", path, run, "--key", "c")
-    assert (denied.code, "declared 2 times, and made as often" in denied.out) == (1, True)
+    assert (denied.code, "declared 2 times, and was already made 2 times" in denied.out) == (1, True)
     assert budget("amend", path, "--epsilon", "9", "--reason", "r", "--approver", "a").code == 2
     assert budget("verify", path).code == 0
 
@@ -402,7 +402,7 @@ def test_where_delta_is_what_is_used_up_it_is_said(name: str, tmp_path: Path) ->
         spent.append(budget("spend", path, str(file), "--key", f"run-{key}"))
     assert [result.code for result in spent] == [0, 0, 1, 0]
     assert ["of the ledger's delta" in result.out for result in spent] == [False, True, False, False]
-    advice = f"delta is what is used up: set privacy.delta smaller in {file}"
+    advice = f"delta is used up: set a smaller privacy.delta in {file}"
     assert "".join(advice.split()) in "".join(spent[2].out.split())
     said = budget("show", path).out
     assert "delta is what runs out" in said and "--delta" not in said

@@ -159,8 +159,8 @@ def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tm
 
     die_moving(source, target, "open")
     ends = {
-        target.url: f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {address(target)}, completes the move",
-        source.url: f"has moved to {address(target)} (entry 10): it is charged there, and where that is not open yet, dpcli budget copy",
+        target.url: f"is a copy that is not open yet: dpcli budget copy, from its origin to {address(target)}, completes the move",
+        source.url: f"has moved to {address(target)} (entry 10): charge it there; if the copy is not open yet, dpcli budget copy",
     }
     words = sorted(words for words in ALL if words[0] == "budget" and words[1] not in WITHOUT_LEDGER)
     assert len(words) > 15
@@ -185,7 +185,7 @@ def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tm
         again = dpcli("budget", "upgrade", url)
         assert again.code == 0 and "nothing to do" in again.out and (rows(source), rows(target)) == before
     text = dpcli("budget", "overview", source.url, target.url).out
-    assert text.startswith("0 datasets; 1 that moved elsewhere; 1 that is a copy and not open yet;")
+    assert text.startswith("0 datasets; 1 that moved to another ledger; 1 that is a copy and not open yet;")
     move_dataset(source.url, target.url, DATASET)
     assert "closed" not in json.loads(dpcli("budget", "show", target.url, "-f", "json").out)
     assert open_places(source, target) == [target.url]
@@ -805,7 +805,7 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
             assert refused != "" and (content["kind"] in ("moved", "copied") or "has moved" in refused), content
             assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
         ledger.name_copy("a" * 64)
-        with pytest.raises(LedgerError, match="another copy of it was named"):
+        with pytest.raises(LedgerError, match="another copy was named before"):
             ledger.name_copy("b" * 64)
         row = forged(ledger.state(), "ada", {"kind": "moved", "to": "/elsewhere.db", "copy": "b" * 64})
         assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""

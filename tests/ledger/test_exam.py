@@ -265,7 +265,7 @@ def test_a_reservation_keeps_its_first_end_and_says_so(ledger: Ledger) -> None:
         with unchanged(ledger):
             told = ledger.reserve(run(0.1), key, expires=second).notes
         assert ledger.state().run(key).content.get("expires") == first
-        assert "this is no new run" in told[0]
+        assert "nothing is charged now" in told[0]
         assert [line for line in told if "keeps the --expires" in line and (first or "none") in line] == list(told[1:])
         assert len(told) == 1 + (first != second)
 

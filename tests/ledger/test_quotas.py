@@ -270,7 +270,7 @@ def test_the_command_says_whose_how_much_and_who_changes_it(tmp_path: Any) -> No
         and second.err == f"dpcli: warning: the quota of {me}, 0.25 of the cap, is used to 80.0 %: 0.050000 of epsilon left\n"
     )
     assert third.code == 1 and f"the quota of {me} is 0.25 of the cap: 0.050000 of 0.25000 is left (entry 2)" in third.out
-    assert f"who may amend the cap may change it: dpcli budget quota LEDGER --person {me} --share SHARE" in " ".join(
+    assert f"whoever may amend the cap may change the quota: dpcli budget quota LEDGER --person {me} --share SHARE" in " ".join(
         third.out.split()
     )
     shown = json.loads(dpcli("budget", "show", url, "-f", "json").out)["quotas"]

@@ -58,14 +58,14 @@ def spend(
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.documents.ledger_answers import receipt
-    from dpcli.ledger.ledger import Receipt, first_time
+    from dpcli.ledger.ledger import Receipt, require_first_charge
 
     anchor, once, pipeline = options.pop("anchor"), options.pop("once"), load(file)
     with opened(ledger, dataset, anchor) as book:
 
         def ask() -> Receipt:
             charged = book.spend(pipeline, key, delta, why, window)
-            return first_time(charged, key) if once else charged
+            return require_first_charge(charged, key) if once else charged
 
         return emit(with_delta_judged(receipt(book, ask), book, pipeline, file, delta), **options)
 
