@@ -188,7 +188,7 @@ def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
         if most == 1 or (name, delta) in PROVED:
             init(path, DATASET, found).close()
         else:
-            with pytest.raises(InputError, match="not proved"):
+            with pytest.raises(InputError, match="no bound is proved"):
                 init(path, DATASET, found)
             with pytest.raises(LedgerError):
                 by_hand(found)

@@ -135,7 +135,7 @@ def test_a_quota_takes_two_persons_where_the_ledger_does(place: Place) -> None:
                 charge(ledger, "b", "0.1")
         stale, newer = limited(ada, "ada", "0.5"), limited(ada, "ada", "0.6")
         assert stale.entry is not None and newer.entry is not None
-        with pytest.raises(LedgerError, match="still open"):
+        with pytest.raises(LedgerError, match="an open proposal"):
             eve.approve(stale.entry.row.seq, "fine")
         eve.approve(newer.entry.row.seq, "fine")
         assert eve.state().quotas["quota of person ada"].share == Decimal("0.6")
@@ -285,9 +285,9 @@ def test_the_command_says_whose_how_much_and_who_changes_it(tmp_path: Any) -> No
 
 FLAGS: tuple[tuple[tuple[Any, ...], str], ...] = (
     ((None, None, (), "1", "1"), "--person, --team: state one of the two$"),
-    (("a", "b", (), "1", "1"), "--person, --team: state one of the two, not both"),
+    (("a", "b", (), "1", "1"), "--person, --team: expected one of the two, found both"),
     (("a", None, ("b",), "1", "1"), "--member: only with --team"),
-    ((None, "a", (), "1", "1"), "--member: state who is in the team"),
+    ((None, "a", (), "1", "1"), "--member: state the name of a member"),
     ((" ", None, (), "1", "1"), "--person: expected"),
     ((None, "a", ("\x1b",), "1", "1"), "--member: expected"),
     *(

@@ -106,7 +106,7 @@ def test_a_cap_changes_by_an_entry_alone(ledger: Ledger, path: str, monkeypatch:
 
 def test_an_amendment_needs_an_approver(ledger: Ledger) -> None:
     for why, approver in (("a reason", " "), ("", "the board")):
-        with pytest.raises(InputError, match="--reason and --approver"):
+        with pytest.raises(InputError, match="--reason, --approver"):
             ledger.amend(2.0, why, approver)
 
 

@@ -81,7 +81,7 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
         "windows": [list(stretch.blocks) for stretch in fits.stretches],
         "widest": None if widest is None else list(widest.blocks),
         "latest": None if latest is None else list(latest.blocks),
-        "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.unused_takes},
+        "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.fits_unused},
         "exit_code": 0 if fits.stretches else 1,
     }
     notes = _notes_on_unused(fits)
@@ -110,7 +110,7 @@ def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
     places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:
         return ()
-    room = "each is whole and takes the run" if fits.unused_takes else "each is whole, and its cap is too small for the run"
+    room = "each is whole and takes the run" if fits.fits_unused else "each is whole, and its cap is too small for the run"
     return (f"blocks {' and '.join(places)} were never charged: {room} (--within looks at them)",)
 
 
