@@ -182,7 +182,7 @@ def fail_after(ledger: Ledger, row: StoredRow) -> None:
 def test_a_writer_that_fails_leaves_nothing(place: Place, ledger: Ledger) -> None:
     charge(ledger, "before")
     content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1"}, "detail": ""}
-    entry = seal(ledger._signed(content), DATASET, ledger.state().head)
+    entry = seal(ledger._with_signature(content), DATASET, ledger.state().head)
     with unchanged(ledger):
         with pytest.raises(ZeroDivisionError):
             fail_after(ledger, entry.row)
@@ -194,7 +194,7 @@ def append_and_wait(url: str, ready: Any) -> None:
     """One process: append in a transaction, and never come to its end."""
     ledger = Ledger(open_store(url), DATASET)
     content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "1"}, "detail": ""}
-    entry = seal(ledger._signed(content), DATASET, ledger.state().head)
+    entry = seal(ledger._with_signature(content), DATASET, ledger.state().head)
     with ledger.store.writing(DATASET) as tail:
         tail.append(entry.row)
         ready.set()

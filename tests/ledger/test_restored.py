@@ -110,7 +110,7 @@ def test_a_backup_from_before_a_move_is_open_and_the_anchor_of_the_copy_finds_it
     done = dpcli("budget", "verify", lived.url, "--anchor", anchor)
     assert done.code == 4 and "DP405" in done.err
     again = dpcli("budget", "copy", lived.url, target)
-    assert again.code == 4 and "differs: a dataset is copied" in again.err
+    assert again.code == 4 and "differs; move the dataset to a ledger that does not have it" in again.err
     with open_ledger(target) as ledger:
         assert verify(ledger).problems == ()
 

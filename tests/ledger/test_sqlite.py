@@ -141,7 +141,7 @@ def test_a_race_for_the_place_of_a_new_ledger_has_one_winner(path: str) -> None:
         with suppress(RecursionError):
             init(path, "theirs", terms())
 
-    with pytest.raises(LedgerError, match="expected no file, found one"):
+    with pytest.raises(LedgerError, match="expected a new path, found an existing file"):
         sqlite.create(path, fill)
     assert open_ledger(path).dataset == "theirs"
     assert os.listdir(os.path.dirname(path)) == ["ledger.db"]

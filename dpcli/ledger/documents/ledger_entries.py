@@ -19,7 +19,7 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
-    from dpcli.ledger.stores.copying import Copied
+    from dpcli.ledger.stores.copying import MovedDataset
     from dpcli.ledger.verify import Verified
 
 Shown = TypeVar("Shown")
@@ -125,7 +125,7 @@ def verification_document(ledger: Ledger, result: Verified) -> Document:
     )
 
 
-def move_document(copies: Sequence[Copied]) -> Document:
+def move_document(copies: Sequence[MovedDataset]) -> Document:
     """Return the document of a move: each dataset with the last entry that was copied, and the results of verifying the copies."""
     lines = [_moved_line(copy) for copy in copies]
     problems = [f"{copy.dataset}: {problem}" for copy in copies for problem in (*copy.verified.problems, *copy.verified.notes)]
@@ -148,12 +148,12 @@ def _costs_words(result: Verified) -> str:
     return f"{result.costs} cost{'' if result.costs == 1 else 's'} computed again"
 
 
-def _moved_line(one: Copied) -> str:
+def _moved_line(one: MovedDataset) -> str:
     done, end = "had moved before" if one.repeated else "moved", f"{one.at.seq} entries, head {one.at.hash[:16]}"
     return f"{one.dataset}: {done} to {one.to}, {end}; the copy has {one.verified.entries}, {_costs_words(one.verified)}"
 
 
-def _moved_record(one: Copied) -> dict[str, Any]:
+def _moved_record(one: MovedDataset) -> dict[str, Any]:
     return {
         "dataset": one.dataset,
         "to": one.to,
