@@ -15,7 +15,7 @@ from typing import Any
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connection_function
 from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
-from dpcli.ledger.stores.postgres_connection import ServerSchema, Limits, bounded, driver, place_of, settings_of
+from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
 
 ATTEMPTS = 5  # how often making a count is tried, as another process may make it at the same time

@@ -166,7 +166,7 @@ def test_what_lies_beside_a_file_is_a_file(end: str, kind: str, tmp_path: Path) 
     init(str(path), DATASET, terms()).close()
     beside = Path(f"{path}{end}")
     beside.mkdir() if kind == "directory" else beside.symlink_to("/dev/null")
-    with pytest.raises(LedgerError, match=f"expected nothing but a journal next to it, found a {kind}"):
+    with pytest.raises(LedgerError, match=f"expected only a journal next to it, found a {kind}"):
         open_ledger(str(path), DATASET)
 
 

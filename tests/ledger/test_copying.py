@@ -22,7 +22,7 @@ from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores import copying
-from dpcli.ledger.stores.copying import MovedDataset, DatasetMove, move_dataset
+from dpcli.ledger.stores.copying import DatasetMove, MovedDataset, move_dataset
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import anchor_of, verify
 from tests.command import dpcli

@@ -18,13 +18,13 @@ from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
-    from dpcli.ledger.planning.plan_changes import Instead
+    from dpcli.ledger.planning.plan_changes import PlanChange
     from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Outlook, PlannedRun, PricedRun
 
 UNRESERVED = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
 
 
-def plan_document(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
+def plan_document(plan: BudgetPlan, instead: Sequence[PlanChange], outlook: Outlook | None, pictured: bool = False) -> Document:
     """Return the document of a plan: which runs fit, the first one that does not, and the share of the cap that is then used.
 
     Its exit code is 1 if a run does not fit.
@@ -82,18 +82,18 @@ def _is_declared(plan: BudgetPlan) -> bool:
     return plan.before.open_terms().mode == "declared"
 
 
-def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> list[str]:
+def _notes(plan: BudgetPlan, instead: Sequence[PlanChange], outlook: Outlook | None) -> list[str]:
     lines = []
     if plan.refused is not None:
         before = f"after {plan.in_order:,} {'run' if plan.in_order == 1 else 'runs'}" if plan.in_order else "before any run"
         lines.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used_words(plan)}")
         changes = "; or ".join(f"{each.change}, {each.runs:,} {'run' if each.runs == 1 else 'runs'} in all" for each in instead)
         lines.append(f"would fit: {changes}" if instead else "no single change of that run was found with which all would fit")
-    touched = plan.touched
-    if touched:
-        most = max(touched.values())
-        blocks = sum(count == most for count in touched.values())
-        lines.append(f"{len(touched):,} blocks are charged, {blocks:,} of them by {most} runs, the most")
+    runs_by_block = plan.runs_by_block
+    if runs_by_block:
+        most = max(runs_by_block.values())
+        blocks = sum(count == most for count in runs_by_block.values())
+        lines.append(f"{len(runs_by_block):,} blocks are charged, {blocks:,} of them by {most} runs, the most")
     if outlook is not None:
         lines.append(_outlook_words(plan, outlook))
     reserved = plan.before.fullest()
@@ -158,10 +158,10 @@ def _run_table(plan: BudgetPlan) -> Table:
     return Table("runs", ("run", "day", "file", "window", used, "answer"), rows, frozenset({0, 4}), flagged=flagged, folded=True)
 
 
-def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> dict[str, Any]:
+def _data(plan: BudgetPlan, instead: Sequence[PlanChange], outlook: Outlook | None) -> dict[str, Any]:
     refused, end = plan.refused, plan.after.fullest()
-    touched = plan.touched
-    blocks = [{**block, "runs": touched[block["block"]]} for block in block_data(plan.after).get("blocks", ())]
+    runs_by_block = plan.runs_by_block
+    blocks = [{**block, "runs": runs_by_block[block["block"]]} for block in block_data(plan.after).get("blocks", ())]
     return {
         "schema": "dpcli/budget-plan/v1",
         "dataset": plan.before.dataset,

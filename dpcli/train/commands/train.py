@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.cli.options import emit, output_options
-from dpcli.ledger.commands.budget import opened
+from dpcli.ledger.commands.budget import opened_ledger
 from dpcli.sessions.commands.predicting import charged_ledger
 from dpcli.train.run.outcome import DESCRIPTION, STATE
 
@@ -78,7 +78,7 @@ def run_with_progress(
 
     first = first_process()
     logging.getLogger("dpcli").setLevel(logging.ERROR if click.get_current_context().obj.quiet else logging.WARNING)
-    with opened(ledger, dataset) if ledger is not None and first else nullcontext() as books:
+    with opened_ledger(ledger, dataset) if ledger is not None and first else nullcontext() as books:
         if first:
             plan = on_window(plan, books, window)  # the other processes charge and state nothing
         try:
