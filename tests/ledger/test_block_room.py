@@ -84,7 +84,7 @@ def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: flo
         assert found.fits_unused == (cost <= 1.0)
         for form in ("text", "table"):
             said = " ".join(dpcli("budget", "windows", url, str(file), "-f", form).out.split())
-            takes = "each is whole and takes the run" if cost <= 1.0 else "each is whole, and its cap is too small for the run"
+            takes = "the run fits in each of them" if cost <= 1.0 else "the cap of a block is too small for the run"
             assert (f"blocks before {blocks[1]} and after {blocks[4]} were never charged: {takes}" in said) != bool(kind.listed)
         for flag in ("--within", "--window"):
             looked = dpcli("budget", "windows", url, str(file), flag, blocks[3], "-f", "json")

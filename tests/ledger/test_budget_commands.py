@@ -133,7 +133,7 @@ def test_amend_is_an_entry(ledger: str, run: str) -> None:
     down = ("amend", ledger, "--epsilon", "0.05", "--reason", "stricter", "--approver", "dpo")
     refused = budget(*down)
     assert (refused.code, "does not change the guarantee for earlier runs" in refused.err) == (2, True)
-    assert "is guaranteed the largest cap there was, epsilon 1.0" in budget(*down, "--acknowledge").out
+    assert "is the largest cap so far, epsilon 1.0" in budget(*down, "--acknowledge").out
     assert budget("spend", ledger, run, "--key", "a").code == 1
     assert budget("amend", ledger, "--epsilon", "2", "--reason", "wider", "--approver", "dpo").code == 0
     assert budget("spend", ledger, run, "--key", "a").code == 0
@@ -184,7 +184,7 @@ def test_a_cost_that_this_version_finds_larger_fails_verify(ledger: str, run: st
     budget("spend", ledger, run, "--key", "a")
     monkeypatch.setattr(ApproxFilter, "cost", lambda self, pipeline, delta: Cost({"epsilon": "0.11", "delta": "0"}, ""))
     result = budget("verify", ledger)
-    assert (result.code, "1 problem: more was spent than the entries say" in result.out) == (1, True)
+    assert (result.code, "1 problem: more was spent than the entries state" in result.out) == (1, True)
 
 
 def test_the_export_can_be_checked_by_anybody(ledger: str, run: str) -> None:
@@ -387,7 +387,7 @@ def test_a_declared_plan_has_an_epsilon_and_it_is_named_so(tmp_path: Path, run: 
     )
     planned = json.loads(before.out)["result"]["epsilon_planned"]
     assert json.loads(after.out)["result"]["epsilon_planned"] == planned
-    assert "50.0 % of the declared runs are made; the whole plan costs epsilon " in budget("show", path).out
+    assert "50.0 % of the declared runs are made; all declared runs cost epsilon " in budget("show", path).out
 
 
 @pytest.mark.parametrize("name", [name for name in FILTERS if "delta" in load(FILTERS[name]).currency])
@@ -405,7 +405,7 @@ def test_where_delta_is_what_is_used_up_it_is_said(name: str, tmp_path: Path) ->
     advice = f"delta is used up: set a smaller privacy.delta in {file}"
     assert "".join(advice.split()) in "".join(spent[2].out.split())
     said = budget("show", path).out
-    assert "delta is what runs out" in said and "--delta" not in said
+    assert "delta will be used up first" in said and "--delta" not in said
 
 
 COMPLETE = {"dataset": "d", "unit": "user-day", "adjacency": "add-remove", "epsilon": "1", "delta": "1e-6"}

@@ -1,4 +1,4 @@
-"""The commands `dpcli budget init`, import, copy and upgrade, which open a ledger, charge past runs, move datasets, or renew definitions."""
+"""The commands `dpcli budget init`, import, copy and upgrade, which open, fill, move or upgrade a ledger."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def log(ledger: str, dataset: str | None, **output: Any) -> int:
 def export(ledger: str, dataset: str | None, **output: Any) -> int:
     """Print every entry of LEDGER in full.
 
-    json and jsonl contain the canonical text of each entry and its hash. Anybody can check the chain without dpcli: each hash is the SHA-256
-    of the text, and each text contains the hash of the entry before.
+    json and jsonl contain the canonical text of each entry and its hash. Anybody can check the chain without dpcli: each hash is the
+    SHA-256 of the text, and each text contains the hash of the entry before.
     """
     from dpcli.ledger.documents import ledger_entries
 
@@ -100,9 +100,9 @@ def verify(ledger: str, dataset: str | None, anchor: str | None, **output: Any) 
 def overview(ledgers: tuple[str, ...], **output: Any) -> int:
     """List every dataset of each LEDGER, the fullest first.
 
-    The columns are unit, adjacency, filter, cap, the used share (with blocks, of the fullest block), the reserved share, the last entry, and
-    warnings. Each dataset is read from its last checkpoint on, so that a long history takes no more time. A dataset or ledger that cannot
-    be read has a row before all others, and the exit code is then 4.
+    The columns are unit, adjacency, filter, cap, the used share (with blocks, of the fullest block), the reserved share, the last entry,
+    and warnings. Each dataset is read from its last checkpoint on, so that a long history takes no more time. A dataset or ledger that
+    cannot be read has a row before all others, and the exit code is then 4.
     """
     from dpcli.ledger.dataset_overview import overview
     from dpcli.ledger.documents.ledger_overview import overview_document
@@ -146,9 +146,9 @@ def windows(ledger: str, file: str, dataset: str | None, delta: float | None, wi
 def plan(ledger: str, file: str, dataset: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Show which runs of SCHEDULE fit, in the order of their days and after what LEDGER has spent by now. Nothing is written.
 
-    SCHEDULE is a TOML file of [[run]] tables, described in dpcli-schedule(5). A table states a pipeline file, how often it is run, the first
-    and the last day, and the blocks that it reads, for example window = "last 28 days". The cost of each file is computed once. A run that
-    does not fit is left out, and the runs after it are still requested, as the ledger itself would treat them.
+    SCHEDULE is a TOML file of [[run]] tables, described in dpcli-schedule(5). A table states a pipeline file, how often it is run, the
+    first and the last day, and the blocks that it reads, for example window = "last 28 days". The cost of each file is computed once. A run
+    that does not fit is left out, and the runs after it are still requested, as the ledger itself would treat them.
 
     The output states the first run that does not fit and by how much, the share that is used at the end, and changes with which all runs
     would fit. If all runs fit, it states how long the budget lasts if the schedule continues. -o x.svg draws the blocks at the end of the

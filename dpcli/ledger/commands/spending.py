@@ -100,7 +100,8 @@ def start(ledger: str, key: str, dataset: str | None, why: str, **output: Any) -
     """Record that the reserved run KEY is about to draw noise. From then on it cannot be voided.
 
     The person who made the reservation may do this. Any other person has to be an administrator and state a reason. In a database the login
-    counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is recorded.
+    counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is
+    recorded.
     """
     return answer(ledger, dataset, lambda book: book.start(key, why), **output)
 
@@ -115,7 +116,8 @@ def commit(ledger: str, key: str, dataset: str | None, why: str, **output: Any) 
     once, two people who share a reservation cannot both draw noise.
 
     The person who made the reservation may do this. Any other person has to be an administrator and state a reason. In a database the login
-    counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is recorded.
+    counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is
+    recorded.
     """
     return answer(ledger, dataset, lambda book: book.commit(key, why), **output)
 

@@ -55,11 +55,11 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
-        from dpcli.ledger.documents.ledger_answers import quoted
+        from dpcli.ledger.documents.ledger_answers import with_quote
         from dpcli.sessions.commands.predicting import windowed
 
         plan = windowed(plan, ledger, dataset, window)
-        return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
+        return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     result = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
     return emit(outcome(result), format_, outputs) if first_process() else 0
 
