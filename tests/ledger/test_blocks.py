@@ -208,7 +208,7 @@ WRONG: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
     ({}, {"by": "hour"}, "expected one of day"),
     ({}, {"by": "region"}, "expected names"),
     ({}, {"by": "hash"}, "expected count"),
-    ({}, {"by": "hash", "count": 4, "max_blocks": 2}, "all lie"),
+    ({}, {"by": "hash", "count": 4, "max_blocks": 2}, "all records of a unit lie in one block"),
     ({}, {"names": ["a"]}, "neither names nor count"),
     ({}, {"by": "region", "names": ["EU", "EU"]}, "named twice"),
     ({}, {"by": "region", "names": ["b", "a"]}, "expected terms"),

@@ -159,7 +159,7 @@ def test_verify_and_anchor(ledger: str, run: str, tmp_path: Path) -> None:
     budget("spend", ledger, run, "--key", "a")
     anchor = tmp_path / "anchor.json"
     assert budget("anchor", ledger, "-o", f"json={anchor}").code == 0
-    assert "2 entries whole" in budget("verify", ledger, "--anchor", str(anchor)).out
+    assert "2 entries intact" in budget("verify", ledger, "--anchor", str(anchor)).out
     Path(ledger).write_bytes(old)
     assert budget("verify", ledger).code == 0  # no chain can tell by itself
     restored = budget("verify", ledger, "--anchor", str(anchor))

@@ -272,7 +272,7 @@ BY_HAND = [
     ),
     ("UPDATE entry SET body = x'00ff' WHERE seq = 3", DAMAGED),
     ("DROP TABLE entry", "damaged"),
-    ("ALTER TABLE entry RENAME COLUMN body TO bodies", "its tables are not those of a ledger"),
+    ("ALTER TABLE entry RENAME COLUMN body TO bodies", "it does not have the tables of a ledger"),
 ]
 
 

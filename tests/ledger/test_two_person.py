@@ -553,7 +553,7 @@ def test_the_command_tells_a_proposal_from_a_deed(tmp_path: Any) -> None:
     url = str(tmp_path / "ledger.db")
     flags = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     opened = dpcli("budget", "init", url, "--dataset", DATASET, *flags, "--two-person")
-    assert opened.code == 0 and "two persons for amend, void, quota and copy" in opened.out
+    assert opened.code == 0 and "amend, void, quota and copy need a second person" in opened.out
     made = dpcli("budget", "amend", url, "--epsilon", "2", "--reason", "more", "-f", "json")
     assert made.code == 0 and json.loads(made.out)["granted"] is False
     own = dpcli("budget", "approve", url, "2", "--reason", "fine")
