@@ -15,8 +15,8 @@ from dpcli.file.pipeline.read import below, located, may_be_pipeline, parse, ref
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
 from dpcli.gate.bases import Unpriced, bases_at, bases_from, costs_of
-from dpcli.gate.blame import dearest_changes, place_of, remedy
-from dpcli.gate.caps import Outside, loosened
+from dpcli.gate.blame import costliest_changes, place_of, remedy
+from dpcli.gate.caps import Outside, loosened_caps
 from dpcli.gate.claims import (
     claim_warnings,
     moved_data_warnings,
@@ -268,7 +268,7 @@ def _loosened_by_move(opened_file: Opened, base: Base, terms: GateTerms) -> list
     if base.account is None:
         return []
     was = _outside(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened(was.tightest, opened_file.outside.tightest)]
+    return [f"the policy's {words}" for words in loosened_caps(was.tightest, opened_file.outside.tightest)]
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
@@ -284,7 +284,7 @@ def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipel
     if condition.verdict != "fail" or condition.target is None:
         return condition
     key = place_of(changes, pipeline, condition.key)
-    return replace(condition, key=key, message=condition.message + dearest_changes(changes))
+    return replace(condition, key=key, message=condition.message + costliest_changes(changes))
 
 
 def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:

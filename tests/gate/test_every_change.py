@@ -129,8 +129,8 @@ def words_of(name: str, dropped: bool) -> str:
 @of_each(
     "old, new, words",
     [
-        (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens no cap that holds)"),
-        (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (--allow-statement-change lets it pass)"),
+        (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens no cap in force)"),
+        (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (allowed with --allow-statement-change)"),
     ],
 )
 def test_a_stricter_term_is_told_and_passes(folder: Path, old: float, new: float, words: str) -> None:

@@ -93,7 +93,7 @@ PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "a waiver for itself": (
         write(RESTATED + waiver("restatement")),
         1,
-        "does not count: the policy takes no waivers from pipeline files",
+        "is not valid: the policy accepts no waivers in pipeline files",
     ),
     "releases widened": (edit('releases = "final-model"', 'releases = "outputs"'), 1, "privacy.releases final-model -> outputs"),
 }

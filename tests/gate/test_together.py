@@ -369,7 +369,7 @@ def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pyte
     whole = dpcli(*asked, "--policy", "policy.toml", folder=folder)
     assert whole.code == 1 and "vendor/in.toml:31:1: gate/increase" in whole.err
     plain = dpcli(*asked, folder=clone)
-    assert plain.code == 0 and "vendor: a repository inside this one, linked to another commit" in plain.out
+    assert plain.code == 0 and "vendor: a repository inside this one, whose commit differs" in plain.out
     summed = dpcli(*asked, "--policy", "policy.toml", folder=clone)
     assert summed.code == 3 and "no sum, as vendor is not checked out" in summed.err
 
