@@ -64,7 +64,7 @@ class Grant:
         name = f"the waiver approved by {self.waiver.approver}"
         writer = self_approved(self.waiver.approver, self.writers or ())
         if writer is not None:
-            return f"{name} was written by {writer.name} <{writer.mail}>: the policy's waiver_author requires the approval of another person"
+            return f"{name} was written by {writer.name} <{writer.mail}>: the policy's waiver_author asks for another person's approval"
         if as_of > self.waiver.expires:
             return f"{name} expired on {self.waiver.expires} ({_days((as_of - self.waiver.expires).days)} ago)"
         bound = self.waiver.epsilon
@@ -113,7 +113,7 @@ def apply_waivers(
     granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
     notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used_waivers, as_of)]
     ignored = "is not valid: the policy accepts no waivers in pipeline files"
-    if not policy.takes_from_files:
+    if not policy.accepts_file_waivers:
         notices += [_notice(ignored, ("gate", "waiver", index)) for index in range(len(pipeline.gate.waiver))]
     return Waived((*judged, *notices), frozenset(granting))
 
@@ -127,7 +127,7 @@ def _policy_grants(path: str, policy: Policy) -> Iterator[Grant]:
 
 def _file_grants(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
     """Yield the waivers of the file itself, if the policy accepts such waivers."""
-    if not policy.takes_from_files:
+    if not policy.accepts_file_waivers:
         return
     writers = writers_of(pipeline, path, data) if policy.waiver_author == "another" else [None] * len(pipeline.gate.waiver)
     for index, waiver in enumerate(pipeline.gate.waiver):

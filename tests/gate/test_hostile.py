@@ -165,14 +165,16 @@ def test_a_new_policy_is_told(repository: Path) -> None:
     (repository / "fresh.toml").write_text("format = 1\nepsilon = 9.0\n")
     result = dpcli("gate", "ads/train.toml", "--base-ref", "main", "--policy", "fresh.toml", "-f", "json", folder=repository)
     assert result.code == 0
-    assert json.loads(result.out)["policy"]["warnings"] == ["new in this change: main has no such policy, so it applies as written"]
+    assert json.loads(result.out)["policy"]["warnings"] == [
+        "the policy is new in this change, as main does not have it: it applies as written"
+    ]
 
 
 RULES = [
-    ('files = "ad/*.toml"', 'rule[1] (files = "ad/*.toml") matches no file: nothing is held to it'),
-    ('unit = "usr"', 'rule[1] (unit = "usr") holds for none of the files judged here'),
-    ('files = "ads/*"\nunit = "usr"', 'rule[1] (files = "ads/*", unit = "usr") holds for none of the files judged here'),
-    ('adjacency = "zero-out"', 'rule[1] (adjacency = "zero-out") holds for none of the files judged here'),
+    ('files = "ad/*.toml"', 'rule[1] (files = "ad/*.toml") matches no file, and has no effect'),
+    ('unit = "usr"', 'rule[1] (unit = "usr") applies to none of the judged files'),
+    ('files = "ads/*"\nunit = "usr"', 'rule[1] (files = "ads/*", unit = "usr") applies to none of the judged files'),
+    ('adjacency = "zero-out"', 'rule[1] (adjacency = "zero-out") applies to none of the judged files'),
     ('files = "ads/*.toml"', None),
     ('files = "policy.toml"', None),  # a file of the repository that was not asked about
 ]
@@ -194,7 +196,7 @@ def test_a_guarantee_in_a_part_is_found_out(repository: Path) -> None:
 def test_a_guarantee_under_a_new_name_is_found_out(repository: Path) -> None:
     write(RESTATED.replace('name = "train"', 'name = "model"'))(repository)
     assert (
-        "restatement: model: it states its own cost, and train, which is gone, as gaussian it was priced by its noise"
+        "restatement: model: it states its own cost, and train, which was removed, as gaussian it had a cost that followed from its noise"
         in told(repository)[1]
     )
 

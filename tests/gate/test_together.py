@@ -471,7 +471,11 @@ def test_a_file_that_joins_a_sum_later_is_told_and_no_other(
     assert result.code == 0 and len(lines) == (told and bool(later)), result.out
     for line in lines:
         assert "dataset clicks: " in line
-        assert f"not yet in the sum at the base: {', '.join(later)}; " in line and "warning" in line and "fixed before" in line
+        assert (
+            f"these files were not in the sum at the base: {', '.join(later)}; " in line
+            and "warning" in line
+            and "fixed before" in line
+        )
 
 
 def test_files_that_all_come_at_once_are_fixed_before_the_first(folder: Path) -> None:

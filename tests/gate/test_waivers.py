@@ -116,7 +116,7 @@ def test_a_waiver_makes_no_number_where_there_is_none(tmp_path: Path) -> None:
     [
         (
             waiver("DP103"),
-            "gate.waiver[1].rule: expected a rule that can be waived, found DP103, without which the number itself is wrong",
+            "gate.waiver[1].rule: expected a rule that can be waived, found DP103, whose findings mean that epsilon itself is wrong",
         ),
         (waiver("DP001"), "expected a rule that can be waived, found DP001"),
         (
@@ -241,7 +241,7 @@ def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, hold
     commit(place, name, mail)
     found, message = verdict(place)
     assert found == ("waived" if holds else "fail")
-    assert ("asks for the approval of another person" in message) == (not holds)
+    assert ("asks for another person's approval" in message) == (not holds)
     assert named("budget", place / "train.toml", *DAY)["verdict"] == "waived"  # where no policy asks
 
 
