@@ -23,8 +23,8 @@ from dpcli.file.toml.shown import escaped, first_names, shown, without_passwords
 from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Judged, JudgedSum, Standing
 
-# The evidence for the cost of a mechanism is 2 if the cost follows from its noise by a theorem, 1 if it is stated, and 0 if it is claimed to
-# be zero.
+# The evidence for the cost of a mechanism is 2 if the cost follows from its noise by a theorem, 1 if the cost is stated, and 0 if the
+# mechanism is stated to be free.
 PRICED = 2
 ROUNDING = 1e-3  # largest difference of epsilon, in nats, that two accounts of equal mechanisms may have by rounding
 # The evidence in words, in the present and in the past tense.

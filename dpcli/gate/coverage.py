@@ -30,10 +30,10 @@ from dpcli.git.past_files import (
     LEAST_KEPT_SHARE,
     contents_at,
     differing_paths,
-    gone_files,
     is_pipeline_file,
     kept_share,
     parts_of,
+    removed_files,
     touched_paths,
 )
 
@@ -71,7 +71,7 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
             continue
         pipelines = [
             (name, data)
-            for within, data in gone_files(tree, folder, (".toml",))
+            for within, data in removed_files(tree, folder, (".toml",))
             if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and is_pipeline_file(data)
         ]
         others = list(_unjudged_files(folder, tree, judged)) if pipelines else []

@@ -20,7 +20,7 @@ from dpcli.file.toml.positions import locate
 from dpcli.gate.bases import waiver_data
 from dpcli.gate.policy import Policy, unwaivable
 from dpcli.gate.verdicts import Base, Condition, Pardon
-from dpcli.git.authors import Author, addressed, authors_of
+from dpcli.git.authors import Author, authors_of, spellings_of_address
 
 WARNING_DAYS = 14  # a used waiver gives a warning from this number of days before its expiry on
 GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys whose authors count; anybody may edit the reason
@@ -235,5 +235,5 @@ def _names_in(approver: str) -> tuple[str, ...]:
     pieces += [approver, *([f"{first.strip()} {last.strip()}"] if comma else [])]
     mails = [word.strip(_AROUND).removeprefix("mailto:") for word in re.split(r"[\s<>(),;]", approver) if "@" in word]
     pieces += [approver.replace(word, " ") for word in mails if word]
-    logins = [login for mail in mails for login in addressed(mail)]
+    logins = [login for mail in mails for login in spellings_of_address(mail)]
     return tuple(plain for text in (*pieces, *mails, *logins) if (plain := text.strip(_AROUND).removeprefix("@")))

@@ -76,7 +76,11 @@ def linked(root: Path) -> None:
 
 
 PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
-    "restated": (write(RESTATED), 1, "restatement: train: it states its own cost, and as gaussian it was priced by its noise"),
+    "restated": (
+        write(RESTATED),
+        1,
+        "restatement: train: it states its own cost, and as gaussian it had a cost that followed from its noise",
+    ),
     "deleted": (deleted, 0, "ads/train.toml, a pipeline at main, is deleted: what it has released stays released"),
     "moved out of the glob": (
         moved,
@@ -190,7 +194,10 @@ def test_a_rule_that_holds_for_nothing_is_told(repository: Path, selector: str, 
 def test_a_guarantee_in_a_part_is_found_out(repository: Path) -> None:
     part = RESTATED.replace('name = "train"', 'name = "claim"')
     write(part + '\n[[mechanism]]\nname = "train"\ntype = "composed"\nmechanisms = ["claim"]\n')(repository)
-    assert "restatement: train: it states its own cost, and as gaussian it was priced by its noise" in told(repository)[1]
+    assert (
+        "restatement: train: it states its own cost, and as gaussian it had a cost that followed from its noise"
+        in told(repository)[1]
+    )
 
 
 def test_a_guarantee_under_a_new_name_is_found_out(repository: Path) -> None:
@@ -233,7 +240,7 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
     assert "is not a git repository" in outside.err
     for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
         none = dpcli(*words, folder=alone)
-        assert none.code == 2 and "git reads no repository here: not a git repository" in none.err, none.err
+        assert none.code == 2 and "no git repository here: not a git repository" in none.err, none.err
     edit("steps = 5_000", "steps = 5_001")(repository)
     git(repository, "commit", "-qam", "second")
     git(alone, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")
@@ -250,4 +257,4 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
         told = dpcli("diff", a, b, folder=alone / "shallow")
         assert told.code == 2 and "fetch-depth: 0 in CI" in told.err
     known = dpcli("gate", "ads/train.toml", "--policy", "HEAD:no-policy.toml", folder=alone / "shallow")
-    assert known.code == 2 and "nothing that git knows here" in known.err and "shallow" not in known.err
+    assert known.code == 2 and "an object that git does not know here" in known.err and "shallow" not in known.err

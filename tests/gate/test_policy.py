@@ -284,8 +284,8 @@ def test_the_file_states_a_horizon(tmp_path: Path) -> None:
     found = named("horizon", path)
     assert found["verdict"] == "fail"
     assert found["message"].startswith("53 runs (every week, years: 1): epsilon ")
-    assert "for all together, cap 3.0; at most " in found["message"]
-    assert "belong in a ledger" in found["message"]
+    assert "for all runs together, cap 3.0; at most " in found["message"]
+    assert "to a ledger" in found["message"]
     assert found["line"] == 18
 
 

@@ -96,7 +96,7 @@ def test_a_long_run(ledger: str, run: str) -> None:
     assert "10.0 % of the cap is reserved" in budget("show", ledger).out
     assert budget("start", ledger, "long").code == 0
     refused = budget("void", ledger, "long", "--reason", "changed my mind")
-    assert (refused.code, "found one that is started" in refused.err) == (4, True)
+    assert (refused.code, "found a run that is started" in refused.err) == (4, True)
     assert budget("commit", ledger, "long").code == 0
     assert "long" in budget("show", ledger).out
 

@@ -87,7 +87,7 @@ def assert_drawn(ending: str, by: str, url: str, folder: Path) -> None:
     assert now.read_bytes() != then.read_bytes()
     if ending == ".svg":
         titles = [ElementTree.parse(path).getroot()[0].text or "" for path in (now, then)]
-        expected = ["now", "at the end of the plan"] if by else ["what is left of the budget", "remaining budget during the plan"]
+        expected = ["now", "at the end of the plan"] if by else ["remaining budget", "remaining budget during the plan"]
         assert all(words in title for words, title in zip(expected, titles, strict=True))
 
 
