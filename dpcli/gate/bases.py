@@ -226,7 +226,7 @@ class Changed:
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
     """Return the value of every key of [privacy], [budget] and [gate] as JSON, by its dotted name; None for an absent key."""
-    return {name: _plain(_stated(pipeline, name)) for name in _keys()}
+    return {name: _plain(_stated_value(pipeline, name)) for name in _keys()}
 
 
 def _keys() -> Members:
@@ -236,7 +236,7 @@ def _keys() -> Members:
     }
 
 
-def _stated(pipeline: Pipeline, name: str) -> Any:
+def _stated_value(pipeline: Pipeline, name: str) -> Any:
     table, _, key = name.partition(".")
     return getattr(getattr(pipeline, table), key, None)
 
@@ -266,7 +266,7 @@ def changed_terms(
         if key in differing:
             yield Changed(f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", True, _place(key, own))
     for name, member in _keys().items():
-        old, new = terms.get(name), _plain(_stated(own, name))
+        old, new = terms.get(name), _plain(_stated_value(own, name))
         key = name.partition(".")[2]
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue

@@ -48,7 +48,7 @@ class OtherParts(NamedTuple):
     parts: frozenset[Hashable]
 
 
-def _judged_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
+def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
     return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
@@ -89,7 +89,7 @@ def _removed_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
             if mode == b"160000" and name not in now:
                 place = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(place)}, a repository inside this one at {ref}, was removed: nothing counts its pipelines' outputs"
-                yield _judged_path(place, "deleted", text)
+                yield _verdict_on_path(place, "deleted", text)
 
 
 def _leads_to_judged(place: str, judged: frozenset[str]) -> bool:
@@ -122,11 +122,11 @@ def _verdicts_of_removed(
         text = (
             f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged: give that file to the gate too"
         )
-        yield _judged_path(os.path.relpath(place), "moved", text, "fail")
+        yield _verdict_on_path(os.path.relpath(place), "moved", text, "fail")
     elif not has_verdict:
         now = "is no longer a pipeline" if os.path.isfile(os.path.join(top, name)) else "is deleted"
         text = f"{was}, {now}: its outputs remain released, and are not counted here"
-        yield _judged_path(os.path.relpath(os.path.join(top, name)), "deleted", text)
+        yield _verdict_on_path(os.path.relpath(os.path.join(top, name)), "deleted", text)
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
@@ -150,7 +150,7 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
         subject = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
         was = "was" if len(files) == 1 else "were"
         text = f"{first_names(map(escaped_path, files))}: {subject} from {ref} and {was} not given to the gate"
-        yield _judged_path(files[0], "missed", text)
+        yield _verdict_on_path(files[0], "missed", text)
 
 
 def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
@@ -179,7 +179,7 @@ def _unchecked_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
                 f"{escaped_path(place)}: a repository inside this one, whose commit differs from {ref}, is not checked out: its files are "
                 "not judged (git submodule update --init; submodules: recursive in CI)"
             )
-            yield _judged_path(place, "missed", text)
+            yield _verdict_on_path(place, "missed", text)
 
 
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -196,4 +196,4 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
             if now != was and b"dpcli" in (now or b"") + (was or b""):
                 path = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(name)} calls dpcli and differs from {ref}: it decides whether the gate runs and can block the change"
-                yield _judged_path(path, "workflow", text)
+                yield _verdict_on_path(path, "workflow", text)

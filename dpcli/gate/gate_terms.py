@@ -168,9 +168,9 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
     try:
         answers = quotes(url, dataset, runs)
     except (LedgerError, InputError) as error:
-        return (_refused(error),) * len(runs)
+        return (_condition_for_error(error),) * len(runs)
     return tuple(
-        _refused(answer)
+        _condition_for_error(answer)
         if isinstance(answer, Exception)
         else Condition(
             "ledger",
@@ -184,7 +184,7 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
     )
 
 
-def _refused(error: Exception) -> Condition:
+def _condition_for_error(error: Exception) -> Condition:
     """Return the condition for a file that the ledger could not judge."""
     if isinstance(error, LedgerError):
         return Condition("ledger", "error", str(error), ())

@@ -16,7 +16,7 @@ from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
-from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
+from dpcli.git.command import commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
 from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
 
 # The start of a table that only pipelines have, by which a pipeline that is not valid TOML is recognised. The word "privacy" alone can also
@@ -70,7 +70,7 @@ def tops_of(paths: Sequence[str]) -> list[str]:
 
 def submodule_folders(top: str) -> Iterator[str]:
     """Yield the folders of all submodules of a repository, including submodules that are not checked out."""
-    for line in listed(top, "ls-files", "-z", "--stage"):
+    for line in list_entries(top, "ls-files", "-z", "--stage"):
         about, _, name = line.partition(b"\t")
         if about.startswith(b"160000"):
             yield os.path.join(top, os.fsdecode(name))
@@ -80,7 +80,7 @@ def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
     """Yield the submodules and pipelines that git tracks but that are not checked out in the work tree."""
     for top in tops_of(paths):
         yield from (os.path.relpath(place) for place in submodule_folders(top) if not os.path.lexists(os.path.join(place, ".git")))
-        for line in listed(top, "ls-files", "-z", "-t"):
+        for line in list_entries(top, "ls-files", "-z", "-t"):
             place = os.path.join(top, os.fsdecode(line[2:]))
             if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
                 yield os.path.relpath(place)
@@ -115,8 +115,8 @@ def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
     """
     known = {os.path.realpath(path) for path in paths}
     for top in tops_of(paths):
-        tracked = listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")
-        untracked = listed(top, "ls-files", "-z", "--others", "--exclude-standard")
+        tracked = list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")
+        untracked = list_entries(top, "ls-files", "-z", "--others", "--exclude-standard")
         for name in sorted({*map(os.fsdecode, (*tracked, *untracked))}):
             place = os.path.join(top, name)
             real = os.path.realpath(place)
@@ -137,7 +137,7 @@ def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequenc
     """
     given = frozenset(map(os.path.realpath, paths))
     folders = {file.folder for file in places.values()}
-    tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder in folders}
+    tracked = {folder: frozenset(map(os.fsdecode, list_entries(folder, "ls-files", "-z"))) for folder in folders}
     for place, file in sorted(places.items()):
         if toml_name(file.name) or file.name not in tracked[file.folder] or place in given or not os.path.isfile(place):
             continue
@@ -168,7 +168,7 @@ def touched_pipelines(ref: str) -> list[str]:
         InputError: Git does not know the revision.
     """
     top = top_of(os.getcwd())
-    names = sorted(map(os.fsdecode, listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
+    names = sorted(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
     places = {file.real_path: file for file in touched_files(ref, ())}
     unresolved = {os.path.join(file.folder, file.name) for file in places.values()}
     paths = [os.path.join(top, name) for name in names if toml_name(name)]

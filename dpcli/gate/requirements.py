@@ -111,7 +111,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     epsilon, rho = result.budget.epsilon, result.budget.rho
     warning = f", above the {warning_level(result.pipeline)}"
     if epsilon is None and math.isinf(result.upper):
-        yield _uncertified(result.delta)
+        yield _uncertified_condition(result.delta)
     sources = [cap.words() for cap in caps.epsilon] if caps is not None else []
     if epsilon is not None:
         yield _epsilon_condition(epsilon, sources[0] if sources else "", warning)
@@ -125,12 +125,12 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
 
 def _epsilon_condition(cap: EpsilonVerdict, source: str, warning: str) -> Condition:
     if math.isinf(cap.spent):
-        return _uncertified(cap.delta)
+        return _uncertified_condition(cap.delta)
     text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{source}{warning if cap.verdict == 'warn' else ''}"
     return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
 
 
-def _uncertified(delta: float) -> Condition:
+def _uncertified_condition(delta: float) -> Condition:
     return Condition("budget", "unknown", f"no finite epsilon can be certified at delta = {delta!r}")
 
 

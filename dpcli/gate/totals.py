@@ -91,7 +91,7 @@ def capped_sums(
     try:
         others, hidden = list(other_pipelines(paths)), sorted(missing_from_checkout(paths))
     except InputError as error:
-        return tuple(_uncomputed(shared, error, files[0].path) for shared in caps)
+        return tuple(_sum_with_error(shared, error, files[0].path) for shared in caps)
     if hidden:
         text = f"no sum, as {first_names(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
         return tuple(_unknown(shared, text, files[0].path) for shared in caps)
@@ -151,7 +151,7 @@ def _total(
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
         result = account_of_dataset(list(zip(parts, runs, strict=True)), budget=budget, with_rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
-        return _uncomputed(caps, error, at)
+        return _sum_with_error(caps, error, at)
     if result is None:
         return _sum_without_account(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
     subject = f"{caps.words}: {_members_in_words(members, runs)}"
@@ -187,7 +187,7 @@ def _members_in_words(members: Sequence[SumMember], runs: Sequence[int]) -> str:
     return f"{len(members)} file{'s' if len(members) > 1 else ''} ({first_names(words)})"
 
 
-def _uncomputed(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
+def _sum_with_error(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
     """Return the verdict on a sum that cannot be computed, with the reason. If a file cannot be read, the sum is reported at that file."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):

@@ -127,7 +127,7 @@ def git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Complete
         raise InputError(f"--base-ref: git cannot be run: {error}") from None
 
 
-def listed(folder: str, *arguments: str) -> list[bytes]:
+def list_entries(folder: str, *arguments: str) -> list[bytes]:
     """Return the entries, each ended by a NUL, that a git command lists. Raises InputError if git cannot list all of them."""
     done = git(folder, *arguments)
     if done.returncode != 0:
@@ -137,12 +137,12 @@ def listed(folder: str, *arguments: str) -> list[bytes]:
 
 def present_files(top: str) -> frozenset[str]:
     """Return the paths of a work tree's files, without the files that git ignores."""
-    return frozenset(map(os.fsdecode, listed(top, "ls-files", "-z", "-co", "--exclude-standard")))
+    return frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "-co", "--exclude-standard")))
 
 
 def tree_entries(top: str, tree: str) -> Iterator[tuple[bytes, bytes, str]]:
     """Yield the mode, the object name and the path of each entry of a commit."""
-    for line in listed(top, "ls-tree", "-r", "-z", "--full-tree", tree):
+    for line in list_entries(top, "ls-tree", "-r", "-z", "--full-tree", tree):
         about, _, name = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
         yield mode, blob, os.fsdecode(name)
@@ -211,7 +211,7 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
     """
     if not holds(top, inner):
         return None
-    entries = listed(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
+    entries = list_entries(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
     words = entries[0].partition(b"\t")[0].split(b" ") if entries else [b""]
     return commit_of(inner, os.fsdecode(words[2])) if words[0] == b"160000" else None
 

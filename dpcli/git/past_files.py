@@ -16,7 +16,7 @@ from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
-from dpcli.git.command import commit_of, git, link_of, listed, review_of, tree_entries
+from dpcli.git.command import commit_of, git, link_of, list_entries, review_of, tree_entries
 
 Versions = Mapping[str, bytes | None]  # the content of each named object; None if git has no such file
 # The name of a git object, by SHA-1 or SHA-256.
@@ -263,13 +263,13 @@ def touched_paths(top: str, tree: str) -> frozenset[str]:
     """Return the paths of files that the work tree has added or changed since its last common commit with `tree`."""
     merge_bases = _merge_bases(top, tree) or [tree]
     tracked = frozenset().union(*(differing_paths(top, base) for base in merge_bases)) & differing_paths(top, tree)
-    return tracked | frozenset(map(os.fsdecode, listed(top, "ls-files", "-z", "--others", "--exclude-standard")))
+    return tracked | frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--others", "--exclude-standard")))
 
 
 def differing_paths(top: str, tree: str) -> frozenset[str]:
     """Return the paths of tracked files that differ from a commit, whether the difference is committed or not."""
     flags = ("--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty")
-    return frozenset(map(os.fsdecode, listed(top, "diff", *flags, tree)))
+    return frozenset(map(os.fsdecode, list_entries(top, "diff", *flags, tree)))
 
 
 def parts_of(data: bytes) -> frozenset[Hashable]:

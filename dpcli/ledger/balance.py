@@ -44,7 +44,7 @@ class Remaining:
 def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
     """Return the remaining part of the cap. With blocks, this is the cap of the fullest block of the window, or of all blocks."""
     terms, closed = state.open_terms(), state.departure is not None
-    full = state.over(window) if window else state.fullest()
+    full = state.on_blocks(window) if window else state.fullest()
     declared = terms.mode == "declared"
     spent = share_of(full, full.spent)
     return Remaining(
@@ -69,11 +69,11 @@ def runs_like(state: LedgerState, run: Run) -> int:
 
     The runs are assumed to be charged to the person who was charged for `run`, so that the quotas of this person count.
     """
-    if state.closed(run.window) is not None:
+    if state.retired_block(run.window) is not None:
         return 0
     quotas = quotas_of(state.quotas, str(run.content["who"]))
     shares = (amounts.add(each.limits(state.caps), state.quota_used(each, run.window), -1) for each in quotas)
-    lefts = (state.over(run.window).left(), *shares)
+    lefts = (state.on_blocks(run.window).left(), *shares)
     counts = (Fraction(left[name]) // Fraction(cost) for left in lefts for name, cost in run.cost.items() if cost > 0)
     return max(min(counts, default=-1), 0) if any(run.cost.values()) else -1
 

@@ -40,7 +40,7 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     beginning = (
         f"denied, and nothing was written{f': {visible_text(pipeline.name)[:LONGEST_PIPELINE_NAME]}' if pipeline.name else ''}"
     )
-    closed, full_state = state.closed(window), state.over(window)
+    closed, full_state = state.retired_block(window), state.on_blocks(window)
     if closed is not None:
         return f"{beginning}: block {closed} was retired, and accepts no further run"
     over = state.over_quota(who, window, amounts.read(cost.amounts))
@@ -87,7 +87,7 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
 def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> str:
     """Return, in words, the blocks of a window in which the cost does not fit; "" if it fits in all blocks."""
     wanted = amounts.read(cost.amounts)
-    blocks = [block for block in window if not state.over((block,)).fits(wanted)]
+    blocks = [block for block in window if not state.on_blocks((block,)).fits(wanted)]
     named = ", ".join(blocks[:3]) + (f" and {len(blocks) - 3} more" if len(blocks) > 3 else "")
     return f", on {len(blocks)} of the {len(window)} blocks of its window ({named})" if blocks else ""
 

@@ -57,7 +57,7 @@ def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
 def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
     """Return the message for a history that does not fit. It states by how much, and which cap would suffice."""
     new = [request for request in requests if request.key not in state.runs]
-    closed = next((block for request in new if (block := state.closed(request.window)) is not None), None)
+    closed = next((block for request in new if (block := state.retired_block(request.window)) is not None), None)
     if closed is not None:
         return f"denied, and nothing was written: block {closed} was retired; import a history before its blocks are retired"
     after, people = copy(state), dict(state.people or {})

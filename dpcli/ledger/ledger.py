@@ -237,7 +237,7 @@ class Ledger:
         try:
             return self.append_all([(request, request.key) for request in requests])
         except Denied:
-            raise self._denied(replace(requests[0], cost=sum_of([request.cost for request in requests])), together) from None
+            raise self._denial_error(replace(requests[0], cost=sum_of([request.cost for request in requests])), together) from None
 
     def reserve(
         self,
@@ -454,10 +454,10 @@ class Ledger:
         try:
             receipt = self._append(request, request.key)
         except Denied:
-            raise self._denied(request, pipeline) from None
-        return replace(receipt, notes=request.repeated(receipt.run)) if receipt.repeated and receipt.run else receipt
+            raise self._denial_error(request, pipeline) from None
+        return replace(receipt, notes=request.notes_on_repetition(receipt.run)) if receipt.repeated and receipt.run else receipt
 
-    def _denied(self, request: Charge, pipeline: Pipeline) -> Denied:
+    def _denial_error(self, request: Charge, pipeline: Pipeline) -> Denied:
         from dpcli.ledger.denial import denial
 
         return Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who))

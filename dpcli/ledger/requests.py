@@ -92,18 +92,18 @@ class Charge:
         if self.key in state.runs:
             self._refuse_other(state.runs[self.key])
             return None
-        closed = state.closed(self.window)
+        closed = state.retired_block(self.window)
         if closed is not None:
             raise Denied(f"block {closed} was retired")
         wanted = amounts.read(self.cost.amounts)
-        if not state.over(self.window).fits(wanted):
+        if not state.on_blocks(self.window).fits(wanted):
             raise Denied("over the cap")
         if state.over_quota(self.who, self.window, wanted) is not None:
             raise Denied("over a quota")
         cost = {"cost": dict(self.cost.amounts), "detail": self.cost.detail}
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
-    def repeated(self, run: Run) -> tuple[str, ...]:
+    def notes_on_repetition(self, run: Run) -> tuple[str, ...]:
         """Return notes for the user if this request repeats the charge of `run`, so that nothing is written."""
         charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
         lines: tuple[str, ...] = (f"{charged}: nothing is charged now, and a run that draws noise again needs a key of its own",)

@@ -148,7 +148,7 @@ class LedgerState:
     """The state of a dataset's ledger up to the entry `head`.
 
     If the dataset is cut into blocks, each block has the caps `caps`, and each key of `spent` and `reserved` consists of an amount and a
-    block (dpcli.ledger.amounts). The method `over` returns a state whose keys are amounts.
+    block (dpcli.ledger.amounts). The method `on_blocks` returns a state whose keys are amounts.
 
     Attributes:
         caps, spent: The caps and the total spending, by amount, in the currency of the filter.
@@ -262,7 +262,7 @@ class LedgerState:
         """Check whether a further cost fits within the caps."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
-    def over(self, window: Sequence[str]) -> LedgerState:
+    def on_blocks(self, window: Sequence[str]) -> LedgerState:
         """Return the state that decides whether a run on these blocks fits.
 
         Its spending is, for each amount, the largest spending on any of the blocks. If the dataset has no blocks, this state itself is
@@ -275,10 +275,10 @@ class LedgerState:
         return state
 
     def fullest(self) -> LedgerState:
-        """Return the state that decides whether a run on all charged blocks fits, as `over` does."""
-        return self.over(charged_blocks(self.spent))
+        """Return the state that decides whether a run on all charged blocks fits, as `on_blocks` does."""
+        return self.on_blocks(charged_blocks(self.spent))
 
-    def closed(self, window: Sequence[str]) -> str | None:
+    def retired_block(self, window: Sequence[str]) -> str | None:
         """Return the first retired block of a window; None if there is none."""
         return next((block for block in window if block in self.retired), None)
 
@@ -328,7 +328,7 @@ class LedgerState:
         if not entry.key or entry.key in self.runs:
             raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} a second time: the ledger was changed by hand")
         window = self._window(entry)
-        if self.closed(window) is not None or not self.over(window).fits(cost):
+        if self.retired_block(window) is not None or not self.on_blocks(window).fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
         if self.over_quota(payer(entry.content), window, cost) is not None:
             raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")

@@ -74,7 +74,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
     state = replay_all(ledger, anchor)
     terms = state.open_terms()
-    refuse_changed(ledger.store, state)
+    require_unchanged_definitions(ledger.store, state)
     terms_problems: list[str] = [*declared_set_problems(terms)] if terms.mode == "declared" else []
     problems: list[str] = []
     prices = Prices(terms)
@@ -92,11 +92,11 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
             if progress is not None:
                 progress(computed, state.charges)
             computed += 1
-            problems += prices.understated(entry)
+            problems += prices.problems_of(entry)
     return Verified(state.head.seq, computed, state.head, (*terms_problems, *problems), (*notes, *_notes_on_store(ledger)))
 
 
-def refuse_changed(store: Store, state: LedgerState) -> None:
+def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
     """Check that the definitions that guard the entries are those that the chain states. Raises LedgerError if not.
 
     A copy that is not open yet is not checked, as its chain still states the definitions at its origin.
@@ -260,7 +260,7 @@ class Prices:
         self.terms = terms
         self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
 
-    def understated(self, entry: LedgerEntry) -> Iterator[str]:
+    def problems_of(self, entry: LedgerEntry) -> Iterator[str]:
         """Yield a problem if the charge is under other terms than the ledger's, or is below the cost that this version computes.
 
         A charge whose cost cannot be computed is a problem as well.

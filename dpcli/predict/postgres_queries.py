@@ -15,7 +15,7 @@ from typing import Any
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connection_function
 from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
-from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded, driver, place_of, settings_of
+from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
 
 ATTEMPTS = 5  # how often making a count is tried, as another process may make it at the same time
@@ -108,7 +108,7 @@ class PostgresQueries:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """Open a connection, as a fork would share one, in a transaction whose every wait has an end and whose commit is durable."""
-        with closing(self._connect()) as connection, bounded(connection, self._place, Limits(self._seconds), KEPT):
+        with closing(self._connect()) as connection, bounded_transaction(connection, self._place, Limits(self._seconds), KEPT):
             connection.execute(DURABLE)
             unsafe = connection.execute(UNSAFE).fetchone()
             if unsafe:

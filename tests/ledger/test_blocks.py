@@ -407,7 +407,7 @@ def kept(url: str, folder: Path, seconds: float, workers: int, cap: Decimal) -> 
         assert found.failed == 0 and found.errors == []
         assert set(found.acknowledged) <= set(state.runs) and len(found.acknowledged) == len(set(found.acknowledged))
         for block in FAMILIES["day"][1]:
-            spent = state.over((block,)).spent["epsilon"]
+            spent = state.on_blocks((block,)).spent["epsilon"]
             assert spent == sum(COST for key in state.runs if block in window_of(key)) <= cap
         assert all(run.window == tuple(window_of(key)) for key, run in ((run.key, run) for run in state.runs.values()))
         assert state.fullest().spent["epsilon"] == cap and ledger.store.check() == ()

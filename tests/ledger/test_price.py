@@ -80,7 +80,7 @@ def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
         entries.append(seal(content, "visits", state.head))
         state.apply(entries[-1])
     prices = Prices(state.open_terms())
-    return [said for entry in entries[1:] for said in prices.understated(entry)]
+    return [said for entry in entries[1:] for said in prices.problems_of(entry)]
 
 
 CHANGED = [names for count in (1, 2, 3) for names in itertools.combinations(OTHERS, count)]
@@ -166,7 +166,7 @@ def test_a_declared_run_that_is_another_is_found() -> None:
     heavy = {**charge(found, HONEST), "pipeline": tables_of(parse(FILE.replace("20.0", "0.2").encode(), "run.toml"))}
     entry = seal(heavy, "visits", state.head)
     state.apply(entry)
-    (said,) = Prices(state.open_terms()).understated(entry)
+    (said,) = Prices(state.open_terms()).problems_of(entry)
     assert "is not one of the 1 runs that were declared" in said
 
 

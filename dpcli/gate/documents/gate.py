@@ -253,10 +253,10 @@ def _findings(file: Judged) -> Iterator[Finding]:
     for condition in file.conditions:
         if condition.verdict != "pass" and not (condition.name == "file" and has_errors):
             yield _finding(file, condition)
-    yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _repeated(d, file))
+    yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _is_repeated(d, file))
 
 
-def _repeated(diagnostic: Diagnostic, file: Judged) -> bool:
+def _is_repeated(diagnostic: Diagnostic, file: Judged) -> bool:
     """Return whether a diagnostic is about all of the file and a condition already has its message."""
     return diagnostic.line == 0 and any(condition.message.endswith(diagnostic.message) for condition in file.conditions)
 

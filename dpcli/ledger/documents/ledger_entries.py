@@ -38,9 +38,9 @@ def log(ledger: Ledger) -> Document:
     lines = head.seq - counts + len(last)
     return Document(
         headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
-        data=_data("dpcli/budget-log/v1", state, _rereading(ledger, state, entry_data)),
+        data=_data("dpcli/budget-log/v1", state, _reread_entries(ledger, state, entry_data)),
         tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), Walked(lines, rows), frozenset({0})),),
-        records=_rereading(ledger, state, lambda e: entry_data(e) or {}),
+        records=_reread_entries(ledger, state, lambda e: entry_data(e) or {}),
         log=Walked(lines, lambda: map("  ".join, rows())),
         long=True,
     )
@@ -49,8 +49,8 @@ def log(ledger: Ledger) -> Document:
 def export(ledger: Ledger) -> Document:
     """Return the document of all entries with their canonical texts and hashes."""
     state, _, _ = _check_chain(ledger)
-    entries = _rereading(ledger, state, _export_data)
-    rows = _rereading(ledger, state, lambda e: (*_table_row(e)[:3], *_table_row(e)[4:], e.row.body, e.row.hash))
+    entries = _reread_entries(ledger, state, _export_data)
+    rows = _reread_entries(ledger, state, lambda e: (*_table_row(e)[:3], *_table_row(e)[4:], e.row.body, e.row.hash))
     return Document(
         headline=f"{ledger.dataset}: {state.head.seq} entries{guarantee_words(state)}",
         data=_data("dpcli/budget-export/v1", state, entries),
@@ -84,7 +84,7 @@ def _data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, 
     return {"schema": schema, "dataset": state.dataset, **guarantee, "entries": entries, "exit_code": 0}
 
 
-def _rereading(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
+def _reread_entries(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
     head = state.head  # a copy, as the state may change before the entries are read again
     return Walked(head.seq, lambda: map(show, ledger.reread(head)))
 

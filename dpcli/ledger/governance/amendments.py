@@ -175,9 +175,9 @@ class Approve:
                 f"entry {self.seq}: expected a proposal within its time, found one that expired at {proposal.expires}"
             )
         signed = {"proposal": self.seq, "approval": self.why}
-        return {**proposal.asks, **signed, **self._checked(proposal, state, now)}
+        return {**proposal.asks, **signed, **self._approval_fields(proposal, state, now)}
 
-    def _checked(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
+    def _approval_fields(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
         """Return the fields that the approval adds to the entry. Raises an error if the proposal is not valid in the current state."""
         if proposal.asks["kind"] == "amend":
             _refuse_wider_caps(proposal, state)

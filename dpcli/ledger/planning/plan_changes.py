@@ -96,7 +96,7 @@ def _shorter_window(plan: BudgetPlan, place: int) -> PlanChange | None:
 def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[PlanChange]:
     """Yield proposals for more noise or fewer steps in the file of this table. Other tables of the schedule may use this file too."""
     run = plan.priced[place]
-    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied_window(plan)) is not None:
+    if plan.before.open_terms().mode == "declared" or plan.before.retired_block(_denied_window(plan)) is not None:
         return
 
     def fits(pipeline: Pipeline) -> bool:

@@ -237,7 +237,7 @@ def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence
         charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
         why = _charge_or_reason(state, charge, denied < MOST_NAMED)
         denied += bool(why)
-        full = state.over(window)
+        full = state.on_blocks(window)
         yield PlannedRun(day, place, window, run.cost, share_of(full, full.spent), why)
 
 
@@ -263,8 +263,8 @@ def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
 
 
 def _denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
-    closed = state.closed(charge.window)
+    closed = state.retired_block(charge.window)
     if closed is not None:
         return f"block {closed} was retired, and accepts no further run"
-    missing = shortfall(state.over(charge.window), charge.cost)
+    missing = shortfall(state.on_blocks(charge.window), charge.cost)
     return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing

@@ -122,14 +122,14 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
         files: The number of files.
     """
     window = request.window
-    state, closed = balance.over(window), balance.closed(window)
+    state, closed = balance.on_blocks(window), balance.retired_block(window)
     total = most_on_one_block(everything, state.caps, window) if window else everything
     fits = False
     if closed is not None:
         message = f"{state.dataset}: block {closed} was retired, and accepts no further run"
     elif not state.fits(request.wanted):
         message = _alone_too_much(state, request)
-    elif not _with(balance, everything).over(window).fits({}):
+    elif not _with(balance, everything).on_blocks(window).fits({}):
         message = _together_too_much(state, request, total, files)
     else:
         message, fits = _cost_words(state, request) + _together_words(state, total, files), True

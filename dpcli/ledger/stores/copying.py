@@ -33,7 +33,7 @@ from dpcli.ledger.requests import Open, Prepare
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store
 from dpcli.ledger.stores.store import Store, Tail
-from dpcli.ledger.verify import Verified, refuse_changed, verify
+from dpcli.ledger.verify import Verified, require_unchanged_definitions, verify
 
 DAY = 86_400.0  # longest time, in seconds, of the transaction in which a database appends all entries
 Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
@@ -130,7 +130,7 @@ class DatasetMove:
         damaged = store.check(self.ledger.dataset)
         if damaged:
             raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:3])}")
-        refuse_changed(store, state)
+        require_unchanged_definitions(store, state)
         if state.departure is not None and (state.departure.prepared or state.departure.to != to):
             state.refuse_moved()
 

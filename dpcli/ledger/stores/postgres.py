@@ -23,7 +23,7 @@ from dpcli.ledger.stores.postgres_connection import (
     CONNECT_SECONDS,
     WORK,
     Limits,
-    bounded,
+    bounded_transaction,
     driver,
     place_of,
     settings_of,
@@ -214,7 +214,7 @@ class PostgresStore:
         """Yield the connection in a transaction with bounded waits, or in a savepoint if a transaction is open already."""
         try:
             connection = self.connection
-            with bounded(connection, self._place, self._limits, writes=writes):
+            with bounded_transaction(connection, self._place, self._limits, writes=writes):
                 yield connection
         except LedgerError as error:
             if self.wrote:

@@ -152,7 +152,9 @@ def place_of(settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
+def explain_errors(
+    place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE
+) -> Iterator[None]:
     """Turn every error of psycopg into a LedgerError.
 
     Args:
@@ -196,7 +198,9 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 
 
 @contextmanager
-def bounded(connection: Any, place: str, limits: Limits, schema: ServerSchema = LEDGER, writes: bool = True) -> Iterator[None]:
+def bounded_transaction(
+    connection: Any, place: str, limits: Limits, schema: ServerSchema = LEDGER, writes: bool = True
+) -> Iterator[None]:
     """Open a transaction with bounded waits, in which names are looked up in pg_catalog only.
 
     Args:
@@ -214,7 +218,7 @@ def bounded(connection: Any, place: str, limits: Limits, schema: ServerSchema = 
     try:
         with (
             _refuse_warnings(connection, place, schema.unsure) as warnings,
-            explained(place, schema.meanings, lambda: certainty[-1]),
+            explain_errors(place, schema.meanings, lambda: certainty[-1]),
             _with_deadline(connection, place, limits.answer, certainty),
             connection.transaction(),
         ):

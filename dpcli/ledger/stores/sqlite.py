@@ -142,7 +142,7 @@ class SqliteStore:
             self._stated_size = 0 if trusted else require_ledger_file(path, is_open=any(store.holds(path) for store in _OPEN))
             self._file = _identity(path)
             _OPEN.add(self)
-        with self._explained():
+        with self._explain_errors():
             self.connection = connect(path, seconds)
         weakref.finalize(self, _close_quietly, self.connection)  # closes the connection if `close` is never called
         try:
@@ -153,7 +153,7 @@ class SqliteStore:
 
     def _prepare(self, trusted: bool) -> None:
         """Apply the settings to the connection and, unless the file is trusted, check it for damage."""
-        with self._explained():
+        with self._explain_errors():
             for setting in SETTINGS:
                 answer = self.connection.execute(setting).fetchall()
                 if "journal_mode" in setting and answer != [("delete",)]:
@@ -226,28 +226,28 @@ class SqliteStore:
         return self._file is not None and self._file == _identity(path)
 
     def datasets(self) -> tuple[str, ...]:
-        with self._explained():
+        with self._explain_errors():
             return tuple(name for (name,) in self.connection.execute("SELECT dataset FROM head ORDER BY dataset").fetchall())
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
-        with self._explained():
+        with self._explain_errors():
             return self._tail(dataset).page(seq, NO_LIMIT if most is None else most)
 
     def _tail(self, dataset: str) -> SqliteTail:
         return SqliteTail(self.connection, dataset)
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
-        with self._explained():
+        with self._explain_errors():
             return self._tail(dataset).rows(ABOUT, key_in_entry(key))
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
         least = key_in_entry(start)
-        with self._explained():
+        with self._explain_errors():
             return self._tail(dataset).rows(BEGINNING, least, f"{least[:-1]}{chr(ord(least[-1]) + 1)}")
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        with self._explained():
+        with self._explain_errors():
             row = self.connection.execute("SELECT body, digest FROM checkpoint WHERE dataset = ?", (dataset,)).fetchone()
         return StoredCheckpoint(*map(str, row)) if row else None
 
@@ -260,7 +260,7 @@ class SqliteStore:
                 f"{self._path}: on a network file system ({network}), where locks do not exclude other machines; nothing was written "
                 "(DP409): keep it on a local disk, or use PostgreSQL"
             )
-        with self._explained():
+        with self._explain_errors():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._tail(dataset)
@@ -272,11 +272,11 @@ class SqliteStore:
                 raise
 
     def schema(self) -> str:
-        with self._explained():
+        with self._explain_errors():
             return schema_of(self.connection)
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
-        with self._explained():
+        with self._explain_errors():
             lines = [text for (text,) in self.connection.execute("PRAGMA integrity_check(20)").fetchall()]
         return () if lines == ["ok"] else tuple(lines)
 
@@ -285,7 +285,7 @@ class SqliteStore:
         _OPEN.discard(self)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turn every error of SQLite into a LedgerError that explains it."""
         try:
             yield
@@ -357,7 +357,7 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
     """Create the tables of a ledger in an empty file, and call `fill`."""
     store = SqliteStore(draft, connect, trusted=True)
     try:
-        with store._explained():
+        with store._explain_errors():
             for statement in (
                 "BEGIN",
                 *SCHEMA,
