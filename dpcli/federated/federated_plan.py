@@ -73,6 +73,7 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
+        """Yield the entries that a charge for a number of rounds contains."""
         steps = rounds // self.per_step
         performed = together(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:

@@ -181,6 +181,7 @@ def steps_of(entry: Entry, privacy: Privacy) -> int:
 
 
 def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
+    """Yield the problems of the unit, the adjacency and the number of records for federated rounds."""
     if privacy.unit not in ("client", "user"):
         unit = "none" if privacy.unit is None else f'"{privacy.unit}"'
         yield (
@@ -217,6 +218,7 @@ def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
 
 
 def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Problem]:
+    """Yield a problem if the entry has a partition or is a part of another entry."""
     if entry.partition is not None:
         yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
     owner = next((one.name for one in entries if entry.name in named(one.spec)), None)

@@ -126,6 +126,7 @@ def clip_update(update: Reals, clip: float) -> Reals:
 
 
 def _required_clip(plan: FederatedPlan) -> float:
+    """Return the clipping norm. Raises InputError if the server does not add the noise of each round itself, or if the norm is missing."""
     if plan.table.observed:
         raise InputError(
             f'{plan.path}: federated.noise: expected "server" with release, found "{plan.table.noise}": clients add the noise'
@@ -216,6 +217,7 @@ class Round(Displayed):
             raise
 
     def _size(self, size: object) -> int:
+        """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
             stated = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
             raise InputError(
@@ -278,6 +280,7 @@ class ParticipationCounter:
                 self._taken.setdefault(client, []).append(number)
 
     def _refuse(self, number: int, client: int, paid: int) -> None:
+        """Raise InputError if a client may not take part in this round."""
         taken: Sequence[int] = self._taken.get(client, ())
         near = next((other for other in taken if abs(number - other) < self._limit.apart), None)
         if near is not None:

@@ -43,7 +43,7 @@ Capped = Callable[[str, Pipeline], Pipeline]  # returns the pipeline at a path w
 
 
 @dataclass(frozen=True, slots=True)
-class Unpriced:
+class UnreadableBase:
     """An earlier version that cannot be read as a pipeline, with the reason."""
 
     reason: str
@@ -80,7 +80,7 @@ def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
     return priced_changes(base.data, data, base.account)
 
 
-def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
+def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | UnreadableBase | None]:
     """Return the base of each file by its path, which is the version at the git revision `ref`; None for a new file.
 
     Raises:
@@ -93,7 +93,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
     }
 
 
-def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unpriced:
+def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | UnreadableBase:
     """Return the base of one file from its content at the revision. Raises InputError if its account cannot be computed."""
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
@@ -106,7 +106,7 @@ def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unp
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
-        return Unpriced(first_finding(error.diagnostics))
+        return UnreadableBase(first_finding(error.diagnostics))
     except DpcliError as error:
         raise InputError(f"{name} at {ref} cannot be used for the comparison: {error}") from None
     return Base(

@@ -45,6 +45,7 @@ def edits_in_words(change: Priced) -> str:
 
 
 def _value(value: object) -> str:
+    """Return a value as the messages about changes print it."""
     if isinstance(value, dict) and "scheme" in value:
         return shown(value["scheme"])
     if isinstance(value, list) and len(value) <= LISTED and all(type(item) in (int, float) for item in value):

@@ -63,7 +63,11 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
         if not stated or (change.increase > ROUNDING and all(map(_is_number, stated))):
             continue
         sign = "+" if change.increase > 0.0 else ""
-        effect = "has no cost of its own" if change.epsilon is None else f"alone changes epsilon by {sign}{up(change.increase)}"
+        effect = (
+            "its cost alone cannot be computed"
+            if change.epsilon is None
+            else f"alone changes epsilon by {sign}{up(change.increase)}"
+        )
         text = f"{edits_in_words(change)}: {effect}, because of a claim about data or program, and not because of noise"
         yield Condition("claim", "warn", text, path_of(change, pipeline))
 
@@ -76,9 +80,8 @@ def _claims_of_section(edit: Edit) -> bool:
     members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
     if len(edit.path) == 1 and edit.path[0] in SECTIONS:
         return any(key in members and members[key].claim for table in (edit.old, edit.new) for key in table or ())
-    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][
-        :1
-    ]  # the key in the section, even if the edit is in a table below the section
+    # The key in the section, even if the edit is in a table below the section.
+    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][:1]
     return any(key in members and members[key].claim for key in stated)
 
 

@@ -14,7 +14,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import below, located, may_be_pipeline, parse, refuse, toml_document, unfolded
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
-from dpcli.gate.bases import Unpriced, bases_at, bases_from, costs_of
+from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
 from dpcli.gate.blame import costliest_changes, place_of, remedy
 from dpcli.gate.caps import Outside, loosened_caps
 from dpcli.gate.claims import (
@@ -34,7 +34,7 @@ from dpcli.git.command import cached_answers, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
 
-Bases = Mapping[str, Base | Unpriced | None]
+Bases = Mapping[str, Base | UnreadableBase | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +249,10 @@ def _readable_base(bases: Bases | None, path: str) -> Base | None:
 
 
 def _base_conditions(
-    opened_file: OpenedFile, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
+    opened_file: OpenedFile, result: Account, base: Base | UnreadableBase | None, now: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
     """Yield the conditions that compare a file with its base."""
-    if base is None or isinstance(base, Unpriced) or now is None:
+    if base is None or isinstance(base, UnreadableBase) or now is None:
         yield requirements.new_file(result, opened_file.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)

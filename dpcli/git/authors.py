@@ -49,7 +49,7 @@ class Author:
 
 
 def _logins(mail: str) -> tuple[str, str]:
-    """Return the part of an address before "@", and the same without a number and "+" before it or a tag with "+" after it."""
+    """Return the part of an address before "@", and the login in it, without a number and "+" before it or "+" and a tag after it."""
     local = mail.partition("@")[0]
     number, plus, login = local.partition("+")
     return local, login if plus and number.isdigit() else number

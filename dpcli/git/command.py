@@ -162,6 +162,8 @@ def cached_answers() -> Iterator[None]:
 
 
 def _cached_in_context(question: Callable[P, str]) -> Callable[P, str]:
+    """Return a function that caches the results of `question` within the context `cached_answers`."""
+
     @functools.wraps(question)
     def answer(*args: P.args, **kwargs: P.kwargs) -> str:
         answers = _cache.get()

@@ -100,6 +100,7 @@ def _with_unique_renames(files: dict[str, PastFile | None], tops: Mapping[str, s
 
 
 def _file_at(ref: str, path: str, top: str, inner: str | None, versions: Versions, removed: RemovedFiles) -> PastFile | None:
+    """Return one file at the revision; None for a new file. See `files_at` for files of a repository inside."""
     tree = commit_of(top, ref)
     past = _first_committed(versions, top)
     linked = None if past is not None or inner is None else link_of(tree, top, inner)
@@ -120,6 +121,7 @@ def _contents_by_name(tree: str, paths: Sequence[str], top: str) -> dict[str, Ve
 
 
 def _first_committed(versions: Versions, top: str) -> PastFile | None:
+    """Return the first of these versions that git has; None if there is none. Raises InputError if the clone lacks its content."""
     for name, data in versions.items():
         if data is not None:
             return PastFile(data)
@@ -172,6 +174,7 @@ def _cat_files(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes
 
 
 def _blobs_in(text: bytes, count: int) -> Iterator[bytes | None]:
+    """Yield the contents in the output of git cat-file --batch for `count` names; None for a name that is not a file."""
     at = 0
     for _ in range(count):
         end = text.index(b"\n", at)
@@ -184,6 +187,7 @@ def _blobs_in(text: bytes, count: int) -> Iterator[bytes | None]:
 
 
 def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> PastFile | None:
+    """Return the removed file that became the file at `path`; None if no removed file is similar enough."""
     try:
         own_data = read_bytes(path)
         own, is_pipeline_now = parts_of(own_data), is_pipeline_file(own_data)
@@ -217,6 +221,7 @@ def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
 
 
 def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[ChangedEntry]:
+    """Yield the entries of a commit with these endings that the change under review may have changed or removed."""
     changed, common = differing_paths(top, tree), _common_files(top, tree)
     for mode, blob, name in tree_entries(top, tree):
         place, link = os.path.join(top, name), mode == b"120000"
@@ -232,6 +237,7 @@ def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[
 
 
 def _is_kept(data: bytes, place: str) -> bool:
+    """Return whether the file at `place` still contains enough of an earlier content, and is a pipeline if the content was."""
     try:
         now = read_bytes(place)
     except InputError:

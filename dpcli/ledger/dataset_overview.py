@@ -79,6 +79,7 @@ def overview(urls: Sequence[str]) -> tuple[tuple[UnreadableDataset, ...], tuple[
 
 
 def _of_ledger(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
+    """Yield the datasets of one ledger. If the ledger itself cannot be read, yield it as unreadable."""
     try:
         store = open_store(url)
     except LedgerError as error:
@@ -106,6 +107,7 @@ def _summary_of(store: Store, name: str, schema: str, store_warning: str) -> Dat
 
 
 def _warnings(store: Store, state: LedgerState, used: float, schema: str, store_warning: str) -> Iterator[str]:
+    """Yield the warnings about one dataset, whose used share of the cap is `used`."""
     if state.departure is not None:
         yield str(state.departure)
     elif used > 1.0:

@@ -80,6 +80,7 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
 
 
 def _advice(after: LedgerState) -> str:
+    """Return advice for a history that does not fit. `after` is the state in which the history is charged."""
     if after.open_terms().mode == "declared":
         return "a set of declared runs cannot be changed: open a ledger in adaptive mode for the runs of the history"
     epsilon = _smallest_cap(after)

@@ -131,6 +131,7 @@ def each_or_all_mistakes(items: Sequence[Any], place: str, function: Callable[[A
 
 
 def _csv_lines(text: str, shown: str) -> Iterator[Line]:
+    """Yield the lines of a CSV file. Empty cells are left out. Raises InputError if a row does not fit the header."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] = []
     try:
@@ -150,6 +151,7 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
 
 
 def _header(cells: list[str], place: str) -> list[str]:
+    """Return the names of the columns. Raises InputError if a name is unknown, repeated, or missing."""
     _refuse_unknown(cells, place)
     twice = next((cell for cell in cells if cells.count(cell) > 1), None)
     missing = next((name for name in ("date", "key") if name not in cells), None)
@@ -170,6 +172,7 @@ def _refuse_unknown(names: Sequence[str], place: str) -> None:
 
 
 def _json_lines(text: str, shown: str) -> Iterator[Line]:
+    """Yield the lines of a JSON lines file. Empty values are left out. Raises InputError if a line is not a table of texts and numbers."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -212,6 +215,7 @@ def _run(line: Line, shown: str, folder: str, now: str) -> PastRun:
 
 
 def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> PastRun:
+    """Return the run in the cells of a line. Raises WrongCell if a cell is invalid."""
     key, maker = cells.get("key", ""), cells.get("who", "")
     try:
         checked_key(key)
@@ -226,6 +230,7 @@ def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> Pa
 
 
 def _time_made(text: str, now: str) -> str:
+    """Return the time of a run as entries state it. A day means its first second. Raises WrongCell if it is in the future."""
     stamp = f"{text}T00:00:00Z" if len(text) == len("2024-01-31") else text
     if not is_stamp(stamp) or not is_a("stamp", stamp):
         raise WrongCell("date", f"expected a day as 2024-01-31, or a time as 2024-01-31T12:00:00Z, found {text[:40]!r}")
@@ -235,6 +240,7 @@ def _time_made(text: str, now: str) -> str:
 
 
 def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
+    """Return the pipeline in the file that a line names. Raises WrongCell if the line also states a guarantee."""
     from dpcli.file.pipeline.read import load
 
     other = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
@@ -274,6 +280,7 @@ def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None)
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:
+    """Return the number in a cell, rounded up to a double; None for an empty cell. Raises WrongCell if it is negative or not finite."""
     text = cells.get(name)
     if text is None:
         return None

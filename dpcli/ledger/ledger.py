@@ -472,6 +472,7 @@ class Ledger:
         expires: str | None,
         window: Sequence[str],
     ) -> Charge:
+        """Return the request to charge a run of `pipeline`, with its cost and its blocks."""
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, described_at = self.cost(pipeline, delta)

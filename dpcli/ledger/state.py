@@ -312,6 +312,7 @@ class LedgerState:
         return trial
 
     def _open(self, entry: LedgerEntry) -> None:
+        """Apply the opening entry. Raises LedgerError if it is not the first entry, or if its terms are inconsistent."""
         if self.terms is not None or entry.row.seq != 1:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
@@ -322,6 +323,7 @@ class LedgerState:
         self.spent = self.reserved = dict.fromkeys(self.caps, ZERO) if terms.blocks is None else {}
 
     def _charge(self, entry: LedgerEntry) -> None:
+        """Apply a charge. Raises LedgerError if its key is in use, or if it exceeds a cap or a quota."""
         self.open_terms()
         cost = amounts.read(entry.content["cost"])
         _require_run(entry.content)
@@ -343,6 +345,7 @@ class LedgerState:
             self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, NEXT[entry.kind])
 
     def _move(self, entry: LedgerEntry) -> None:
+        """Apply the start, commit or void of a reservation. Raises LedgerError if the status of the run does not allow it."""
         run = self.run(entry.key)
         if run.status not in STATUSES_BEFORE[entry.kind]:
             raise LedgerError(f"{self._place(entry)}: {entry.kind} of a run that is {run.status}: the ledger was changed by hand")
@@ -378,6 +381,7 @@ class LedgerState:
         self.quotas = {**self.quotas, subject_of(entry.content): quota_of(entry)}
 
     def _amend(self, entry: LedgerEntry) -> None:
+        """Apply a new cap. Raises LedgerError if it caps other amounts than the ledger has."""
         self.open_terms()
         caps = amounts.read(entry.content["caps"])
         if set(caps) != set(self.caps):
@@ -420,10 +424,12 @@ class LedgerState:
         self.open_terms()  # only `proposals` changes, and `apply` sets it
 
     def _upgrade(self, entry: LedgerEntry) -> None:
+        """Apply an entry with a new hash and version of the definitions."""
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
     def _moved(self, entry: LedgerEntry) -> None:
+        """Apply the closing of a moved dataset, the first own entry of a copy, or the name of the copy, in the order of a move."""
         self.open_terms()
         to, copy_ = str(entry.content["to"]), str(entry.content.get("copy", ""))
         if self.departure is None and not copy_:
@@ -440,6 +446,7 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: moves a dataset that has moved: the ledger was changed by hand")
 
     def _copied(self, entry: LedgerEntry) -> None:
+        """Apply the opening of a copy. The dataset can be charged in this ledger from then on."""
         if self.departure is None or self.departure.copy:
             raise LedgerError(f"{self._place(entry)}: opens a copy of a dataset that has not moved: the ledger was changed by hand")
         self._upgrade(entry)

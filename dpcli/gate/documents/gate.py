@@ -103,6 +103,7 @@ def _summary(file: Judged) -> str:
 
 
 def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
+    """Yield the tables of the document: files, conditions, costs of changes, and waivers in force."""
     columns = ("", "file", "before", "epsilon", "change", "cap", "at delta")
     yield Table("files", columns, tuple(_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
     rows = tuple((f.path, c.name, WORDS[c.verdict], c.message) for f in judged for c in f.conditions)
@@ -115,6 +116,7 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
 
 
 def _row(file: Judged) -> tuple[str, ...]:
+    """Return the row of a file or sum in the table of files."""
     warned = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
     word = WORDS["warn" if warned and file.verdict == "pass" else file.verdict]
     if isinstance(file, JudgedSum) and file.uncapped is not None:
@@ -262,6 +264,7 @@ def _is_repeated(diagnostic: Diagnostic, file: Judged) -> bool:
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:
+    """Return the finding about a condition of a file, with its place, title and explanation."""
     from dpcli.lint.catalogue import link_to_source, rule, summary_of
 
     pardon = condition.pardon

@@ -89,6 +89,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
 
 
 def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
+    """Return the blocks to check, in order. Raises InputError if the dataset has no blocks, or if there is none to check."""
     family = state.open_terms().family
     if family is None:
         raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which is not cut into blocks')

@@ -113,6 +113,7 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
 
 
 def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
+    """Return the document of a denial. `subject` begins the reason, for example "the run does"."""
     headline, *why = str(denial).split("\n  ")
     state = ledger.state()
     return Document(
@@ -128,6 +129,7 @@ def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
 
 
 def _grant_words(result: Receipt, kind: str) -> str:
+    """Return the headline for a granted request. `kind` is the kind of the entry, or "" if nothing was written."""
     state, run = result.state, result.run
     cut, declared = state.open_terms().family is not None, state.open_terms().mode == "declared"
     if cut:
@@ -160,6 +162,7 @@ def _cap_words(state: LedgerState) -> str:
 
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
+    """Return the headline for a granted request about a run."""
     cost = costs(run.cost)
     if result.notes:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
@@ -218,6 +221,7 @@ def with_quote(document: Document, ledger: str | None, dataset: str | None, pipe
 
 
 def _with_answer(document: Document, fits: bool, message: str, code: int = 1) -> Document:
+    """Return the document of a dry run with the answer of the ledger. `code` is the exit code if the run does not fit."""
     line = f"{'fits in the ledger' if fits else 'the ledger would deny it'}: {message}"
     exit_code = document.exit_code if fits or document.exit_code else code
     extended = replace(

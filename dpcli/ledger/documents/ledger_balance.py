@@ -161,6 +161,7 @@ def left_percent(remaining: Remaining) -> str:
 
 
 def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:
+    """Return lines about the runs that still fit, the declared runs, reservations, quotas and proposals."""
     if state.departure is not None:
         return (str(state.departure),)
     lines = []

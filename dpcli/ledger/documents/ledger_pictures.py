@@ -88,6 +88,7 @@ def _range_words(family: BlockFamily, known: set[str]) -> str:
 
 
 def _square_maker(state: LedgerState) -> SquareMaker:
+    """Return the function that makes the square of a block from its used share."""
     spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:
@@ -100,6 +101,7 @@ def _square_maker(state: LedgerState) -> SquareMaker:
 
 
 def _draw(family: BlockFamily, known: set[str], square: SquareMaker) -> BlockDrawing:
+    """Return the squares of a chart in the layout for the kind of blocks: a calendar of days, years of weeks, or a plain grid."""
     kind = family.kind
     days = {day for block in known if (day := kind.first_day(block)) is not None}
     if days:

@@ -83,6 +83,7 @@ def _is_declared(plan: BudgetPlan) -> bool:
 
 
 def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> list[str]:
+    """Return the notes of a plan: when the budget runs out, changes, the most charged blocks, the outlook and reservations."""
     lines = []
     if plan.refused is not None:
         before = f"after {plan.in_order:,} {'run' if plan.in_order == 1 else 'runs'}" if plan.in_order else "before any run"
@@ -110,6 +111,7 @@ def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
 
 
 def _schedule_table(plan: BudgetPlan) -> Table:
+    """Return the table with one row for each table of the schedule."""
     rows = []
     for place, run in enumerate(plan.priced):
         planned, fitting = plan.counted(place)
@@ -140,6 +142,7 @@ def _window_words(plan: BudgetPlan, run: PricedRun) -> str:
 
 
 def _run_table(plan: BudgetPlan) -> Table:
+    """Return the table with one row for each planned run."""
     rows = tuple(
         (
             str(number),

@@ -136,7 +136,9 @@ class ZcdpFilter(Filter):
         return Cost({"rho": cost_text(rho)}, "sum of rho")
 
     def pure_room(self, left: float) -> float:
-        return pure_within(lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left)
+        return pure_within(
+            lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left
+        )  # rho as in dpcli.mechanisms.stated.pure_and_approx
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(float_above(amounts["rho"]), delta) if amounts["rho"] else 0.0

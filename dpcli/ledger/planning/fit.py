@@ -55,6 +55,7 @@ def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
 
 
 def _noise_change(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], bool]) -> str:
+    """Return the proposal for more noise in one entry; "" if the entry has no key for its noise or no value is enough."""
     key = parameter_key(entry, "noise")
     if key is None:
         return ""
@@ -126,6 +127,7 @@ def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
 
 
 def _steps_change(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
+    """Return the proposal for fewer steps of one entry; "" if the entry states epochs or no number of steps is enough."""
     if entry.epochs is not None or entry.steps < 2:
         return ""
     count = _most_steps(lambda steps: fits(substitute(pipeline, ((entry.name, "steps"),), steps)), entry.steps)

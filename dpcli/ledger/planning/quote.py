@@ -84,7 +84,7 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
         InputError: The dataset must be named, or its name is invalid.
     """
     with open_ledger(url, dataset) as ledger:
-        answers = [_requested(ledger, pipeline, runs) for pipeline, runs in pipelines]
+        answers = [_request_or_error(ledger, pipeline, runs) for pipeline, runs in pipelines]
         state = ledger.state()
     requests = [answer for answer in answers if isinstance(answer, RequestedRuns)]
     total: dict[str, Decimal] = {}
@@ -101,7 +101,8 @@ def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Q
     return answer
 
 
-def _requested(ledger: Ledger, pipeline: Pipeline, runs: int) -> RequestedRuns | Refusal:
+def _request_or_error(ledger: Ledger, pipeline: Pipeline, runs: int) -> RequestedRuns | Refusal:
+    """Return the runs of one pipeline with their cost, or the error if they have no cost in this ledger."""
     try:
         cost, delta = ledger.cost(pipeline)
         window = ledger.stated_window(pipeline)
@@ -129,7 +130,7 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
         message = f"{state.dataset}: block {closed} was retired, and accepts no further run"
     elif not state.fits(request.wanted):
         message = _alone_too_much(state, request)
-    elif not _with(balance, everything).on_blocks(window).fits({}):
+    elif not _after_spending(balance, everything).on_blocks(window).fits({}):
         message = _together_too_much(state, request, total, files)
     else:
         message, fits = _cost_words(state, request) + _together_words(state, total, files), True
@@ -137,7 +138,7 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
     return Quote(fits, message, amounts.largest_share(request.wanted, state.caps), left, state.open_terms().delta)
 
 
-def _with(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
+def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
     """Return a copy of the state in which `more` was spent as well."""
     after = copy(state)
     after.spent = amounts.add(state.spent, more)
@@ -158,6 +159,7 @@ def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -
 
 
 def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
+    """Return the message for runs that do not fit even without the runs of the other files."""
     changes = changes_that_fit_now(state, request.pipeline, request.delta) if request.runs == 1 else ()
     lines = [f"{state.dataset}: {shortfall(state, request.cost)}".replace("the run costs", request.subject)]
     if changes:
