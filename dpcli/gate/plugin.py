@@ -7,7 +7,7 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("ledger",),
     commands={
-        "gate": ("dpcli.gate.commands.gate:command", "Judge pipeline files against caps and their earlier cost, for CI."),
+        "gate": ("dpcli.gate.commands.gate:command", "Judge pipelines against caps and their earlier cost."),
     },
     files={"policy": ("dpcli.gate.policy:KEYS", "dpcli.gate.policy:read_policy_bytes")},
 )

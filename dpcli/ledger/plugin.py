@@ -38,7 +38,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("dpcli.ledger.commands.reading:plan", "Show which runs of a schedule fit, before the first is made."),
     "overview": ("dpcli.ledger.commands.reading:overview", "Show all datasets of ledgers in one table, the fullest first."),
     "retire": ("dpcli.ledger.commands.governing:retire", "Close blocks permanently."),
-    "upgrade": ("dpcli.ledger.commands.opening:upgrade", "Renew the definitions that guard a ledger, as this version has them."),
+    "upgrade": ("dpcli.ledger.commands.opening:upgrade", "Renew the definitions that guard the entries of a ledger."),
     "import": ("dpcli.ledger.commands.opening:history", "Charge the runs that were made before the ledger was opened."),
     "copy": ("dpcli.ledger.commands.opening:copy", "Move datasets to another ledger, with their chains unchanged."),
     "log": ("dpcli.ledger.commands.reading:log", "Print every entry, in order."),
@@ -48,9 +48,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
 }
 
 PLUGIN = Plugin(
-    commands={
-        "budget": ("dpcli.ledger.commands.budget:command", "Keep the ledger of a dataset: what is spent, and what still fits.")
-    },
+    commands={"budget": ("dpcli.ledger.commands.budget:command", "Keep a ledger of what a dataset has spent and has left.")},
     premised={**FILTERS, **{f"blocks by {by}": target for by, target in BLOCKS.items()}},
     lists={"filters": ("a privacy filter of a ledger", FILTERS)},
     files={"schedule": ("dpcli.ledger.planning.schedule:KEYS", "dpcli.ledger.planning.schedule:read_schedule_bytes")},

@@ -36,7 +36,7 @@ gate_options = composed(
 )
 
 
-@click.command(short_help="Judge pipeline files against caps and their earlier cost, for CI.")
+@click.command(short_help="Judge pipelines against caps and their earlier cost.")
 @gate_options
 @output_options("table", "findings", "checks", "records")
 def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **flags: Any) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger, Receipt
 
 
-@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Keep the ledger of a dataset: what is spent, and what still fits.")
+@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Keep a ledger of what a dataset has spent and has left.")
 def command() -> None:
     """Keep the ledger of a dataset's privacy budget. LEDGER is a path, sqlite:///PATH or postgresql://HOST/DATABASE.
 

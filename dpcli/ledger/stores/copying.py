@@ -287,7 +287,7 @@ def _move(move: DatasetMove) -> bool:
 
 @contextmanager
 def _advice_after_closing(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
-    """If the move fails after the dataset was closed, add to the error that it is closed, and how to complete the move.
+    """Add to the error of a move that failed after the dataset was closed that it is closed, and how to complete the move.
 
     Args:
         is_open: Whether a copy that the origin names is certainly open.
