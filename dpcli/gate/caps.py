@@ -186,7 +186,7 @@ class RiseLimits:
 def max_rise(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
     """Return the limits on the rise above which a file fails.
 
-    The limit in nats is the smallest limit of flags, policy, file and base. A limit in percent can come only from flags and policy.
+    The limit in nats is the smallest limit of flags, policy, file and base. A limit in percent can come only from the policy.
     """
     files = [
         StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None

@@ -571,7 +571,7 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
     with store.writing(dataset) as tail:
         if tail.after(0):
             raise LedgerError(
-                f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms are fixed for good)'
+                f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms cannot be changed)'
             )
         refuse_known_data(store, dataset, terms)
         opening = {"kind": "open", "terms": terms.content(), "caps": caps}

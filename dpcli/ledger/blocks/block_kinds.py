@@ -20,26 +20,26 @@ ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]
 PARTS: tuple[Part, ...] = ("value", "week")
 
-# The assumptions of every ledger with blocks, besides those of its filter.
+# The assumptions of every ledger with blocks, in addition to the assumptions of its filter.
 PREMISES: Premises = (
     Premise(
         "The block of a record depends on that record alone.",
-        "train, release, pate, pmixed, prompt and generate, where the ledger names a column; elsewhere whoever states the window",
+        "train, release, pate, pmixed, prompt and generate, if the ledger names a column; otherwise the person who states the window",
         "tests/premises/test_blocks.py::test_blocks_by_rank_move_as_a_whole",
     ),
     Premise(
-        "No unit has records in more blocks than max_blocks says.",
-        "who opens the ledger",
+        "No unit has records in more than max_blocks blocks.",
+        "the person who opens the ledger",
         "tests/premises/test_blocks.py::test_a_unit_in_one_block_more_loses_more_than_the_cap",
     ),
     Premise(
-        "Under zero-out a blank adds nothing to a part or a block that it enters.",
-        "account, lint and the ledger, which refuse what may add something",
+        "Under zero-out a blank record adds nothing to a part or a block that it enters.",
+        "account, lint and the ledger, which refuse mechanisms to which a blank may add something",
         "tests/accountants/test_partitions.py::test_under_zero_out_a_blank_must_add_nothing",
     ),
     Premise(
         "A run reads no block outside of its window.",
-        "train, release, pate, pmixed, prompt and generate, where the ledger names a column; elsewhere whoever states the window",
+        "train, release, pate, pmixed, prompt and generate, if the ledger names a column; otherwise the person who states the window",
         "tests/premises/test_blocks.py::test_a_block_outside_of_the_window_is_read_for_nothing",
     ),
 )

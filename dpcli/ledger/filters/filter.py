@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
-# The assumptions of every filter, besides those of its theorem.
+# The assumptions of every filter, in addition to the assumptions of its theorem.
 PREMISES: Premises = (
     Premise(
-        "Whatever is released of the dataset is charged, before anybody sees it.",
-        "train, release, pate, pmixed, prompt and generate; elsewhere whoever charges",
+        "Every release about the dataset is charged before anybody sees it.",
+        "train, release, pate, pmixed, prompt and generate; otherwise the person who charges",
         "tests/premises/test_filters.py::test_what_is_not_charged_exceeds_the_cap",
     ),
     Premise(
-        "What a run is charged for was fixed before it began.",
-        "the ledger, which prices the file; that the run is the file's, whoever charges",
+        "The mechanisms for which a run is charged were fixed before it began.",
+        "the ledger, which computes the cost of the file; that the run follows the file, the person who charges",
         "tests/premises/test_filters.py::test_a_run_that_grows_by_its_own_output_exceeds_the_cap",
     ),
     Premise(
-        "Nobody who had seen an output raised the cap beyond the ceiling, or the ledger says that nothing is guaranteed.",
-        "the ledger, and the word of who approves with --no-output-seen",
+        "Nobody who had seen an output raised the cap above the ceiling, or the ledger states that nothing is guaranteed.",
+        "the ledger, and the statement of the approver who uses --no-output-seen",
         "tests/ledger/test_raised_caps.py::test_a_cap_that_is_raised_after_outputs_bounds_nothing",
     ),
 )
@@ -72,7 +72,7 @@ class Filter(Protocol):
 
     Attributes:
         name, source: The name of the filter, and the source of its theorem.
-        premises: The assumptions under which its numbers hold, besides those of the theorem.
+        premises: The assumptions under which its numbers hold, in addition to the assumptions of the theorem.
         summary: The currency and its use, in a few words.
         currency: The names of the amounts.
         labels: The printed names of amounts, if they differ from the names in entries.
