@@ -20,7 +20,7 @@ from typing import Literal
 from dpcli import __version__
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.places import POSTGRES, open_store, path_of
-from dpcli.ledger.stores.sqlite_file import NETWORK, mounted
+from dpcli.ledger.stores.sqlite_file import NETWORK, file_system_of
 
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
@@ -274,7 +274,7 @@ def _folder(ledger: str | None) -> Path:
 
 def _file_system(folder: Path, where: str) -> Fact:
     """Return a fact about whether ledgers are safe on the file system of a folder."""
-    name, kind = f"file system, {where}", mounted(str(folder))
+    name, kind = f"file system, {where}", file_system_of(str(folder))
     if kind is None:
         return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")
     if kind in SHARED_FILE_SYSTEMS:

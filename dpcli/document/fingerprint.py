@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from dpcli.document.document import Finding
-from dpcli.git.command import in_repository
+from dpcli.git.command import path_in_repository
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
@@ -25,7 +25,7 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
 
 def repository_path(path: str) -> str:
     """Return a path as CI systems compare it: from the root of the repository, with forward slashes and no "./"."""
-    return posixpath.normpath(in_repository(path).replace("\\", "/"))
+    return posixpath.normpath(path_in_repository(path).replace("\\", "/"))
 
 
 def uri(path: str) -> str:

@@ -1,1 +1,1 @@
-"""Federated learning: what [federated] says of a server and its clients, and rounds that are charged one by one."""
+"""Federated learning: the table [federated], which describes a server and its clients, and rounds that are charged one by one."""

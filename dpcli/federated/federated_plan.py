@@ -1,8 +1,10 @@
-"""The plan of a federated run, made before any client takes part: the entry of a round, the number of rounds, and the size of a charge.
+"""The plan of a federated run, which is made before any client takes part.
 
-Rounds with independent noise are charged one by one. A pass over the clients costs as much as its first round, and so does a run of
-correlated noise, so the first round is charged for all of it. If nothing is amplified and a client takes part at most k times, the charges
-of k rounds pay for all rounds.
+It states the entry that a round performs, the number of rounds, and the number of rounds that one charge pays for.
+
+Rounds with independent noise are charged one by one. A pass over the clients costs as much as its first round, as each client takes part
+once. A run of correlated noise is one mechanism. So one charge pays for a complete pass or run. If sampling does not amplify, and a client
+takes part at most k times, the charges of k rounds pay for all rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class FederatedPlan(FilePlan):
         table: The [federated] table.
         entry: The [[mechanism]] entry that a round performs.
         rounds: Number of rounds in the plan.
-        portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of it.
+        portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of this number.
         paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`.
         rate: Share of the clients that take part in a round; None if it is unknown.
     """
@@ -46,23 +48,23 @@ class FederatedPlan(FilePlan):
 
     @property
     def population(self) -> int | None:
-        """Return the declared number of clients; None if the file does not state it."""
+        """The declared number of clients; None if the file does not state it."""
         return self.pipeline.privacy.dataset_size or self.table.population
 
     @property
     def per_step(self) -> int:
-        """Return the number of rounds in one step of the entry: the length of a run of correlated noise, otherwise 1."""
+        """The number of rounds in one step of the entry, which is the length of a run of correlated noise; 1 for independent noise."""
         return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
 
     @property
     def rest(self) -> Pipeline | None:
-        """Return a pipeline of the entries that no round performs; None if there are none."""
+        """The pipeline of the entries that no round performs; None if rounds perform all entries."""
         performed = together(self.entry, self.pipeline.mechanisms)
         others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
 
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
-        """Return a pipeline that costs what a number of rounds costs, including entries that read the same sample as the round's entry.
+        """Return a pipeline with the cost of a number of rounds. Entries that read the sample of the round's entry are included.
 
         Args:
             rounds: A multiple of `portion`.
@@ -71,6 +73,7 @@ class FederatedPlan(FilePlan):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
     def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
+        """Yield the entries that a charge for a number of rounds contains."""
         steps = rounds // self.per_step
         performed = together(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
@@ -81,10 +84,10 @@ class FederatedPlan(FilePlan):
 
 
 def federated_plan(path: str) -> FederatedPlan:
-    """Return the plan of a file. Noise that is stated as "calibrate" is solved for.
+    """Return the plan of a file. If the file states its noise as "calibrate", the noise is computed.
 
     Raises:
-        InputError: The file cannot be read, has no [federated], or charges less than the described rounds cost.
+        InputError: The file cannot be read or has no [federated], or its entry costs less than the described rounds.
         CannotCertify: No amount of noise meets the budget.
     """
     from dpcli.analysis.calibrate_file import solved
@@ -98,15 +101,15 @@ def federated_plan(path: str) -> FederatedPlan:
     portion = _portion(entry, rate)
     rounds_per_step = portion if isinstance(entry.spec, CorrelatedSpec) else 1
     rounds = table.rounds or steps * rounds_per_step
-    # Without sampling, the steps are the rounds in which one client takes part, and their charge pays for all rounds.
+    # Without sampling, the steps are the rounds in which one client takes part. The charge of these rounds pays for all rounds.
     paid_by = steps if isinstance(entry.sampling, Unsampled | None) and rounds_per_step == 1 else rounds
     return FederatedPlan(path, pipeline, table, entry, rounds, portion, paid_by, rate)
 
 
 def _portion(entry: Entry, rate: Fraction | None) -> int:
-    """Return how many consecutive rounds cost no more than the first of them.
+    """Return the number of consecutive rounds that cost no more than their first round.
 
-    These are the rounds of a run of correlated noise, or of a pass over the clients as the accountant counts it.
+    These are the rounds of a run of correlated noise, or the rounds of a pass over the clients as the accountant counts it.
     """
     if isinstance(entry.spec, CorrelatedSpec):
         return entry.spec.iterations
@@ -117,7 +120,7 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
 
 
 def read_federated(data: bytes, path: str) -> Federated:
-    """Return the [federated] table of a file. The rest of the file is read as strictly.
+    """Return the [federated] table of a file. The other tables of the file must be valid too.
 
     Args:
         data: Content of the file.
@@ -130,7 +133,7 @@ def read_federated(data: bytes, path: str) -> Federated:
     if not isinstance(table, Federated):
         text, tables = toml_document(data, path)
         findings = Findings()
-        findings.add("DP005", ("federated",), "a [federated] table, which says what the server and its clients do", "none")
+        findings.add("DP005", ("federated",), "a [federated] table, which describes the server and its clients", "none")
         refuse(findings, tables, text, path)
     assert isinstance(table, Federated)
     return table

@@ -1,7 +1,7 @@
-"""The [federated] table of a pipeline file, which is read as strictly as the rest of the file. This module does not import numpy.
+"""The [federated] table of a pipeline file. This module does not import numpy.
 
-The table describes what the server and its clients do. The cost is stated only by the [[mechanism]] entry that a round performs. If that
-entry charges less than the described rounds cost, the file is refused (dpcli.federated.judged).
+The table describes what the server and its clients do. It states no cost. The cost follows from the [[mechanism]] entry that a round
+performs. If that entry costs less than the described rounds, the file is refused (dpcli.federated.judged).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SECURE_AGGREGATION = Reader('noise = "secure-aggregation"', lambda table: table.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Federated:
-    """Rounds of federated learning: in each, some clients send an update, clipped to one norm, and the sum that is used has noise."""
+    """The rounds of federated learning. In each round some clients send a clipped update, and only a noisy sum of the updates is used."""
 
     premises: ClassVar[Premises] = (
         Premise(
-            "The server draws as sampling says, and a round that is given up is drawn anew and counted.",
+            "The server draws clients by the stated sampling. A round that is given up is counted, and the next round is drawn again.",
             "the operator of the server",
             "tests/federated/test_judged.py::test_amplification_does_not_survive_rounds_that_are_given_up",
         ),
         Premise(
-            "No more clients drop out or tell their noise than min_clients and dishonest say.",
+            "No more clients drop out or reveal their noise than min_clients and dishonest state.",
             "the operator of the server",
             "tests/federated/test_judged.py::test_noise_that_drops_out_is_paid_for",
         ),
@@ -59,33 +59,33 @@ class Federated:
 
     sampling: Annotated[
         Literal["poisson", "fixed-size", "balls-in-bins", "shuffle", "cyclic", "none"],
-        Key("how the server really chooses the clients of a round; never defaulted", claim=True),
+        Key("how the server chooses the clients of a round; always required", claim=True),
     ]
     noise: Annotated[
         Literal["server", "secure-aggregation", "local"],
         Key(
-            "who adds the noise: server (trusted with every update), secure-aggregation (each client its share; the server sees sums "
-            "alone), or local (each client all of it; the server sees every message)",
+            "who adds the noise: server (which sees every update), secure-aggregation (each client adds a share, and the server sees only "
+            "sums), or local (each client adds all of it, and the server sees every message)",
             claim=True,
         ),
     ]
-    mechanism: Annotated[str | None, Key("the entry that a round performs, where the file has several", claim=True)] = None
-    rounds: Annotated[int | None, Key("how many there are; the steps of the entry where absent", COUNT, claim=True)] = None
+    mechanism: Annotated[str | None, Key("the entry that a round performs; required if several could be meant", claim=True)] = None
+    rounds: Annotated[int | None, Key("number of rounds; if absent, the steps of the entry", COUNT, claim=True)] = None
     clients_per_round: Annotated[
         int | None,
-        Key("clients of one round (expected, where their number is random), as the entry charges them", COUNT, claim=True),
+        Key("number of clients in a round (expected number if it is random), as the entry states it", COUNT, claim=True),
     ] = None
     client_rate: Annotated[
         float | None, Key("share of the clients in one round, in place of clients_per_round", RATE, claim=True)
     ] = None
     population: Annotated[
-        int | None, Key("clients there are, declared public; privacy.dataset_size where absent", COUNT, claim=True)
+        int | None, Key("number of clients, which is public; if absent, privacy.dataset_size", COUNT, claim=True)
     ] = None
-    clip: Annotated[float | None, Key("L2 norm that one client's update of a round is clipped to", MEASURABLE)] = None
+    clip: Annotated[float | None, Key("L2 norm to which a client's update is clipped", MEASURABLE)] = None
     noise_multiplier: Annotated[
         float | None,
         Key(
-            "standard deviation of the noise over clip, of each who adds noise; with secure-aggregation that of one client",
+            "standard deviation of the noise over clip; with secure-aggregation or local, of the noise of one client",
             POSITIVE,
             claim=True,
         ),
@@ -93,7 +93,7 @@ class Federated:
     min_clients: Annotated[
         int | None,
         Key(
-            "fewest clients whose noise is in a sum, after all dropouts: the server gives up a round with fewer",
+            "least number of clients whose noise is in a sum, after all dropouts; the server gives up a round with fewer",
             COUNT,
             claim=True,
             reader=SECURE_AGGREGATION,
@@ -102,18 +102,18 @@ class Federated:
     dishonest: Annotated[
         int | None,
         Key(
-            "most clients among these that work with the server: they know their own noise, which then hides nothing",
+            "largest number of these clients that collude with the server; their noise does not count, as they know it",
             NONE_OR_MORE,
             claim=True,
             reader=SECURE_AGGREGATION,
         ),
     ] = None
     max_participations: Annotated[
-        int | None, Key("most rounds in which one client takes part, which the server makes sure of", COUNT, claim=True)
+        int | None, Key("largest number of rounds in which a client takes part, which the server enforces", COUNT, claim=True)
     ] = None
     min_separation: Annotated[
         int | None,
-        Key("rounds from one participation of a client to its next, at least, which the server makes sure of", COUNT, claim=True),
+        Key("least number of rounds from one participation of a client to the next, which the server enforces", COUNT, claim=True),
     ] = None
 
     def problems(self) -> Iterator[Problem]:
@@ -125,35 +125,36 @@ class Federated:
             yield from self._aggregation_problems()
 
     def _aggregation_problems(self) -> Iterator[Problem]:
+        """Yield a problem for each missing or contradictory key about secure aggregation."""
         if self.min_clients is None:
-            yield ("min_clients",), "the fewest clients whose noise is in a sum, as clients drop out", "none"
+            yield ("min_clients",), "the least number of clients whose noise is in a sum, as clients drop out", "none"
         if self.dishonest is None:
-            yield ("dishonest",), "how many of them may work with the server, 0 if none", "none"
+            yield ("dishonest",), "the number of these clients that may collude with the server; 0 if none", "none"
         clients = self.clients_per_round or self.population
         if self.min_clients is not None and clients is not None and self.min_clients > clients:
             yield ("min_clients",), f"at most the {clients} clients that a round has", str(self.min_clients)
         if self.dishonest is not None and self.min_clients is not None and self.dishonest >= self.min_clients:
             yield (
                 ("dishonest",),
-                f"fewer than min_clients = {self.min_clients}: somebody's noise must be secret",
+                f"fewer than min_clients = {self.min_clients}, as some noise must be secret",
                 str(self.dishonest),
             )
 
     @property
     def observed(self) -> bool:
-        """Return True if the server, which knows who takes part in a round, is among the adversaries of the guarantee."""
+        """True if the guarantee must hold against the server, which knows who takes part in a round."""
         return self.noise != "server"
 
     @property
     def honest(self) -> int:
-        """Return how many clients contribute secret noise to a sum; 1 if the server, or each client by itself, adds the whole noise."""
+        """The number of clients that contribute secret noise to a sum; 1 if the server, or each client, adds all of the noise."""
         if self.min_clients is None or self.dishonest is None:
             return 1
         return self.min_clients - self.dishonest
 
     @property
     def enforced_keys(self) -> tuple[str, ...]:
-        """Return the stated keys among ENFORCED_KEYS."""
+        """The keys of `ENFORCED_KEYS` that the table states."""
         return tuple(key for key in ENFORCED_KEYS if getattr(self, key) is not None)
 
     def rate(self, dataset_size: int | None) -> Fraction | None:

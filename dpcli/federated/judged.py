@@ -1,10 +1,11 @@
-"""The check that the entry of a round charges at least what the rounds described by [federated] cost.
+"""The check that the entry of a round costs at least as much as the rounds that [federated] describes.
 
-An adversary who sees only the releases (noise = "server") does not know which clients were drawn, so the sampling scheme may amplify. The
-server draws the clients itself. Against the server nothing is amplified, and only the updates are protected, not who takes part.
+With noise = "server" the adversary sees only the releases and does not know which clients were drawn. So sampling may amplify. Otherwise
+the server itself is an adversary, and it draws the clients. Against the server sampling does not amplify, and only the updates are
+protected, but not who takes part.
 
 The independent Gaussian noises of k honest clients, each with standard deviation z C, add up to Gaussian noise with standard deviation
-z C sqrt(k). The noise of a client that drops out is missing, and the noise of a client that colludes with the server is known to it.
+z C sqrt(k). The noise of a client that drops out is missing. The noise of a client that colludes with the server is known to the server.
 Neither is counted. Any further noise is post-processing.
 """
 
@@ -32,12 +33,12 @@ from dpcli.train.plan.stages import is_trainable
 
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
-    """Yield a problem if the entry assumes more noise than a sum has, or noise that is not stated relative to the clipping norm."""
+    """Yield a problem if the entry assumes more noise than a sum has, or if it does not state its noise relative to the clipping norm."""
     charged: float | None = entry.spec.noise_multiplier  # type: ignore[attr-defined]
     if charged is None:
         yield (
             (*place, "noise_multiplier"),
-            "noise_multiplier, noise over the norm to which a client's update is clipped",
+            "noise_multiplier, the standard deviation of the noise over the norm to which an update is clipped",
             "sigma with a sensitivity",
         )
         return
@@ -60,7 +61,7 @@ def _noise_words(table: Federated, stated: float) -> str:
 
 
 def client_noise_multiplier(table: Federated, charged: float) -> float:
-    """Return the noise multiplier of one client, rounded up, so that the sum over `table.honest` clients has `charged` or more."""
+    """Return the noise multiplier of one client, rounded up so that the sum over `table.honest` clients has at least `charged`."""
     share = charged / sqrt(table.honest)
     while Fraction(share) ** 2 * table.honest < Fraction(charged) ** 2:
         share = nextafter(share, inf)
@@ -87,9 +88,11 @@ def scheme_of(table: Federated) -> type[Scheme]:
 
 
 def participation(table: Federated, rounds: int, rate: Fraction | None, first: bool) -> Participation:
-    """Return how often one client may take part in `rounds` consecutive rounds. Without any limit it may take part in all of them.
+    """Return how often one client may take part in `rounds` consecutive rounds. Without any limit, it may take part in all of them.
 
     Args:
+        table: The [federated] table.
+        rounds: The number of consecutive rounds.
         rate: Share of the clients that take part in one round; None if it is unknown. A pass has at least floor(1 / rate) rounds.
         first: Whether the first of these rounds begins a pass. Otherwise the rounds may overlap one more pass.
     """
@@ -97,26 +100,28 @@ def participation(table: Federated, rounds: int, rate: Fraction | None, first: b
     if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
         length = max(int(1 / rate), 1)
         most = min(most, ceil(Fraction(rounds, length)) if first else 1 + ceil(Fraction(rounds - 1, length)))
-        # If the order of the passes differs, a client may come last in one pass and first in the next.
+        # Only with cyclic sampling all passes have one order. Otherwise a client may come last in one pass and first in the next.
         apart = max(apart, length) if issubclass(scheme, Cyclic) else apart
     return Participation(min(most, rounds, ceil(Fraction(rounds, apart))), min(apart, rounds))
 
 
 TABLE = "federated"
+# What the server knows about participation, for each kind of noise by clients.
 OBSERVED = {
     "secure-aggregation": "the server knows whose updates are in a sum",
     "local": "the server sees who sent which message",
 }
+# The privacy models that [disclosure] may state for each kind of noise.
 PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
 
 
 def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each key because of which the file charges less than its rounds cost.
+    """Add a finding for each key by which the file costs less than its rounds.
 
     Args:
         table: The [federated] table.
         tables: All tables of the file, which is otherwise valid.
-        findings: Where the findings are added.
+        findings: The list to which the findings are added.
     """
     values = read_document(tables, Findings())
     for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
@@ -128,12 +133,12 @@ def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings
 
 
 def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
-    """Yield the `disagreements` of a file after its noise has been solved for."""
+    """Yield the `disagreements` of a file after its noise has been computed."""
     yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
 
 
 def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
-    """Yield (key, expected, found) for each key because of which the entries charge less than the described rounds cost."""
+    """Yield (key, expected, found) for each key by which the entries cost less than the described rounds."""
     yield from _privacy_problems(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
@@ -156,12 +161,12 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
 
 
 def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that a round may perform. A valid file has exactly one."""
+    """Return the entries that a round may perform. A valid file has exactly one such entry."""
     return [entry for entry in entries if is_trainable(entry.spec) and table.mechanism in (None, entry.name)]
 
 
 def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None:
-    """Return the share of the clients in one round, from the table or else from the entry; None if neither states it."""
+    """Return the share of the clients in one round. The table states it, or else the entry; None if neither does."""
     return table.rate(privacy.dataset_size) or _charged_rate(entry, privacy)
 
 
@@ -170,29 +175,30 @@ def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
 
 
 def steps_of(entry: Entry, privacy: Privacy) -> int:
-    """Return the number of steps that the entry charges for."""
+    """Return the number of steps of the entry."""
     size, scheme = privacy.dataset_size, entry.sampling
     return entry.runs(size).steps_at(scheme.lower_rate(size) if isinstance(scheme, Batched) else None)
 
 
 def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
+    """Yield the problems of the unit, the adjacency and the number of records for federated rounds."""
     if privacy.unit not in ("client", "user"):
         unit = "none" if privacy.unit is None else f'"{privacy.unit}"'
         yield (
             ("privacy", "unit"),
-            'unit = "client", or "user" with the most clients of one, as a client\'s update is what is clipped',
+            'unit = "client", or "user" with the largest number of clients per user, as the update of a client is clipped',
             unit,
         )
     if privacy.unit == "client" and privacy.max_contributions not in (None, 1):
         yield (
             ("privacy", "max_contributions"),
-            'max_contributions = 1 with unit = "client", one update in a round',
+            'max_contributions = 1 with unit = "client", as a client sends one update in a round',
             str(privacy.max_contributions),
         )
     if None not in (table.population, privacy.dataset_size) and table.population != privacy.dataset_size:
         yield (
             (TABLE, "population"),
-            f"privacy.dataset_size = {privacy.dataset_size}, where a record is a client",
+            f"privacy.dataset_size = {privacy.dataset_size}, as each record is a client",
             str(table.population),
         )
     if privacy.adjacency is not Adjacency.ADD_REMOVE:
@@ -200,25 +206,26 @@ def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
     if table.observed:
         yield (
             ("privacy", "adjacency"),
-            f'"zero-out" or "replace-one" with noise = "{table.noise}": {OBSERVED[table.noise]}, so that taking part is not hidden',
+            f'"zero-out" or "replace-one" with noise = "{table.noise}": {OBSERVED[table.noise]}, so participation is not hidden',
             '"add-remove"',
         )
     elif scheme_of(table).displaces:
         yield (
             ("privacy", "adjacency"),
-            f'"replace-one" with sampling = "{table.sampling}": the absence of a client draws in another one',
+            f'"replace-one" with sampling = "{table.sampling}": if a client is absent, another client is drawn',
             '"add-remove"',
         )
 
 
 def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Problem]:
+    """Yield a problem if the entry has a partition or is a part of another entry."""
     if entry.partition is not None:
         yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
     owner = next((one.name for one in entries if entry.name in named(one.spec)), None)
     if owner is not None:
         yield (
             (*place, "name"),
-            "an entry that no other one names: a round performs it alone",
+            "an entry that no other entry names, as a round performs only this entry",
             f"{quoted(entry.name)}, which {quoted(owner)} names",
         )
 
@@ -237,7 +244,7 @@ def _participation_problems(table: Federated, entry: Entry, privacy: Privacy) ->
     if issubclass(scheme_of(table), OncePerEpoch) and size_unknown and not table.enforced_keys:
         yield (
             (TABLE, "population"),
-            f'the number of clients with sampling = "{table.sampling}", or max_participations: nothing else says how often one takes part',
+            f'the number of clients with sampling = "{table.sampling}", or max_participations, to limit how often a client takes part',
             "none",
         )
 
@@ -253,14 +260,14 @@ def _sampled_problems(table: Federated, entry: Entry, scheme: Scheme, privacy: P
     elif scheme.scheme != table.sampling:
         yield (
             (TABLE, "sampling"),
-            f'"{scheme.scheme}", by which "{entry.name}" is charged (or no sampling there)',
+            f'"{scheme.scheme}", the scheme of "{entry.name}" (or no sampling in that entry)',
             f'"{table.sampling}"',
         )
     if scheme.amplified:
         for key in table.enforced_keys:
             yield (
                 (TABLE, key),
-                f'no such key with "{scheme.scheme}": draws would depend on earlier ones, and amplification is proven for none that do',
+                f'no such key with "{scheme.scheme}": draws would depend on earlier draws, for which no amplification is proved',
                 str(getattr(table, key)),
             )
     steps = steps_of(entry, privacy)
@@ -270,19 +277,19 @@ def _sampled_problems(table: Federated, entry: Entry, scheme: Scheme, privacy: P
     if stated is not None and charged is not None and stated != charged:
         key = "client_rate" if table.client_rate is not None else "clients_per_round"
         share = f"{float(charged):.7g}"
-        yield (TABLE, key), f'a share of {share} of the clients in a round, as "{entry.name}" charges', f"{float(stated):.7g}"
+        yield (TABLE, key), f'a share of {share} of the clients in a round, as "{entry.name}" states', f"{float(stated):.7g}"
 
 
 def _unsampled_problems(table: Federated, entry: Entry, privacy: Privacy, place: Path) -> Iterator[Problem]:
-    """Yield the problems of an entry with independent noise and no sampling. Its steps count the participations of one client."""
+    """Yield the problems of an entry with independent noise and without sampling. Its steps are the participations of one client."""
     steps = steps_of(entry, privacy)
     rounds = table.rounds or steps
     if table.rounds is None and table.enforced_keys:
-        yield (TABLE, "rounds"), f'the number of rounds, as "{entry.name}" counts those of one client', "none"
+        yield (TABLE, "rounds"), f'the number of all rounds, as the steps of "{entry.name}" are the rounds of one client', "none"
         return
     least = participation(table, rounds, rate_of(table, entry, privacy), first=True).most
     if not least <= steps <= rounds:
-        expected = f"{least} steps or more, up to {rounds}: one client takes part so often"
+        expected = f"{least} steps or more, up to {rounds}, as a client takes part in {least} rounds"
         if least == rounds:
             expected = f"{rounds} steps, one for each round"
         yield (*place, "steps"), expected, str(steps)
@@ -291,7 +298,7 @@ def _unsampled_problems(table: Federated, entry: Entry, privacy: Privacy, place:
 def _correlated_problems(table: Federated, entry: Entry, spec: CorrelatedSpec, privacy: Privacy, place: Path) -> Iterator[Problem]:
     """Yield the problems of an entry with correlated noise.
 
-    Its cost depends on how often, and how far apart, a client takes part in a run of `spec.iterations` rounds.
+    The cost of the entry depends on how often, and how many rounds apart, a client takes part in a run of `spec.iterations` rounds.
     """
     steps = steps_of(entry, privacy)
     rounds = steps * spec.iterations
@@ -301,12 +308,12 @@ def _correlated_problems(table: Federated, entry: Entry, spec: CorrelatedSpec, p
     if spec.max_participations < allowed.most:
         yield (
             (*place, "max_participations"),
-            f"{allowed.most} or more: a client may take part so often in a run, by what [federated] says",
+            f"{allowed.most} or more, as [federated] allows a client to take part so often in a run",
             str(spec.max_participations),
         )
     if allowed.most > 1 and spec.min_separation > allowed.apart:
         yield (
             (*place, "min_separation"),
-            f"{allowed.apart} or less: a client may take part again so soon, by what [federated] says",
+            f"{allowed.apart} or less, as [federated] allows a client to take part again after so many rounds",
             str(spec.min_separation),
         )

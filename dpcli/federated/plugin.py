@@ -1,4 +1,4 @@
-"""Registers the table [federated] of federated learning and its checks."""
+"""Registers the table [federated] of federated learning, and the checks of its cost."""
 
 from __future__ import annotations
 

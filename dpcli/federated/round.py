@@ -1,7 +1,8 @@
-"""A charged round of a server: the clients that take part in it, and the noisy sum of their updates.
+"""A charged round of a server, with the clients that take part in it and the noisy sum of their updates.
 
-The rounds of one `dpcli.rounds` count the participations of each client, and allow no more of them than these rounds have paid for. So the
-counts may end with the process. A run that continues in another process may ask each client as often again, and is charged as often again.
+An instance of `dpcli.rounds` counts the participations of each client, and allows no more participations than it has paid for. So the
+counts need not be saved. If a run continues in another process, each client may take part as often again, but the rounds are charged again
+too.
 """
 
 from __future__ import annotations
@@ -29,31 +30,34 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-REAL_KINDS = "biuf"  # numpy's codes for the kinds of types that hold real numbers
-LARGEST_UPDATE = 2**40  # numbers in an update; no machine has memory for more
-CLIENT_BITS = 256  # size of a client's number, so that a 256-bit hash may serve as one
+REAL_KINDS = "biuf"  # numpy's codes for types of real numbers
+LARGEST_UPDATE = 2**40  # largest length of an update; no machine has memory for more
+CLIENT_BITS = 256  # largest size of a client's number, so that a 256-bit hash can be used as a number
 
 
 def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
-    """Return the clients of each round, numbered from 0; or the reason, in words, why the server has to draw them itself.
+    """Return an iterator over the clients of each round. Or return the reason, in words, why the server has to draw the clients itself.
+
+    Clients are numbered from 0.
 
     Args:
+        plan: The plan of the run.
         clients: The true number of clients; None for the declared number.
 
     Raises:
-        InputError: The true number of clients contradicts the declared one (see `sampler`).
+        InputError: The true number of clients contradicts the declared number (see `sampler`).
     """
     enforced = plan.table.enforced_keys
     if enforced or isinstance(plan.entry.spec, CorrelatedSpec):
-        return f"{enforced[0] if enforced else 'participations of correlated noise'}, which the server makes sure of"
+        return f"{enforced[0] if enforced else 'participations of correlated noise'}, which the server enforces"
     scheme = _scheme(plan)
     if plan.population is None or scheme is None:
-        return "no population, or no share of it in a round"
+        return "no population, or no share of the clients in a round"
     return sampler(scheme, plan.population, system_entropy().sampling, clients)
 
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
-    """Return the sampling scheme of the server with its rate; None if the scheme needs a rate and the file states none."""
+    """Return the sampling scheme of the server with its rate; None if the scheme needs a rate that the file does not state."""
     charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
     if charged is not None and charged.scheme == table.sampling:
         return charged
@@ -68,14 +72,14 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
     """Return the sum of the clipped updates. The sum has no noise and must not be released.
 
     Raises:
-        InputError: The clients add the noise and not the server, or an update has another size.
+        InputError: The clients add the noise and not the server, or an update does not have `size` numbers.
     """
     clip = _required_clip(plan)
     total = np.zeros(size)
     for client, update in updates.items():
         vector = _vector(client, update, size)
-        with np.errstate(all="ignore"):  # a warning of numpy would reveal something about the update
-            total += clipped(vector, clip)
+        with np.errstate(all="ignore"):  # a warning by numpy would reveal something about the update
+            total += clip_update(vector, clip)
     return total
 
 
@@ -83,16 +87,16 @@ def _vector(client: int, update: Any, size: int) -> Reals:
     """Return an update as an array of `size` numbers.
 
     Raises:
-        InputError: The update is no such array. The message contains no value of the update.
+        InputError: The update is not such an array. The message contains no value of the update.
     """
-    expected = f"update of client {client}: expected {size} numbers in a row, found"
+    expected = f"update of client {client}: expected an array of {size} numbers, found"
     array = None
     with suppress(TypeError, ValueError, OverflowError):
         array = np.asarray(update)
     if array is None:  # outside of the `with`, so that the error has no context that quotes the update
-        raise InputError(f"{expected} a {type(update).__name__} that is no array")
+        raise InputError(f"{expected} a {type(update).__name__} that is not an array")
     if array.dtype.kind not in REAL_KINDS:
-        # The name of the type alone is shown: the field names of a structured type are part of the update.
+        # Only the name of the type is shown, as the field names of a structured type are a part of the update.
         raise InputError(f"{expected} an array of type {array.dtype.type.__name__}")
     if array.shape != (size,):
         raise InputError(f"{expected} an array of shape {array.shape}")
@@ -100,13 +104,13 @@ def _vector(client: int, update: Any, size: int) -> Reals:
         return array.astype(np.float64)
 
 
-def noise_of(plan: FederatedPlan, size: int) -> Reals:
+def draw_noise(plan: FederatedPlan, size: int) -> Reals:
     """Draw the Gaussian noise of one round, with standard deviation noise_multiplier times the clipping norm, rounded up."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
     return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise))
 
 
-def clipped(update: Reals, clip: float) -> Reals:
+def clip_update(update: Reals, clip: float) -> Reals:
     """Return the update, scaled down to L2 norm `clip` if its norm is larger, with a relative error of 1e-15.
 
     An update with a number that is not finite is replaced by zeros (DP207).
@@ -122,6 +126,7 @@ def clipped(update: Reals, clip: float) -> Reals:
 
 
 def _required_clip(plan: FederatedPlan) -> float:
+    """Return the clipping norm. Raises InputError if the server does not add the noise of each round itself, or if the norm is missing."""
     if plan.table.observed:
         raise InputError(
             f'{plan.path}: federated.noise: expected "server" with release, found "{plan.table.noise}": clients add the noise'
@@ -131,7 +136,7 @@ def _required_clip(plan: FederatedPlan) -> float:
             f'{plan.path}: mechanism["{plan.entry.name}"]: expected gaussian noise with release, found "{plan.entry.type}"'
         )
     if plan.table.clip is None:
-        raise InputError(f"{plan.path}: federated.clip: set the L2 norm that an update is clipped to")
+        raise InputError(f"{plan.path}: federated.clip: set the L2 norm to which an update is clipped")
     return plan.table.clip
 
 
@@ -139,12 +144,12 @@ class Round(Displayed):
     """A round whose charge is durable. Its noise may be drawn once.
 
     Attributes:
-        number: Number of the round in the plan, from 1.
+        number: Number of the round in the plan, which counts from 1.
         key: Key of the ledger entry that pays for the round.
     """
 
     def __init__(
-        self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, counter: CountedClients | None = None
+        self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, counter: ParticipationCounter | None = None
     ) -> None:
         self.number, self.key = number, key
         self._plan, self._clients, self._process, self._counter = plan, clients, this_process(), counter
@@ -155,9 +160,9 @@ class Round(Displayed):
 
     @property
     def clients(self) -> Indices:
-        """Return the numbers, from 0, of the clients that take part. They are drawn as the file declares.
+        """The numbers of the clients that take part, which count from 0. They are drawn as the file declares.
 
-        Who takes part is secret. A round may have no client.
+        The set of these clients is secret. It may be empty.
 
         Raises:
             InputError: The server has to draw the clients itself.
@@ -168,7 +173,7 @@ class Round(Displayed):
 
     @property
     def expected_clients(self) -> float:
-        """Return the expected number of clients in a round, by which a sum may be divided. Unlike the true number, it is public."""
+        """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number."""
         plan = self._plan
         if plan.population is None or plan.rate is None:
             raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
@@ -176,34 +181,34 @@ class Round(Displayed):
 
     @property
     def noise_multiplier(self) -> float:
-        """Return the standard deviation of the noise over the clipping norm: the server's noise, or the share that each client adds."""
+        """The standard deviation of the noise over the clipping norm, for the noise of the server or the share of each client."""
         charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
         return client_noise_multiplier(self._plan.table, charged)
 
     def release(self, updates: Mapping[int, Any], size: int) -> Reals:
         """Return the sum of the clients' updates, each clipped to federated.clip, plus the noise of this round.
 
-        A round is released once. The noise is released even if there are no updates.
+        A round can be released once. The noise is released even if there are no updates.
 
         Args:
-            updates: One update of each client, by the client's number. An update is an array of `size` numbers; one with a number that is
-                not finite counts as zero.
+            updates: One update for each client, by the number of the client. An update is an array of `size` numbers. If one of them is not
+                finite, the update counts as zero.
             size: Length of every update.
 
         Raises:
-            InputError: The round was released before, or its noise may have been drawn; an update comes from a client that was not drawn,
-                or that takes part more often or sooner than [federated] allows; or the clients add the noise and not the server.
+            InputError: The round was released before, or its noise may have been drawn. Or an update comes from a client that was not
+                drawn, or that takes part more often or sooner than [federated] allows. Or the clients add the noise and not the server.
         """
         count = self._size(size)
         sent = self._sent(updates)
-        total = clipped_sum(self._plan, sent, count)  # before the claim, as it may run code of the caller's
+        total = clipped_sum(self._plan, sent, count)  # before the claim, as it may run code of the caller
         if self._process != this_process() or not self._claim.acquire(blocking=False):
-            raise InputError(f"round {self.number}: released already: a second release would need noise that nobody has paid for")
+            raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
         self._count(sent)
-        return np.asarray(total + noise_of(self._plan, count))
+        return np.asarray(total + draw_noise(self._plan, count))
 
     def _count(self, sent: Mapping[int, Any]) -> None:
-        """Count the participations of the clients. If one is refused, the round may still be released with other clients."""
+        """Count the participations of the clients. If a client is refused, the round may still be released with other clients."""
         try:
             if self._counter is not None:
                 self._counter.take(self.number, sent)
@@ -212,46 +217,47 @@ class Round(Displayed):
             raise
 
     def _size(self, size: object) -> int:
+        """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
             stated = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
             raise InputError(
-                f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, how many numbers an update has, found {stated}"
+                f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, the length of an update, found {stated}"
             )
         return int(size)
 
     def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
-        """Return the updates by client number. Raises InputError for invalid, repeated or undrawn clients."""
+        """Return the updates by client number. Raises InputError for a client that is invalid, repeated or was not drawn."""
         drawn = None if isinstance(self._clients, str) else frozenset(self._clients.tolist())
         sent: dict[int, Any] = {}
         if not isinstance(updates, Mapping):
-            raise InputError(f"round {self.number}: expected updates by the numbers of clients, found {type(updates).__name__}")
+            raise InputError(f"round {self.number}: expected updates by client numbers, found {type(updates).__name__}")
         for client, update in updates.items():
             if isinstance(client, bool) or not isinstance(client, int | np.integer):
-                raise InputError(f"round {self.number}: expected clients by whole numbers, found {type(client).__name__}")
+                raise InputError(f"round {self.number}: expected whole numbers of clients, found {type(client).__name__}")
             number = int(client)
             if number.bit_length() > CLIENT_BITS:
                 raise InputError(
-                    f"round {self.number}: expected clients by whole numbers of {CLIENT_BITS} bits at most, found a larger one"
+                    f"round {self.number}: expected whole numbers of clients with at most {CLIENT_BITS} bits, found a larger number"
                 )
             if number in sent:
                 raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
             if number < 0 or (drawn is not None and number not in drawn):
                 raise InputError(
-                    f"round {self.number}: expected updates of clients that were drawn for it, found one of client {number}"
+                    f"round {self.number}: expected updates of clients that were drawn for it, found an update of client {number}"
                 )
             sent[number] = update
         return sent
 
     def __reduce__(self) -> NoReturn:
-        raise InternalError("a round is never copied: it is charged for one release")
+        raise InternalError("a round cannot be copied, as it was charged for one release")
 
 
-class CountedClients:
+class ParticipationCounter:
     """Counts the rounds in which each client took part, and refuses more participations than are allowed or paid for.
 
     Args:
-        limit: Participations of one client that [federated] allows.
-        paid: Function that returns how many participations of one client are paid for.
+        limit: The participations of one client that [federated] allows.
+        paid: Function that returns the number of participations of one client that are paid for.
     """
 
     def __init__(self, limit: Participation, paid: Callable[[], int]) -> None:
@@ -263,7 +269,7 @@ class CountedClients:
         """Count the clients of one round.
 
         Raises:
-            InputError: A client takes part too often, or too soon after another round. Then no client of the round is counted.
+            InputError: A client takes part too often, or too few rounds from another participation. No client is counted then.
         """
         chosen = tuple(clients)
         with self._lock:
@@ -274,6 +280,7 @@ class CountedClients:
                 self._taken.setdefault(client, []).append(number)
 
     def _refuse(self, number: int, client: int, paid: int) -> None:
+        """Raise InputError if a client may not take part in this round."""
         taken: Sequence[int] = self._taken.get(client, ())
         near = next((other for other in taken if abs(number - other) < self._limit.apart), None)
         if near is not None:
@@ -287,18 +294,19 @@ class CountedClients:
             )
         if len(taken) >= paid:
             raise InputError(
-                f"round {number}: expected clients that took part at most once in each pass, of which {paid} were paid for, found client "
+                f"round {number}: expected clients that take part at most once in each of the {paid} paid passes, found client "
                 f"{client}, who took part in round {taken[-1]}"
             )
 
 
-def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> CountedClients | None:
-    """Return a counter of participations; None if the server enforces no limit on them besides its draws.
+def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
+    """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
 
     Args:
-        paid: Function that returns how many rounds are paid for. One pass over the clients, or one round if there are no passes, pays for
-            one participation of each client.
+        plan: The plan of the run.
+        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
+            client. Without passes, one round does.
     """
     if not plan.table.enforced_keys:
         return None
-    return CountedClients(participation(plan.table, plan.rounds, plan.rate, first=True), lambda: paid() // plan.portion)
+    return ParticipationCounter(participation(plan.table, plan.rounds, plan.rate, first=True), lambda: paid() // plan.portion)

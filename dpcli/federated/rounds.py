@@ -1,6 +1,6 @@
 """The rounds of a federated run. Each round is charged before its noise is drawn, and the run stops before a round would exceed the cap.
 
-The ledger states which rounds a run has paid for. Every ledger entry under the run's key is compared with the current file.
+The ledger records the rounds for which a run has paid. Every ledger entry under the key of the run is compared with the current file.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 
 
 KINDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
+# The end of a charge's key, after the key of the run and "/". The charge "beside" pays for the entries that no round performs.
 CHARGE_NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
 
 
 @dataclass(slots=True)
-class Charged:
-    """The charges that the ledger holds under the key of one run.
+class RunCharges:
+    """The charges in the ledger under the key of one run.
 
     Attributes:
         rounds: Number of rounds that the charges pay for.
         rest: True if the entries of the file that no round performs are charged.
-        last: Highest number of a charge, for each of KINDS; 0 if there is none.
+        last: Highest number of a charge, for each word of `KINDS`; 0 if there is no such charge.
     """
 
     rounds: int = 0
@@ -49,13 +50,13 @@ class Charged:
     last: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
 
-def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
-    """Return the charges of a run, by any process. Entries under other keys are not read.
+def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
+    """Return the charges that any process made for a run. Entries under other keys are not read.
 
     Raises:
-        LedgerError: A charge was made for another file or window. Its rounds would be counted at this file's price.
+        LedgerError: A charge was made for another file or window, so that the cost of its rounds differs.
     """
-    charged, window, tables = Charged(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
+    charged, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
     for run in ledger.runs_beginning(f"{key}/"):
         name = CHARGE_NAME.fullmatch(run.key[len(key) + 1 :])
         if name is None:
@@ -70,7 +71,7 @@ def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
 
 
 def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
-    """Check whether the ledger holds the charge `name` of the run `key`.
+    """Check whether the ledger has the charge `name` of the run `key`.
 
     Raises:
         LedgerError: The charge was made for another file or window.
@@ -83,7 +84,7 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool
 
 
 def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Check whether the entries that no round performs are charged; True if the file has none. Raises LedgerError as `is_charged` does."""
+    """Check whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 
@@ -98,19 +99,19 @@ def rest_key(key: str) -> str:
 
 
 def kind_of(chunk: int) -> str:
-    """Return the word, one of KINDS, that stands in the key of a charge for `chunk` rounds."""
+    """Return the word of `KINDS` for the key of a charge for `chunk` rounds."""
     return "round" if chunk == 1 else "charge"
 
 
 class ChargedTables:
-    """Recognises the ledger entries that were charged for the current file, by their mechanism tables."""
+    """The tables of the charges for the current file, by which the ledger entries of this file are recognised."""
 
     def __init__(self, plan: FederatedPlan) -> None:
         self._plan, self._texts = plan, dict[int, str]()
         self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
 
     def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
-        """Return how many rounds a charge pays for; 0 if it pays for the entries that no round performs.
+        """Return the number of rounds that a charge pays for; 0 if it pays for the entries that no round performs.
 
         Raises:
             LedgerError: The entry was charged for another file or window.
@@ -121,13 +122,13 @@ class ChargedTables:
             rounds = self.rounds_of(run.pipeline)
         if rounds is None or run.window != window or run.content.get("kind") != "spend":
             raise LedgerError(
-                f'key "{key}": expected charges of {self._plan.path} as it stands, found entry {run.seq} ("{run.key}"), which was charged '
+                f'key "{key}": expected charges of {self._plan.path} as it is now, found entry {run.seq} ("{run.key}"), which was charged '
                 "for another file or window: another run needs a key of its own"
             )
         return rounds
 
     def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
-        """Return how many rounds of the file these tables charge for; None if they are not tables of this file's rounds."""
+        """Return the number of rounds that these tables charge; None if they are not the tables of rounds of the current file."""
         steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
         if type(steps) is not int or steps < 1:
             return None
@@ -137,24 +138,27 @@ class ChargedTables:
         return rounds if canonical(tables) == self._texts[steps] else None
 
 
-LARGEST_BITS = 64  # size of a whole number that the caller may pass
-KEY_ATTEMPTS = 1000  # most keys that one charge tries, since other processes may charge the same keys at the same time
+LARGEST_BITS = 64  # largest size of a whole number that the caller may pass
+KEY_ATTEMPTS = 1000  # largest number of keys that one charge tries, as other processes may use the same keys at the same time
 _INSTANCES: weakref.WeakSet[Rounds] = weakref.WeakSet()  # all live instances, whose locks a forked process replaces
 
 
 class Rounds(Displayed):
     """The rounds of one run, as `dpcli.rounds` returns them. Threads may share an instance.
 
-    `round` charges the next round and returns it once the charge is durable. Only then may the noise of the round be drawn. Iteration
-    calls `round` until the end of the plan.
+    `round` charges the next round and returns it when the charge is durable. Only then may the noise of the round be drawn. Iteration calls
+    `round` until the end of the plan.
 
-    Each charge is a ledger entry. Its key is KEY/round-000001 and so on, or KEY/charge-000001 if a charge pays for several rounds. A charge
-    is used by one process only. Rounds that a dead process was charged for stay charged, and another process, or a fork of this one, is
-    charged again for the rounds that it performs. The entries of the file that no round performs are charged once, with the first round,
-    under KEY/beside. A key belongs to one file and one window, and their charges must not change.
+    Each charge is a ledger entry. Its key is KEY/round-000001 and so on, or KEY/charge-000001 if a charge pays for several rounds. Only one
+    process uses a charge. The rounds of a process that died stay charged. Another process, or a fork of this process, is charged again for
+    the rounds that it performs. The entries of the file that no round performs are charged once, with the first round, under KEY/beside. A
+    key belongs to one file and one window, whose costs must not change.
 
-    Stopping when the ledger refuses a charge is sound. The next charge may depend on all earlier releases, and still the ledger's filter
-    never lets the sum exceed the cap. So the guarantee of a run is the cap; `epsilon` is the cost of a plan.
+    A run may stop when the ledger refuses a charge. A charge may depend on all earlier releases, as the filter of the ledger never lets the
+    sum exceed the cap even then. So the guarantee of a run is the cap, and `epsilon` is only the cost of a plan.
+
+    Attributes:
+        taken: Number of rounds of the plan that were returned, including the rounds that earlier processes have completed.
 
     Source: Feldman & Zrnic 2021, arXiv:2008.11193 (Renyi DP and zCDP); Smith & Thakurta 2022, arXiv:2210.17520, and Koskela et al. 2022,
     arXiv:2209.15596 (Gaussian DP); Rogers et al. 2016, arXiv:1605.08294 (sums of epsilon); Whitehouse et al. 2023, arXiv:2203.05481
@@ -171,26 +175,26 @@ class Rounds(Displayed):
         return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
 
     def _begin(self) -> None:
-        """Reset the state of this process, in which no round is paid for yet. A forked process calls this again."""
+        """Reset the state for a process that has paid for no round yet. A forked process calls this method again."""
         self._charge_left, self._paid_by_process, self._last_key = 0, 0, ""
         self._batches = client_batches(self.plan, self._clients)
         with self._open() as ledger:
             ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
             if self.plan.rest is not None:
                 ledger.cost(self.plan.rest)
-            before = charged_under(ledger, self.plan, self.key)
+            before = charges_of_run(ledger, self.plan, self.key)
         self._last_number = before.last[kind_of(self.chunk)]
         self._counter = client_counter(self.plan, lambda: self._paid_by_process)
         self._process = this_process()  # assigned last, so that the next `round` calls `_begin` again if it failed
 
     @property
     def planned(self) -> int:
-        """Return the number of rounds in the plan."""
+        """The number of rounds in the plan."""
         return self.plan.rounds
 
     @property
     def charged(self) -> int:
-        """Return how many rounds all processes have paid for under this key, as the ledger states now."""
+        """The number of rounds for which all processes have paid under this key, as the ledger states it now."""
         return self._entries().rounds
 
     def round(self) -> Round:
@@ -199,16 +203,16 @@ class Rounds(Displayed):
         Raises:
             Denied: The charge does not fit in the remaining budget. Nothing was written, and no noise may be drawn.
             InputError: The plan has no further round, or this process was forked while another thread of its parent charged a round.
-            LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run. A later call makes another charge.
+            LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run. A later call charges again.
         """
         with self._lock:
             if self._forked_in_round:
                 raise InputError(
                     f'"{self.key}": expected a process that was forked between two rounds, found one that was forked while a round was '
-                    "charged: make another dpcli.rounds in it"
+                    "charged: call dpcli.rounds again in this process"
                 )
             if self.taken >= self.planned:
-                raise InputError(f'"{self.key}": expected at most the {self.planned:,} rounds that are planned, found one more')
+                raise InputError(f'"{self.key}": expected at most {self.planned:,} rounds, as planned, found one more')
             if self._process != this_process():
                 self._begin()
             if not self._charge_left:
@@ -219,15 +223,15 @@ class Rounds(Displayed):
             return Round(self.plan, self.taken, self._last_key, clients, self._counter)
 
     def __iter__(self) -> Iterator[Round]:
-        """Yield the remaining rounds of the plan. Raises Denied if the ledger refuses one."""
+        """Yield the remaining rounds of the plan. Raises Denied if the ledger refuses a round."""
         while self.taken < self.planned:
             yield self.round()
 
     def epsilon(self) -> float:
-        """Return an upper bound on the epsilon of a run that was planned to end after the rounds charged so far.
+        """Return an upper bound on the epsilon of a run that was planned to end after the rounds that are charged now.
 
-        Rounds charged by all processes count. The bound holds at the file's delta and is not rounded; before the first round it is 0.0. If
-        the outputs decide when the run stops, this bound is not its guarantee: the ledger's cap is.
+        The rounds of all processes count. The bound holds at the file's delta and is not rounded. Before the first round it is 0.0. If the
+        outputs decide when the run stops, the guarantee of the run is not this bound but the cap of the ledger.
         """
         from dpcli.analysis.account import headline
 
@@ -235,12 +239,12 @@ class Rounds(Displayed):
         charged = replace(self.plan.charge(entries.rounds, with_rest=True), budget=self.plan.pipeline.budget)
         return headline(charged).upper if entries.rounds else 0.0
 
-    def _entries(self) -> Charged:
+    def _entries(self) -> RunCharges:
         with self._open() as ledger:
-            return charged_under(ledger, self.plan, self.key)
+            return charges_of_run(ledger, self.plan, self.key)
 
     def _charge(self) -> None:
-        """Charge the next rounds in a ledger entry with a new key."""
+        """Charge the next rounds by a ledger entry with a new key."""
         count = self._next_count()
         pipeline, why = self.plan.charge(count, with_rest=False), f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
@@ -256,14 +260,14 @@ class Rounds(Displayed):
                 if not charged_before:
                     break
             else:
-                raise LedgerError(f'"{self.key}": all {KEY_ATTEMPTS:,} keys tried were charged meanwhile by other processes')
+                raise LedgerError(f'"{self.key}": other processes have meanwhile charged all {KEY_ATTEMPTS:,} keys that were tried')
             if not rest_is_charged(ledger, self.plan, self.key):
-                raise LedgerError(f'"{self.key}": what else {self.plan.path} releases is not charged')
+                raise LedgerError(f'"{self.key}": the entries of {self.plan.path} that no round performs are not charged')
         self._last_key, self._paid_by_process = key, self._paid_by_process + count
         self._charge_left = count if self._paid_by_process < self.plan.paid_by else self.planned
 
     def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
-        """Charge rounds under a key, and `rest`, if given, in the same transaction. Return whether the key had been charged before."""
+        """Charge rounds under a key and, in the same transaction, `rest` if it is given. Return whether the key was charged before."""
         if is_charged(ledger, self.plan, self.key, key):
             return True
         if rest is None:
@@ -272,7 +276,7 @@ class Rounds(Displayed):
         return ledger.spend_both([(rest, rest_key(self.key)), (rounds, key)], both, why)[-1].repeated
 
     def _next_count(self) -> int:
-        """Return how many rounds the next charge pays for: a chunk, or fewer if fewer portions pay for all remaining rounds."""
+        """Return the number of rounds of the next charge, which is a chunk, or less if fewer portions pay for all remaining rounds."""
         left = min(self.planned - self.taken, self.plan.paid_by - self._paid_by_process)
         return min(self.chunk, -(-left // self.plan.portion) * self.plan.portion)
 
@@ -280,7 +284,7 @@ class Rounds(Displayed):
         return open_ledger(self._budget.url, self._budget.dataset)
 
     def __reduce__(self) -> NoReturn:
-        raise InternalError("rounds are never copied: what one copy was charged for, both would draw noise for")
+        raise InternalError("rounds cannot be copied, as both copies would draw noise for one charge")
 
 
 def rounds(
@@ -295,50 +299,50 @@ def rounds(
     """Return the rounds of a file with [federated]. Each round is charged in a ledger before its noise is drawn.
 
     Args:
-        pipeline: Path of the file. The cap of the ledger stops the run, and not the file's own [budget].
+        pipeline: Path of the file. The run is stopped by the cap of the ledger, and not by the [budget] of the file.
         ledger: A path, sqlite:///path or postgresql://...
-        dataset: Name of the dataset in the ledger; None if the ledger has only one.
-        key: Name of the run. A later process may continue the run under the same key, and pays for every round that it repeats.
-        chunk: Number of rounds that one charge pays for. It must be a multiple of the rounds of a pass over the clients, or of a run of
-            correlated noise, if the entry has one. None means the smallest such number.
+        dataset: Name of the dataset in the ledger; None for its only dataset.
+        key: Name of the run. A later process may continue the run under this key. It pays for every round that it repeats.
+        chunk: Number of rounds that one charge pays for. If the entry has passes over the clients or runs of correlated noise, it must be a
+            multiple of their number of rounds. None means the smallest valid number.
         done: Number of rounds of the plan that earlier processes have completed.
-        clients: The true number of clients, which is private under add-remove; None for the declared number.
+        clients: The true number of clients, which is secret under add-remove; None for the declared number.
 
     Raises:
-        InputError: The file, the key or a number is wrong, or the file has no [federated] or charges less than that table requires.
-        LedgerError: There is no ledger at this place.
+        InputError: The file, the key or a number is invalid. Or the file has no [federated], or its entry costs less than the rounds.
+        LedgerError: The ledger does not exist.
         CannotCertify, NotRepresentable: The ledger's filter has no cost for a round.
     """
     plan = federated_plan(path_or_url("pipeline", pipeline))
     size = plan.portion if chunk is None else whole_number("chunk", chunk, plan.portion)
     if size % plan.portion:
         raise InputError(
-            f"chunk: expected a multiple of {plan.portion}, rounds that cost what the first of them costs, found {chunk}"
+            f"chunk: expected a multiple of {plan.portion}, the number of rounds that one charge pays for, found {chunk}"
         )
     if whole_number("done", done, 0) > plan.rounds:
-        raise InputError(f"done: expected at most the {plan.rounds:,} rounds that are planned, found {done}")
+        raise InputError(f"done: expected at most {plan.rounds:,} rounds, as planned, found {done}")
     if not text_of("key", key):
-        raise InputError("key: an empty name; name this run")
+        raise InputError("key: expected a name for this run, found an empty text")
     checked_key(charge_key(key, 1, size))
     budget = DatasetBudget(path_or_url("ledger", ledger), None if dataset is None else text_of("dataset", dataset))
     return Rounds(plan, budget, key, size, done, None if clients is None else whole_number("clients", clients, 0))
 
 
 def whole_number(name: str, given: object, least: int) -> int:
-    """Return a whole number of at least `least`. Raises InputError for anything else."""
+    """Return the value of argument `name`, a whole number of at least `least`. Raises InputError otherwise."""
     if isinstance(given, int) and given.bit_length() > LARGEST_BITS:
-        raise InputError(f"{name}: expected a whole number of at most {LARGEST_BITS} bits, found a larger one")
+        raise InputError(f"{name}: expected a whole number of at most {LARGEST_BITS} bits, found a larger number")
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
         raise InputError(f"{name}: expected a whole number of at least {least}, found {repr(given)[:60]}")
     return given
 
 
-def _forked() -> None:
-    """Replace the locks in a forked process, since a thread that the parent alone has may hold them."""
+def _replace_locks() -> None:
+    """Replace the locks in a forked process, as a thread that exists only in the parent may hold them."""
     for rounds in _INSTANCES:
         rounds._forked_in_round = rounds._forked_in_round or rounds._lock.locked()
         rounds._lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_replace_locks)

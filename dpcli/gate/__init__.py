@@ -1,1 +1,1 @@
-"""The CI gate: files are judged against their caps and against their earlier cost."""
+"""The CI gate, which judges pipeline files against their caps and against their earlier cost."""

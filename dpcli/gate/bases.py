@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 WINDOW = "privacy.window"
 TABLES_OF_GATE = ("waiver", "horizon")  # tables in [gate] that are compared as a whole, and not key by key
 MOST_HASH_PARTS = 10**6  # largest number of blocks by hash that a ledger accepts
-WIDEST = 2000  # largest number of blocks in a window, as in dpcli.ledger.blocks.family
+WIDEST = 2000  # largest number of blocks in a window, equal to MOST in dpcli.ledger.blocks.family
 
-Capped = Callable[[str, Pipeline], Pipeline]  # from a path and its pipeline to the pipeline with the caps in force
+Capped = Callable[[str, Pipeline], Pipeline]  # returns the pipeline at a path with the caps in force
 
 
 @dataclass(frozen=True, slots=True)
-class Unpriced:
+class UnreadableBase:
     """An earlier version that cannot be read as a pipeline, with the reason."""
 
     reason: str
@@ -55,7 +55,12 @@ def waiver_data(waiver: Waiver) -> dict[str, Any]:
 
 
 def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
-    """Return the part of a gate's JSON that a later gate compares with (`bases_from`). capped: The pipeline with the caps in force."""
+    """Return the part of a gate's JSON with which a later gate compares (`bases_from`).
+
+    Args:
+        pipeline: The pipeline with its own caps.
+        capped: The pipeline with the caps in force.
+    """
     return {
         "statement": statement_of(capped),
         "terms": terms_of(pipeline),
@@ -68,15 +73,15 @@ def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
 def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
     """Return the cost of each change, if it alone were made to the base.
 
-    Return an empty tuple if the base is from the JSON of an earlier gate, which does not contain the text of the file.
+    If the base is from the JSON of an earlier gate, the result is empty, as the JSON does not contain the text of the file.
     """
     if base.account is None or base.data is None:
         return ()
     return priced_changes(base.data, data, base.account)
 
 
-def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
-    """Return the base of each file by its path: the version at the git revision `ref`, or None for a new file.
+def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | UnreadableBase | None]:
+    """Return the base of each file by its path, which is the version at the git revision `ref`; None for a new file.
 
     Raises:
         InputError: `ref` is not a revision, a path is standard input, or the account of an earlier version cannot be computed.
@@ -88,7 +93,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
     }
 
 
-def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unpriced:
+def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | UnreadableBase:
     """Return the base of one file from its content at the revision. Raises InputError if its account cannot be computed."""
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
@@ -101,9 +106,9 @@ def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unp
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
-        return Unpriced(first_finding(error.diagnostics))
+        return UnreadableBase(first_finding(error.diagnostics))
     except DpcliError as error:
-        raise InputError(f"{name} at {ref} cannot be compared with: {error}") from None
+        raise InputError(f"{name} at {ref} cannot be used for the comparison: {error}") from None
     return Base(
         result.upper,
         result.delta,
@@ -119,13 +124,13 @@ def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unp
 
 
 def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
-    """Return the base of each file by its path, from the JSON of an earlier `dpcli gate -f json`; None if the file is not in it.
+    """Return the base of each file by its path, from the JSON of an earlier `dpcli gate -f json`; None for a file without an entry.
 
     Two paths name the same file if their real paths are equal. A relative path in the JSON may be relative to the working directory or to
     the root of the repository around it. All values are checked, as the verdict depends on them.
 
     Raises:
-        InputError: The JSON does not exist or has another form, or a file has no account in it or two entries that differ.
+        InputError: The JSON does not exist or has another form. Or a file has an entry without an account, or two different entries.
     """
     if not os.path.isfile(baseline):
         raise InputError(f"--baseline {baseline}: no such file")
@@ -141,19 +146,19 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
 
 
 def _places(path: str) -> Iterator[str]:
-    """Yield the real paths that a path in the baseline may stand for."""
+    """Yield the real paths that a path in the baseline may mean."""
     current = os.getcwd()
     yield from {os.path.realpath(os.path.join(folder, path)) for folder in (current, work_tree(current) or current)}
 
 
 def _base_of_file(what: str, real_path: str, entries: Sequence[tuple[str, Base | None]]) -> Base | None:
-    """Return the base of one file; None if there is no entry for it. Raises InputError, which begins with `what`, as `bases_from`."""
+    """Return the base of one file; None without an entry. Raises InputError as `bases_from`, with a message that begins with `what`."""
     bases = [base for entry_path, base in entries if entry_path == real_path]
     if any(base is None for base in bases):
-        raise InputError(f"{what}: nothing to compare with: the file could not be accounted then")
+        raise InputError(f"{what}: no comparison is possible, as the earlier gate computed no epsilon for this file")
     if any(base != bases[0] for base in bases):
         raise InputError(
-            f"{what}: expected one entry, found {len(bases)}; use the working directory that the baseline was written in"
+            f"{what}: expected one entry, found {len(bases)}; use the working directory in which the baseline was written"
         )
     return bases[0] if bases else None
 
@@ -176,7 +181,7 @@ def _from_json(entry: Mapping[str, Any]) -> Base | None:
 
 
 def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the terms of an entry after a check of their numbers. Raises ValueError if one is invalid."""
+    """Return the terms of an entry after a check of their numbers. Raises ValueError if a number is invalid."""
     terms = dict(stated)
     for key, rule in (("budget.epsilon", POSITIVE), ("gate.max_increase", NON_NEGATIVE), ("budget.warn_at", POSITIVE)):
         terms[key] = _optional(terms[key], rule)
@@ -210,7 +215,7 @@ class Changed:
         words: The change in words, such as `budget.warn_at 0.8 -> 1.0`.
         weaker: Whether the change weakens the file.
         key: The place of the key in the file.
-        replaced_by: For a raised cap that weakens nothing, the cap that holds in its place, such as `the policy's 3.0`; else "".
+        replaced_by: If a cap was raised without effect, the cap that applies in its place, such as `the policy's 3.0`; else "".
     """
 
     words: str
@@ -221,7 +226,7 @@ class Changed:
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
     """Return the value of every key of [privacy], [budget] and [gate] as JSON, by its dotted name; None for an absent key."""
-    return {name: _plain(_stated(pipeline, name)) for name in _keys()}
+    return {name: _plain(_stated_value(pipeline, name)) for name in _keys()}
 
 
 def _keys() -> Members:
@@ -231,7 +236,7 @@ def _keys() -> Members:
     }
 
 
-def _stated(pipeline: Pipeline, name: str) -> Any:
+def _stated_value(pipeline: Pipeline, name: str) -> Any:
     table, _, key = name.partition(".")
     return getattr(getattr(pipeline, table), key, None)
 
@@ -252,7 +257,8 @@ def changed_terms(
         statement: The statement of the earlier version, under the caps in force.
         own: The current file with its own caps.
         capped: The current file with the caps in force.
-        replaced: By key, the current cap, in words, that implies the earlier cap of the file. To raise the file's cap then weakens nothing.
+        replaced: For each key whose earlier cap is implied by a current cap, the current cap in words. If the file raises its cap for such
+            a key, the file is not weakened.
     """
     now = statement_of(capped)
     differing = {key for key, value in now.items() if statement.get(key) != value}
@@ -260,12 +266,12 @@ def changed_terms(
         if key in differing:
             yield Changed(f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", True, _place(key, own))
     for name, member in _keys().items():
-        old, new = terms.get(name), _plain(_stated(own, name))
+        old, new = terms.get(name), _plain(_stated_value(own, name))
         key = name.partition(".")[2]
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue
         words, place = f"{name} {value_in_words(old)} -> {value_in_words(new)}", tuple(name.split("."))
-        if name == "budget.delta":  # the delta at which the cap on epsilon holds
+        if name == "budget.delta":  # the delta at which the cap on epsilon applies
             yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, own), place)
         elif name in replaced and _weaker(member, old, new):
             yield Changed(f"{name} raised from {value_in_words(old)} to {value_in_words(new)}", False, place, replaced[name])
@@ -275,26 +281,26 @@ def changed_terms(
 
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
-    """Return the delta at which a file with these terms holds its own cap on epsilon."""
+    """Return the delta at which the cap on epsilon of a file with these terms applies."""
     delta: float | None = terms.get("budget.delta")
     return terms.get("privacy.delta") if delta is None else delta
 
 
 def _loosens(terms: Mapping[str, Any], own: Pipeline) -> bool:
-    """Return whether a file had a cap on epsilon at a stated delta, and now states a larger delta or none."""
+    """Return whether a file had a cap on epsilon at a stated delta, and now states a larger delta or no delta."""
     old, new = promised_delta(terms), promised_delta(terms_of(own))
     return terms.get("budget.epsilon") is not None and old is not None and (new is None or new > old)
 
 
 def _place(key: str, own: Pipeline) -> Path:
-    """Return the place of a key of the statement in the file. If [budget] and [privacy] state a delta, that of [budget] counts."""
+    """Return the place of a key of the statement in the file. If [budget] and [privacy] state a delta, the key of [budget] is returned."""
     return ("budget", key) if key == "delta" and own.budget is not None and own.budget.delta is not None else ("privacy", key)
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
-    """Return whether a change of a key may weaken the file, from the direction that the key declares as safer.
+    """Return whether a change of a key may weaken the file, by the direction that the key declares as safer.
 
-    A limit that is lowered, or stated for the first time, does not weaken the file. A key that declares no direction always does.
+    A limit that is lowered, or stated for the first time, does not weaken the file. Any change of a key without a direction may weaken it.
     """
     if member.safer is None:
         return True
@@ -311,7 +317,7 @@ def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
 def horizon_change(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
     """Yield the change of a horizon, if it has changed.
 
-    Fewer runs, a larger epsilon or the removal of the horizon weaken the file, unless a horizon of flags or policy implies the earlier one.
+    Fewer runs, a larger epsilon or the removal of the horizon weaken the file, unless another horizon in force implies the earlier horizon.
     """
     if old != new:
         horizons = [horizon for horizon in (new, *map(horizon_data, outside)) if horizon is not None]
@@ -324,7 +330,7 @@ def _runs(horizon: tuple[int, float] | None) -> str:
 
 
 def value_in_words(value: Any) -> str:
-    """Return a value as messages print it: strings without quotes, other values as in TOML, and an absent value as `none`."""
+    """Return a value as messages print it. Strings have no quotes, other values are as in TOML, and an absent value is `none`."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -335,9 +341,9 @@ def value_in_words(value: Any) -> str:
 def keeps_its_width(old: str | None, new: str | None) -> bool:
     """Return whether two windows, each a comma-separated list, have equally many blocks of the same ordered kind, such as days.
 
-    A change from one to the other does not weaken the file, as each block has a cap of its own. Blocks without an order hold different
-    people, so such a change counts as weaker. So does a narrower window, which charges fewer blocks: only the file itself says that the run
-    reads fewer blocks.
+    A change between two such windows does not weaken the file, as each block has its own cap. Blocks without an order, such as regions,
+    contain different people, so a change between them may weaken the file. A narrower window may weaken it too. It charges fewer blocks,
+    and only the file itself states that the run reads fewer blocks.
     """
     if old is None or new is None:
         return False

@@ -1,4 +1,4 @@
-"""The costliest changes of a file that fails, their places in the file, and a value of one key with which the file would pass."""
+"""The costliest changes in a file that fails, their places in the file, and a value of one key with which the file would pass."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from dpcli.gate.verdicts import Target
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Parameter
 
-MOST = 3  # largest number of changes that a message names, and of mechanisms that are tried for a remedy
+MOST = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
 LISTED = 8  # largest length of a list that a message shows in full
 
 
-def culprits(changes: Sequence[Priced]) -> list[Priced]:
-    """Return the first `MOST` changes that raise epsilon. The changes are sorted by cost, the costliest first."""
+def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
+    """Return the first `MOST` changes that raise epsilon. The given changes must be sorted by cost in descending order."""
     return [change for change in changes if change.increase > 0.0][:MOST]
 
 
 def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
-    """Return the key of the costliest change in the current file, or `otherwise` if no change raises epsilon."""
-    dearest = culprits(changes)
-    return path_of(dearest[0], pipeline) if dearest else otherwise
+    """Return the key of the costliest change in the current file. If no change raises epsilon, return `otherwise`."""
+    costliest = raising_changes(changes)
+    return path_of(costliest[0], pipeline) if costliest else otherwise
 
 
-def dearest_changes(changes: Sequence[Priced]) -> str:
+def costliest_changes(changes: Sequence[Priced]) -> str:
     """Return the costliest changes in words, for example `; steps 5000 -> 20000 in train costs +0.8123 alone`."""
-    return "".join(f"; {edits_in_words(change)} costs +{up(change.increase)} alone" for change in culprits(changes))
+    return "".join(f"; {edits_in_words(change)} costs +{up(change.increase)} alone" for change in raising_changes(changes))
 
 
 def edits_in_words(change: Priced) -> str:
@@ -45,6 +45,7 @@ def edits_in_words(change: Priced) -> str:
 
 
 def _value(value: object) -> str:
+    """Return a value as the messages about changes print it."""
     if isinstance(value, dict) and "scheme" in value:
         return shown(value["scheme"])
     if isinstance(value, list) and len(value) <= LISTED and all(type(item) in (int, float) for item in value):
@@ -55,7 +56,7 @@ def _value(value: object) -> str:
 
 
 def path_of(change: Priced, pipeline: Pipeline) -> Path:
-    """Return the first key of the change that is in the current file. If the change removes a mechanism, return its array of tables."""
+    """Return the first key of a change that exists in the current file. If the change removes a mechanism, return its array of tables."""
     edit = next((edit for edit in change.change.edits if edit.new is not None), change.change.edits[0])
     if edit.path[0] == "query":
         own = (i for i, entry in enumerate(pipeline.mechanisms) if f"{entry.name}.".startswith(f"{edit.path[1]}."))
@@ -72,16 +73,18 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
     """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`.
 
-    Each value meets every target alone. The mechanism with the costliest change is tried first, and then those that run most often. Return
-    an empty text if no such value exists in the mechanisms that are tried.
+    Each value alone meets every target. The mechanism with the costliest change is tried first, and then the mechanisms that run most
+    often, up to `MOST` mechanisms. The result is "" if no such value exists in these mechanisms.
     """
     from dpcli.file.pipeline.series import written_name
 
-    blamed = [change.change.edits[0].path[1] for change in culprits(changes) if change.change.edits[0].path[0] == "mechanism"]
-    # The mechanisms of queries come last. They are left out, as a query has no key for its noise.
+    changed = [
+        change.change.edits[0].path[1] for change in raising_changes(changes) if change.change.edits[0].path[0] == "mechanism"
+    ]
+    # The mechanisms of queries come last in a pipeline. They are left out, as a query has no key for its noise.
     own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]
     single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
-    single.sort(key=lambda charge: (not {charge.name, written_name(charge.name)} & {*blamed}, -charge.count))
+    single.sort(key=lambda charge: (not {charge.name, written_name(charge.name)} & {*changed}, -charge.count))
     for charge in single[:MOST]:
         words = list(_remedies(result.pipeline, charge, _hardest(targets)))
         if words:
@@ -98,17 +101,19 @@ def _hardest(targets: Sequence[Target]) -> list[Target]:
 def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
     """Yield the smallest noise, and the largest number of steps or epochs, with which one mechanism meets every target."""
     entry = charge.entries[0]
-    noise = _least(pipeline, entry, "noise", targets)
+    noise = _values_for_targets(pipeline, entry, "noise", targets)
     if noise:
         yield f"{noise[0]} = {max(noise[1]):.10g} in {entry.name}"
     length: Parameter = "epochs" if entry.epochs is not None else "steps"
-    most = _least(pipeline, entry, length, targets) if charge.count > 1 else None
+    most = _values_for_targets(pipeline, entry, length, targets) if charge.count > 1 else None
     if most:
         yield f"{most[0]} = {min(most[1]):.10g}{'' if noise else f' in {entry.name}'}"
 
 
-def _least(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> tuple[str, list[float]] | None:
-    """Return the key, and the value that meets each target; None if the entry has no such key or one target cannot be met."""
+def _values_for_targets(
+    pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]
+) -> tuple[str, list[float]] | None:
+    """Return the key, and for each target the value that meets it. None if the entry has no such key, or if a target cannot be met."""
     from dpcli.analysis.calibrate import calibrate, parameter_key  # imported only if a file fails
 
     key = parameter_key(entry, solve)

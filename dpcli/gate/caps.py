@@ -1,6 +1,6 @@
-"""Caps on epsilon and rho, limits on the rise of epsilon, and caps on sums over files. The smallest of flags, policy and file holds.
+"""Caps on epsilon and rho, limits on the rise of epsilon, and caps on sums over files.
 
-This module does not import numpy.
+Flags, the policy and a file can state caps. The smallest cap applies. This module does not import numpy.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dpcli.file.pipeline.model import Budget
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import quoted
 
-ALLOWED = "allow_statement_change"  # the only key that is not a number; if several values are stated, false holds
+ALLOWED = "allow_statement_change"  # the only key whose value is not a number; if several values are stated, false applies
 KEYS = tuple(field.name for field in fields(Caps))
 
 
 class CapSource(NamedTuple):
-    """The words for the author of a cap: `whose` as in `the policy's 3.0`, and `who` as in `the policy allows 3.0`."""
+    """The words for the source of a cap: `whose` as in `the policy's 3.0`, and `who` as in `the policy allows 3.0`."""
 
     whose: str
     who: str
@@ -49,13 +49,22 @@ class StatedCap:
     delta: float | None = None
 
     def is_within(self, value: float, delta: float | None) -> bool:
-        """Return whether this cap implies a cap `value` at `delta`, as epsilon falls if delta rises. None is a cap without a delta."""
+        """Return whether this cap implies a cap `value` at `delta`. It does if neither is larger here, as epsilon falls when delta rises.
+
+        A delta of None belongs to a cap without a delta.
+        """
         return self.value <= value and (self.delta or 0.0) <= (delta or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class BindingCap:
-    """A cap that holds, with the looser caps that it implies. alone: Whether no other cap is stated."""
+    """A cap that no other cap implies.
+
+    Attributes:
+        cap: The cap.
+        looser: The looser caps that it implies.
+        alone: Whether no other cap is stated.
+    """
 
     cap: StatedCap
     looser: tuple[StatedCap, ...]
@@ -64,7 +73,7 @@ class BindingCap:
     def words(self) -> str:
         """Return the sources of the caps in words, for example ` (the file's budget; the policy allows 3.0)`.
 
-        Return an empty text if there is only one cap, or if all caps are equal.
+        The result is "" if there is only one cap, or if all caps are equal.
         """
         others = [
             f"{looser_cap.source.who} allows {looser_cap.value!r}"
@@ -91,7 +100,7 @@ def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The caps that come from outside of a file: those of flags and those of the policy."""
+    """The caps that do not come from a file: the caps of flags and the caps of the policy."""
 
     flags: Caps
     policy: Caps
@@ -104,11 +113,11 @@ class Outside:
 
     @property
     def deltas(self) -> dict[str, float | None]:
-        """The delta of the flags and that of the policy, by their names in messages."""
+        """The deltas of the flags and of the policy, by their names in messages."""
         return {"--delta": self.flags.delta, "the policy's delta": self.policy.delta}
 
     def stated(self, key: str, name: str) -> Iterator[StatedCap]:
-        """Yield the caps of flags and policy for one key. name: The flag for the key."""
+        """Yield the caps of flags and policy for one key, whose flag is `name`."""
         for caps, source in ((self.flags, flag(name)), (self.policy, POLICY)):
             value = getattr(caps, key)
             if value is not None:
@@ -116,17 +125,17 @@ class Outside:
 
 
 def with_defaults(first: Caps, second: Caps) -> Caps:
-    """Return the caps of `first`; a cap that it does not state is taken from `second`."""
+    """Return the caps of `first`. If a cap is not stated there, it is taken from `second`."""
     return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:
-    """Return the smallest value of each cap; the order of the caps does not matter."""
+    """Return the smallest stated value of each cap."""
     stated = {key: [value for level in caps if (value := getattr(level, key)) is not None] for key in KEYS}
     return Caps(**{key: min(values, default=None) for key, values in stated.items()})
 
 
-def loosened(old: Caps, new: Caps) -> Iterator[str]:
+def loosened_caps(old: Caps, new: Caps) -> Iterator[str]:
     """Yield each cap or warning level that was raised or removed, as `epsilon 1 -> 3`."""
     for key in KEYS:
         was, now = getattr(old, key), getattr(new, key)
@@ -136,12 +145,12 @@ def loosened(old: Caps, new: Caps) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RiseLimits:
-    """A limit on the rise of epsilon in nats, and a limit in percent of the base's epsilon. Both hold.
+    """A limit on the rise of epsilon in nats, and a limit in percent of the base's epsilon. Both apply.
 
     Attributes:
-        kind: The name of the key, without its unit.
+        kind: The name of the key without its unit, "max_increase" or "warn_increase".
         nats, percent: The limits; None if not stated.
-        whose: The source of the limit in nats, in words; "" if only one limit is stated.
+        whose: The sources of the limits in nats, in words; "" if only one limit is stated.
     """
 
     kind: str
@@ -163,7 +172,7 @@ class RiseLimits:
         return min(self._limits(base))[1]
 
     def stated(self) -> list[str]:
-        """Return each limit with its key."""
+        """Return each stated limit as a text "key = value"."""
         keys = ((self.kind, self.nats), (f"{self.kind}_percent", self.percent))
         return [f"{key} = {value:g}" for key, value in keys if value is not None]
 
@@ -177,7 +186,7 @@ class RiseLimits:
 def max_rise(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
     """Return the limits on the rise above which a file fails.
 
-    The limit in nats is the smallest one of flags, policy, file and base. A limit in percent can come only from flags and policy.
+    The limit in nats is the smallest limit of flags, policy, file and base. A limit in percent can come only from the policy.
     """
     files = [
         StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None
@@ -208,16 +217,16 @@ class SharedCaps:
     """Caps on the sum over all files of some datasets."""
 
     datasets: Annotated[
-        tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all of them add up")
+        tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all these datasets are added up")
     ]
-    epsilon: Annotated[float | None, Key("cap on epsilon of all these files together; rho may take its place", POSITIVE)] = None
+    epsilon: Annotated[float | None, Key("cap on epsilon of all these files together; rho may replace it", POSITIVE)] = None
     delta: Annotated[
-        float | None, Key("delta of the cap; the smallest of the files', the policy's and --delta where absent", DELTA)
+        float | None, Key("delta of the cap; if absent, the smallest delta of the files, the policy and --delta", DELTA)
     ] = None
-    rho: Annotated[float | None, Key("cap on rho in zCDP of all these files together, instead of epsilon or with it", POSITIVE)] = (
-        None
-    )
-    warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE)] = 0.8
+    rho: Annotated[
+        float | None, Key("cap on rho in zCDP of all these files together, instead of epsilon or in addition", POSITIVE)
+    ] = None
+    warn_at: Annotated[float, Key("share of the cap above which a warning is shown", RATE)] = 0.8
 
     @property
     def budget(self) -> Budget:

@@ -1,6 +1,6 @@
 """Conditions on changes that affect the guarantee without a change of noise.
 
-These are claims about data or program that nobody can check, mechanisms that state their own cost, and changes of the input data.
+Such changes concern claims about data or program that nobody can check, mechanisms that state their own cost, and the input data.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from dpcli.file.toml.shown import escaped, first_names, shown, without_passwords
 from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Judged, JudgedSum, Standing
 
-PRICED = (
-    2  # evidence of a mechanism whose cost follows from its noise by a theorem; 1 is a stated cost, 0 a mechanism stated to be free
-)
+# The evidence for the cost of a mechanism is 2 if the cost follows from its noise by a theorem, 1 if the cost is stated, and 0 if the
+# mechanism is stated to be free.
+PRICED = 2
 ROUNDING = 1e-3  # largest difference of epsilon, in nats, that two accounts of equal mechanisms may have by rounding
-RESTS = {0: "costs nothing by its own word", 1: "states its own cost", 2: "is priced by its noise"}
-RESTED = {0: "cost nothing by its own word", 1: "stated its own cost", 2: "was priced by its noise"}
-PRIVATE = frozenset({"data", "votes", "path", "url"})  # keys that name private input, as opposed to data declared public
-INSIDE = frozenset({"table"})  # keys that name a part of an input rather than its place
-UNNAMED = "and the file names no dataset (privacy.dataset), by which what is released of them is added up"
+# The evidence in words, in the present and in the past tense.
+EVIDENCE_NOW = {0: "claims to be free", 1: "states its own cost", 2: "has a cost that follows from its noise"}
+EVIDENCE_BEFORE = {0: "claimed to be free", 1: "stated its own cost", 2: "had a cost that followed from its noise"}
+PRIVATE = frozenset({"data", "votes", "path", "url"})  # keys that name private input; other keys name public data
+INSIDE = frozenset({"table"})  # keys that name a part of an input
+UNNAMED = "and the file names no dataset (privacy.dataset), under which the outputs could be added up"
 
 
 def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
     """Yield a warning for each change of a claim about data or program that no accountant can check.
 
-    A changed number that raises epsilon gets no warning. Other changes get one even if each alone does not lower epsilon, as they may lower
-    it together. For example, each of several entries on disjoint parts costs a little more alone, but all together cost as much as one.
+    A changed number that raises epsilon gets no warning. Any other change gets a warning even if it alone does not lower epsilon, as
+    several changes may lower it together. For example, each of several entries on disjoint parts alone costs a little more, but all of them
+    together cost as much as one.
     """
-    from dpcli.file.pipeline.series import by_name  # only against a base
+    from dpcli.file.pipeline.series import by_name  # imported only if there is a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
     removed_kinds = frozenset(
@@ -51,7 +53,7 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
     )
     for change in changes:
         is_cheap = change.epsilon is not None and change.increase <= ROUNDING
-        # If epochs replace steps, or the reverse, the change has both keys and loses no count.
+        # If a file states epochs in place of steps, or steps in place of epochs, the change has both keys and removes no count.
         loses_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
         stated = [
             edit
@@ -61,20 +63,25 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
         if not stated or (change.increase > ROUNDING and all(map(_is_number, stated))):
             continue
         sign = "+" if change.increase > 0.0 else ""
-        effect = "cannot be priced alone" if change.epsilon is None else f"changes epsilon by {sign}{up(change.increase)} alone"
-        text = f"{edits_in_words(change)}: {effect}, by what the file says of its data or program, and not by noise"
+        effect = (
+            "its cost alone cannot be computed"
+            if change.epsilon is None
+            else f"alone changes epsilon by {sign}{up(change.increase)}"
+        )
+        text = f"{edits_in_words(change)}: {effect}, because of a claim about data or program, and not because of noise"
         yield Condition("claim", "warn", text, path_of(change, pipeline))
 
 
 def _claims_of_section(edit: Edit) -> bool:
     """Return whether an edit of [source], of a query or of a section changes a claim about data or program.
 
-    Other keys are instructions, which commands carry out. Adding or removing a section that contains a claim counts as well.
+    Other keys are instructions, which commands carry out. A section that contains a claim also counts if it is added or removed.
     """
     members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
     if len(edit.path) == 1 and edit.path[0] in SECTIONS:
         return any(key in members and members[key].claim for table in (edit.old, edit.new) for key in table or ())
-    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][:1]  # the key in the section, also if the edit is in a table below it
+    # The key in the section, even if the edit is in a table below the section.
+    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][:1]
     return any(key in members and members[key].claim for key in stated)
 
 
@@ -89,8 +96,8 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collect
     Args:
         edit: A change of one key or entry.
         entries: The current entries by name.
-        removed_kinds: "mechanism" or "query" if the changes remove such tables, as the entry may replace one of them. The bounds of a query
-            are enforced by dpcli release, but the bounds of an entry are only stated.
+        removed_kinds: "mechanism" or "query" if the changes remove such tables, as the entry may replace a removed table. dpcli release
+            enforces the bounds of a query, but the bounds of an entry are only stated.
         is_cheap: Whether the change raises epsilon by no more than `ROUNDING`.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
@@ -107,7 +114,7 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collect
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
-    """Return whether an edit changes a claim about data or program. Every key of a mechanism that states its own cost is such a claim."""
+    """Return whether an edit changes a claim about data or program. All keys of a mechanism that states its own cost are such claims."""
     if edit.path[0] in RELEASED or edit.path[0] in SECTIONS:
         return _claims_of_section(edit)
     if edit.path[0] != "mechanism" or len(edit.path) < 3 or edit.path[1] not in entries:
@@ -127,7 +134,7 @@ def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
 def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
     """Return the type and the evidence of every entry by name.
 
-    An entry that refers to other entries has the weakest evidence of itself and of these.
+    If an entry refers to other entries, its evidence is the weakest evidence among itself and those entries.
     """
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     return {name: (entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
@@ -141,63 +148,63 @@ def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
 def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator[Condition]:
     """Yield a failed condition for each entry whose evidence is weaker than at the base, and a warning for each removed entry.
 
-    For example, a cost that followed from the noise is now only stated. A new entry fails too if it may replace a removed entry of another
-    type with stronger evidence.
+    For example, a cost that followed from the noise is now only stated. A new entry also fails if it may replace a removed entry that had
+    another type and stronger evidence.
 
     Args:
         before: The types and evidence of the earlier version's entries (`standings_of`).
         pipeline: The current file.
     """
-    from dpcli.file.pipeline.series import counterparts  # only against a base
+    from dpcli.file.pipeline.series import counterparts  # imported only if there is a base
 
     now = standings_of(pipeline)
     places = {entry.name: ("mechanism", index) for index, entry in enumerate(pipeline.mechanisms)}
     earlier = {name: before[was] for name, was in counterparts(now, before).items()}
-    still = counterparts(before, now)
-    gone = {name: standing for name, standing in before.items() if name not in still}
+    remaining = counterparts(before, now)
+    removed = {name: standing for name, standing in before.items() if name not in remaining}
     for name, (kind, evidence) in now.items():
-        rests, key = f"{escaped(name)}: it {RESTS[evidence]}", (*places[name], "type")
+        present, key = f"{escaped(name)}: it {EVIDENCE_NOW[evidence]}", (*places[name], "type")
         if name in earlier:
             if evidence < earlier[name][1]:
-                yield _restated(f"{rests}, and {_rested(earlier[name])}", key)
+                yield _restatement(f"{present}, and {_past_words(earlier[name])}", key)
             continue
-        for other in (other for other, (was, worth) in gone.items() if was != kind and evidence < worth):
-            yield _restated(f"{rests}, and {escaped(other)}, which is gone, {_rested(gone[other])}", key)
-    for name, (kind, _) in gone.items():
-        yield Condition("mechanism", "warn", f"{escaped(name)} ({kind}) is gone: nothing counts what it released", ("mechanism",))
+        for other in (other for other, (was, worth) in removed.items() if was != kind and evidence < worth):
+            yield _restatement(f"{present}, and {escaped(other)}, which was removed, {_past_words(removed[other])}", key)
+    for name, (kind, _) in removed.items():
+        yield Condition("mechanism", "warn", f"{escaped(name)} ({kind}) was removed: nothing counts its outputs", ("mechanism",))
 
 
-def _rested(was: Standing) -> str:
-    return f"as {was[0]} it {RESTED[was[1]]}"
+def _past_words(was: Standing) -> str:
+    return f"as {was[0]} it {EVIDENCE_BEFORE[was[1]]}"
 
 
-def _restated(message: str, key: Path) -> Condition:
-    return Condition("restatement", "fail", f'{message} (a waiver of "restatement" lets it pass)', key)
+def _restatement(message: str, key: Path) -> Condition:
+    return Condition("restatement", "fail", f'{message} (allowed with a waiver of "restatement")', key)
 
 
 def other_data_warnings(
     changes: Sequence[Priced], pipeline: Pipeline, path: str = "", was: str | None = None
 ) -> Iterator[Condition]:
-    """Yield a warning for each key by which the file reads other data than at the base, as these may be the data of other people.
+    """Yield a warning for each key by which the file reads other data than at the base, as they may be the data of other people.
 
-    Two spellings of one place stand for the same data.
+    Two spellings of one path or address mean the same data.
 
     Args:
         changes: The changes since the base.
         pipeline: The current file.
         path: The current path of the file.
-        was: The path of the file at the base; None if it is the same.
+        was: The path of the file at the base; None if it was not renamed.
     """
     edits = [edit for change in changes for edit in change.change.edits]
     renamed = any(edit.path == ("privacy", "dataset") for edit in edits)
     name = pipeline.privacy.dataset
-    meant = "" if renamed else f", {UNNAMED if name is None else f'under the dataset {shown(name)} as before'}"
+    dataset_words = "" if renamed else f", {UNNAMED if name is None else f'under the dataset {shown(name)} as before'}"
     for edit in edits:
         for key, old, new in _edited_sources(edit):
-            if key[-1] in INSIDE or not _one_place(was or path, old, path, new):
+            if key[-1] in INSIDE or not _is_one_place(was or path, old, path, new):
                 before = "none" if old is None else shown(old)
                 dotted = ".".join(map(str, key))
-                yield Condition("data", "warn", f"{dotted} {before} -> {shown(new)}: other data are read{meant}", key)
+                yield Condition("data", "warn", f"{dotted} {before} -> {shown(new)}: other data are read{dataset_words}", key)
 
 
 def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
@@ -220,7 +227,7 @@ def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], pa
                 yield Condition("data", "warn", f"{name}.{key} {moved}: other data are read", (name, key))
 
 
-def _one_place(was: str, old: Any, path: str, new: Any) -> bool:
+def _is_one_place(was: str, old: Any, path: str, new: Any) -> bool:
     return isinstance(old, str) and isinstance(new, str) and place_of(was, old) == place_of(path, new)
 
 
@@ -244,7 +251,7 @@ def _members(table: str) -> Members:
 
 
 def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
-    """Return the places of the private data that commands read for a file at `path`. A data file is named by its real path."""
+    """Return the paths and addresses of the private data that commands read for a file at `path`. Paths are resolved to real paths."""
     return frozenset(
         f"{place_of(path, value)}#{table.get('table', '')}" if "://" in value else place_of(path, value)
         for name in (*SECTIONS, "source")
@@ -255,9 +262,9 @@ def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
 
 
 def place_of(path: str, value: str) -> str:
-    """Return the place of the data that a file at `path` names by `value`.
+    """Return the real path or the address of the data that a file at `path` names by `value`.
 
-    Links are resolved, so that two spellings of one path have the same place. A password in an address is left out.
+    Links are resolved, so that two spellings of one path have one result. A password in an address is left out.
     """
     if "://" in value or not set("./:") & set(value):
         return without_passwords(value)  # an address, or the name of a data set that comes with dpcli
@@ -266,7 +273,7 @@ def place_of(path: str, value: str) -> str:
 
 
 def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Yield a warning for each source that files read under different names of datasets, as no sum then contains all their costs."""
+    """Yield a warning for each source that files read under different dataset names, as no sum then contains the costs of all files."""
     readers: dict[str, list[Judged]] = {}
     for file in files:
         for source in file.sources:
@@ -277,7 +284,7 @@ def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
             continue
         stated = [f"{escaped_path(path)}: {'no dataset' if name is None else shown(name)}" for path, name in sorted(names.items())]
         place = shown(source) if "://" in source else escaped_path(os.path.relpath(source) if os.path.isabs(source) else source)
-        text = f"{place} is read as different datasets ({first_names(stated)}): what they release is not added up"
+        text = f"{place} is read as different datasets ({first_names(stated)}): their costs are not added up"
         datasets = tuple(sorted({name for name in names.values() if name is not None}))
         condition = Condition("together", "warn", text, ())
         yield JudgedSum("data", None, (condition,), at=reading[0].path, datasets=datasets, members=tuple(names))

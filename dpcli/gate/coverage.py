@@ -1,6 +1,6 @@
-"""Verdicts on what the gate does not judge as a file.
+"""Verdicts on files that are not given to the gate.
 
-These are pipelines that the change removes or moves, pipelines that were not given to the gate, and changed workflows that call dpcli.
+They concern pipelines that the change removes or moves, other changed pipelines, and changed workflows that call dpcli.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ from dpcli.git.past_files import (
     LEAST_KEPT_SHARE,
     contents_at,
     differing_paths,
-    gone_files,
     is_pipeline_file,
     kept_share,
     parts_of,
+    removed_files,
     touched_paths,
 )
 
+# The paths of files that can start the gate in CI.
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
 
 
 class OtherParts(NamedTuple):
-    """A file that is not judged, with the parts by which it is compared with removed files."""
+    """A file that is not judged, with the parts of its content. Removed files are compared with these parts to recognise a move."""
 
     path: str
     parts: frozenset[Hashable]
 
 
-def _judged_as(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
+def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
     return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
 def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
-    """Yield a warning for each pipeline of the base that was deleted, and a failure for each that was moved to a file that is not judged.
+    """Yield a warning for each deleted pipeline of the base, and a failure for each pipeline that was moved to a file that is not judged.
 
     Args:
         ref: The git revision of the base.
@@ -64,35 +65,35 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
     """
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     known = frozenset(renamed)
-    yield from _gone_inside(ref, paths)
+    yield from _removed_submodules(ref, paths)
     for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None:
             continue
         pipelines = [
             (name, data)
-            for within, data in gone_files(tree, folder, (".toml",))
+            for within, data in removed_files(tree, folder, (".toml",))
             if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and is_pipeline_file(data)
         ]
-        others = list(_others(folder, tree, judged)) if pipelines else []
+        others = list(_unjudged_files(folder, tree, judged)) if pipelines else []
         for name, data in pipelines:
             place = os.path.join(top, name)
-            own_verdict = place in given and (_linked(place, judged) or os.path.isfile(place))
+            own_verdict = place in given and (_leads_to_judged(place, judged) or os.path.isfile(place))
             yield from _verdicts_of_removed(name, data, ref, top, others, own_verdict or _is_still_pipeline(place))
 
 
-def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
+def _removed_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Yield a warning for each submodule of the base that no longer exists."""
     for top in dict.fromkeys(top for top, _ in reviewed_commits(ref, paths)):
         now = {os.path.relpath(place, top) for place in submodule_folders(top)}
         for mode, _, name in tree_entries(top, commit_of(top, ref)):
             if mode == b"160000" and name not in now:
                 place = os.path.relpath(os.path.join(top, name))
-                text = f"{escaped_path(place)}, a repository inside this one at {ref}, is gone: nothing counts what its pipelines released"
-                yield _judged_as(place, "deleted", text)
+                text = f"{escaped_path(place)}, a repository inside this one at {ref}, was removed: nothing counts its pipelines' outputs"
+                yield _verdict_on_path(place, "deleted", text)
 
 
-def _linked(place: str, judged: frozenset[str]) -> bool:
-    """Return whether a path leads to a judged file through a link, which may be the file itself or one of its folders."""
+def _leads_to_judged(place: str, judged: frozenset[str]) -> bool:
+    """Return whether a path leads to a judged file through a link. The file or one of its folders may be the link."""
     real = os.path.realpath(place)
     return real != place and real in judged
 
@@ -102,7 +103,7 @@ def _is_still_pipeline(place: str) -> bool:
     return os.path.isfile(place) and os.path.realpath(place) == place and is_pipeline_file(content_of(place) or b"")
 
 
-def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
+def _unjudged_files(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
     """Yield each file that the change touched, committed or not, and that is not judged."""
     for name in sorted(present_files(top) & touched_paths(top, tree)):
         place = os.path.join(top, name)
@@ -113,17 +114,19 @@ def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]
 def _verdicts_of_removed(
     name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
 ) -> Iterator[Judged]:
-    """Yield the verdict on a pipeline of the base that is gone. has_verdict: Whether another verdict is about the same path."""
+    """Yield the verdict on a removed pipeline of the base, unless another verdict is about its path (`has_verdict`)."""
     parts = parts_of(data)
     share, place = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= LEAST_KEPT_SHARE:
-        text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
-        yield _judged_as(os.path.relpath(place), "moved", text, "fail")
+        text = (
+            f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged: give that file to the gate too"
+        )
+        yield _verdict_on_path(os.path.relpath(place), "moved", text, "fail")
     elif not has_verdict:
-        now = "is no pipeline any more" if os.path.isfile(os.path.join(top, name)) else "is deleted"
-        text = f"{was}, {now}: what it has released stays released, and nothing counts it here"
-        yield _judged_as(os.path.relpath(os.path.join(top, name)), "deleted", text)
+        now = "is no longer a pipeline" if os.path.isfile(os.path.join(top, name)) else "is deleted"
+        text = f"{was}, {now}: its outputs remain released, and are not counted here"
+        yield _verdict_on_path(os.path.relpath(os.path.join(top, name)), "deleted", text)
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
@@ -132,13 +135,13 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
     Args:
         ref: The git revision of the base.
         paths: The judged files. If there are none, the repository around the working directory is under review.
-        known: The real paths of other files that have a verdict already.
+        known: The real paths of other files that already have a verdict.
 
     Raises:
         InputError: Git cannot list the files that differ.
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
-    yield from _moved_inside(ref, around)
+    yield from _unchecked_submodules(ref, around)
     places = {file.real_path: file for file in touched_files(ref, paths)}
     for place in known & places.keys():
         del places[place]
@@ -147,11 +150,11 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
         subject = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
         was = "was" if len(files) == 1 else "were"
         text = f"{first_names(map(escaped_path, files))}: {subject} from {ref} and {was} not given to the gate"
-        yield _judged_as(files[0], "missed", text)
+        yield _verdict_on_path(files[0], "missed", text)
 
 
 def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
-    """Return the paths of the files whose content has changed. A change of the file mode alone does not count."""
+    """Return the paths of the files whose content has changed. A file is not returned if only its mode has changed."""
     by_tree: dict[tuple[str, str], list[tuple[OtherFile, str]]] = {}
     changed = {}
     for file in files:
@@ -167,16 +170,16 @@ def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]
     return list(changed)
 
 
-def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
-    """Yield a warning for each submodule that has another commit than at the revision and is not checked out."""
+def _unchecked_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
+    """Yield a warning for each submodule that is not checked out and whose commit differs from the revision."""
     for place in missing_from_checkout(paths):
         top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(place)))
         if os.path.relpath(place, top) in differing_paths(top, commit_of(top, ref)):
             text = (
-                f"{escaped_path(place)}: a repository inside this one, linked to another commit than at {ref}, and not checked out: "
-                "nothing in it is judged (git submodule update --init; submodules: recursive in CI)"
+                f"{escaped_path(place)}: a repository inside this one, whose commit differs from {ref}, is not checked out: its files are "
+                "not judged (git submodule update --init; submodules: recursive in CI)"
             )
-            yield _judged_as(place, "missed", text)
+            yield _verdict_on_path(place, "missed", text)
 
 
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -192,5 +195,5 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
             now = content_of(os.path.join(top, name))
             if now != was and b"dpcli" in (now or b"") + (was or b""):
                 path = os.path.relpath(os.path.join(top, name))
-                text = f"{escaped_path(name)} calls dpcli and differs from {ref}: it decides whether the gate runs and counts"
-                yield _judged_as(path, "workflow", text)
+                text = f"{escaped_path(name)} calls dpcli and differs from {ref}: it decides whether the gate runs and can block the change"
+                yield _verdict_on_path(path, "workflow", text)

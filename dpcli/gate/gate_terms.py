@@ -1,4 +1,4 @@
-"""The terms of a gate, which come from flags and the policy, and the verdict of a ledger whether the files fit in its budget."""
+"""The terms of a gate, which come from flags and the policy, and the verdict of a ledger on whether the files fit in its budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpcli.gate.policy import NO_POLICY, Policy, read_policy
 from dpcli.gate.requirements import runs_of
 from dpcli.gate.verdicts import Condition
 
-KEY = ("privacy",)
+KEY = ("privacy",)  # the key at which a verdict without a finer place is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class LedgerRoom:
 
     Attributes:
         conditions: The verdict on each file, by path.
-        contents: The content of each file, as it was read for the ledger.
+        contents: The content of each file that the ledger judged, so that later conditions judge the same content.
     """
 
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file: the content that the ledger judged or, if it judged none, the current content."""
+        """Return the content of a file that the ledger judged. If the ledger judged no content of it, return the current content."""
         return self.contents[path] if path in self.contents else read_bytes(path)
 
 
@@ -50,7 +50,7 @@ class GateTerms:
         policy: The policy.
         as_of: The day on which the expiry of waivers is judged.
         base_ref, baseline: The git revision, or the JSON of an earlier gate, to compare with. At most one of them is stated.
-        ledger, dataset: The ledger, and its dataset, that judges whether the runs of the files still fit.
+        ledger, dataset: The ledger and its dataset. The ledger judges whether the runs of the files still fit.
         room: The verdicts of the ledger.
         together: The cap, from a flag, on the epsilon of each dataset that the files name.
         require_proof: Whether the epsilon of each file must have a proof.
@@ -95,7 +95,7 @@ def checked_terms(
     max_together: float | None = None,
     require_proof: bool = False,
 ) -> GateTerms:
-    """Return the terms that flags state. Raises InputError if a value is out of range, or a flag needs another one."""
+    """Return the terms that the flags state. Raises InputError if a value is out of range, or if a flag needs another flag."""
     caps = Caps(
         _within("--max-epsilon", max_epsilon, POSITIVE),
         _within("--delta", delta, DELTA),
@@ -104,7 +104,7 @@ def checked_terms(
         _within("--max-rho", max_rho, POSITIVE),
     )
     if base_ref and baseline:
-        raise InputError("expected one of --base-ref and --baseline, found both")
+        raise InputError("--base-ref, --baseline: expected one of the two, found both")
     if max_increase is not None and not (base_ref or baseline):
         raise InputError("--max-increase: needs --base-ref or --baseline to compare with")
     if dataset is not None and ledger is None:
@@ -127,7 +127,7 @@ def _within(flag: str, value: float | None, rule: Constraint) -> float | None:
 
 def _horizon(runs: int | None, epsilon: float | None) -> Horizon | None:
     if (runs is None) != (epsilon is None):
-        raise InputError("expected both of --horizon and --horizon-epsilon, found one")
+        raise InputError("--horizon, --horizon-epsilon: expected both, found one")
     if runs is None or epsilon is None:
         return None
     _within("--horizon", runs, COUNT)
@@ -147,12 +147,13 @@ def _day(text: str | None) -> datetime.date:
 def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> LedgerRoom:
     """Return the verdicts of a ledger on all files, whose runs are added up. Nothing is charged.
 
-    Files that cannot be read get no verdict here. Without a ledger there are no verdicts.
+    A file that cannot be read gets no verdict here. Without a ledger there are no verdicts.
 
     Args:
-        url: The ledger; None if there is none.
-        dataset: The dataset of the ledger; None for the one that the files name.
-        horizon: The horizon of flags or policy. If a file states a horizon too, the one with more runs counts.
+        paths: The files.
+        url: Path or URL of the ledger; None if there is none.
+        dataset: The dataset of the ledger; None for its only dataset.
+        horizon: The horizon of flags or policy. If a file states a horizon too, the horizon with more runs counts.
     """
     if url is None:
         return LedgerRoom()
@@ -167,7 +168,7 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
 
 
 def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: str | None) -> tuple[Condition, ...]:
-    """Return a condition for each pipeline: whether all runs of all pipelines together fit in the remaining budget of the ledger."""
+    """Return a condition for each pipeline, namely that the runs of all pipelines together fit in the remaining budget of the ledger."""
     if not runs:
         return ()
     from dpcli.ledger.planning.quote import quotes
@@ -175,9 +176,9 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
     try:
         answers = quotes(url, dataset, runs)
     except (LedgerError, InputError) as error:
-        return (_refused(error),) * len(runs)
+        return (_condition_for_error(error),) * len(runs)
     return tuple(
-        _refused(answer)
+        _condition_for_error(answer)
         if isinstance(answer, Exception)
         else Condition(
             "ledger",
@@ -191,7 +192,7 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
     )
 
 
-def _refused(error: Exception) -> Condition:
+def _condition_for_error(error: Exception) -> Condition:
     """Return the condition for a file that the ledger could not judge."""
     if isinstance(error, LedgerError):
         return Condition("ledger", "error", str(error), ())

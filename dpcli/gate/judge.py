@@ -1,4 +1,4 @@
-"""The gate: it judges each file by its conditions and against the base, applies waivers, and judges the sums over datasets."""
+"""The gate, which judges each file by its conditions and against its base, applies waivers, and judges the sums over datasets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import below, located, may_be_pipeline, parse, refuse, toml_document, unfolded
 from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile
 from dpcli.gate import requirements
-from dpcli.gate.bases import Unpriced, bases_at, bases_from, costs_of
-from dpcli.gate.blame import dearest_changes, place_of, remedy
-from dpcli.gate.caps import Outside, loosened
+from dpcli.gate.bases import UnreadableBase, bases_at, bases_from, costs_of
+from dpcli.gate.blame import costliest_changes, place_of, remedy
+from dpcli.gate.caps import Outside, loosened_caps
 from dpcli.gate.claims import (
     claim_warnings,
     moved_data_warnings,
@@ -34,14 +34,15 @@ from dpcli.git.command import cached_answers, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
 
-Bases = Mapping[str, Base | Unpriced | None]
+Bases = Mapping[str, Base | UnreadableBase | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedFile:
     """A file that was read as a pipeline.
 
     Attributes:
+        path: Path of the file.
         data: Content of the file.
         own: The pipeline as it is written in the file.
         pipeline: The pipeline with the caps in force.
@@ -60,11 +61,11 @@ class Opened:
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """Judge files, and pipelines that were removed since the base.
 
-    If no file is named, every pipeline that differs from the base revision is judged. A folder stands for all pipelines in it. A folder
-    without pipelines does not pass, unless the base had pipelines in it. An invalid file gets a verdict and does not stop the gate.
+    If no file is named, every pipeline that differs from the base revision is judged. If a folder is named, all pipelines in it are judged.
+    A folder without pipelines does not pass, unless the base had pipelines in it. An invalid file gets a verdict, and the gate continues.
 
     Raises:
-        InputError: Neither files nor a revision are given, or a policy, revision or baseline cannot be read.
+        InputError: Neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
     expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
@@ -80,8 +81,8 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         paths += touched_members(ref, expanded, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
     with cached_answers():
         bases = _bases(paths, terms)
-        files = [_judged(path, terms, bases) for path in paths]
-        others = [] if ref is None else _judged_others(ref, paths, folders, files, terms, bases or {})
+        files = [_judge_file(path, terms, bases) for path in paths]
+        others = [] if ref is None else _judge_others(ref, paths, folders, files, terms, bases or {})
     sums = _sums(files, terms)
     read = [(file.path, file.own) for file in files if file.own is not None]
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
@@ -93,29 +94,31 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
 def _touched_pipelines(ref: str | None) -> Sequence[str]:
     """Return every pipeline that differs from the revision. Raises InputError if no revision is given."""
     if ref is None:
-        raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it")
+        raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from a revision")
     from dpcli.gate.repository import touched_pipelines
 
     return touched_pipelines(ref)
 
 
-def _judged_others(
+def _judge_others(
     ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
 ) -> list[Judged]:
     """Return the verdicts on removed pipelines, on changed pipelines that the gate was not asked to judge, and on changed workflows.
 
-    A folder without a pipeline is judged as if it were a file, and its verdict is added to `files`, unless the base had pipelines in it.
+    A folder without pipelines is judged as if it were a file, unless the base had pipelines in it. Its verdict is added to `files`.
     """
     from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
 
     removed = list(removed_pipelines(ref, paths, (base.renamed for base in bases.values() if isinstance(base, Base))))
-    files += [_judged(path, terms, {}) for path in folders if not any(below(removed_file.path, path) for removed_file in removed)]
+    files += [
+        _judge_file(path, terms, {}) for path in folders if not any(below(removed_file.path, path) for removed_file in removed)
+    ]
     judged, known = [file.path for file in files], frozenset(os.path.realpath(removed_file.path) for removed_file in removed)
     return [*removed, *missed_pipelines(ref, judged, known), *changed_workflows(ref, judged)]
 
 
 def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
-    """Return the verdicts on the sums over datasets. No sum is computed if neither a cap nor a file names a dataset."""
+    """Return the verdicts on the sums over datasets. If neither a cap nor a file names a dataset, there are no sums."""
     if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
     from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
@@ -144,7 +147,7 @@ def _outside(path: str, pipeline: Pipeline, terms: GateTerms) -> Outside:
 
 
 @limited
-def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
+def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
     """Return the verdict on one file. A file that cannot be read, or whose account fails, gets the verdict "invalid" or "fail"."""
     diagnostics: tuple[Diagnostic, ...] = ()
     try:
@@ -154,36 +157,36 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
         requirements.require_cap(pipeline, outside)
-        opened_file = Opened(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
+        opened_file = OpenedFile(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
         assert opened_file.pipeline.budget is not None
-        result = _unchanged(opened_file.pipeline, _base(bases, path)) or headline(
+        result = _account_of_unchanged(opened_file.pipeline, _readable_base(bases, path)) or headline(
             opened_file.pipeline, delta=opened_file.pipeline.budget.delta
         )
     except InvalidFile as error:
         unreadable = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
         return Judged(path, None, (unreadable,), (*diagnostics, *error.diagnostics))
     except InputError as error:
-        # A failed lint rule explains the refusal better than the accountant does. Waivers are not applied, as there is no epsilon to judge.
+        # A failed lint rule explains the refusal better than the accountant does. Without an epsilon, waivers are not applied.
         found_by_rules = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
         rules = tuple(condition for condition in found_by_rules if condition.verdict == "fail")
-        # The condition is about the whole file, so it has no line, and the caller prints the path.
+        # The condition is about all of the file. So it has no line, and the caller prints the path.
         unreadable = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, rules or (unreadable,), diagnostics)
-    return _judged_account(opened_file, result, terms, bases)
+    return _judge_account(opened_file, result, terms, bases)
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
-    """Return the deltas from outside of the file at which it is judged, by their names in messages.
+    """Return the deltas at which a file is judged and that the file does not state, by their names in messages.
 
-    They are the deltas of flags and policy at which a cap in force holds, and the delta of the ledger.
+    They are the deltas of flags and policy at which a cap in force applies, and the delta of the ledger.
     """
     caps, ledger_condition = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
     decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
     return {**decisive, "the ledger's delta": None if ledger_condition is None else ledger_condition.delta}
 
 
-def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
-    """Return the account of the base if the file and its caps are unchanged, so that it need not be computed again; else None."""
+def _account_of_unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
+    """Return the account of the base if the file and its caps are unchanged, so that it is not computed again; else None."""
     if base is None or base.account is None:
         return None
     was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
@@ -200,11 +203,11 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
         refuse(findings, tables, text, path)
 
 
-def _judged_account(opened_file: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
+def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
     """Return the verdict on a file whose account was computed."""
     opened_file = replace(opened_file, diagnostics=(*opened_file.diagnostics, *large_epsilon(result, opened_file.diagnostics)))
     tables = toml_document(opened_file.data, opened_file.path)[1]
-    base = _base(bases, opened_file.path)
+    base = _readable_base(bases, opened_file.path)
     now = None if base is None else requirements.epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened_file.data)
     unwaived = list(_conditions(opened_file, result, terms))
@@ -226,7 +229,7 @@ def _judged_account(opened_file: Opened, result: Account, terms: GateTerms, base
     )
 
 
-def _conditions(opened_file: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
+def _conditions(opened_file: OpenedFile, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield the conditions that do not depend on the base."""
     yield from requirements.link_condition(opened_file.path, terms.base_ref is not None)
     yield from requirements.cap_conditions(result, caps_in_force(opened_file.own, opened_file.outside))
@@ -243,17 +246,17 @@ def _conditions(opened_file: Opened, result: Account, terms: GateTerms) -> Itera
         yield proof_condition(result)
 
 
-def _base(bases: Bases | None, path: str) -> Base | None:
-    """Return the base of a file; None if there is no base, or if its version cannot be read as a pipeline."""
+def _readable_base(bases: Bases | None, path: str) -> Base | None:
+    """Return the base of a file; None if there is no base, or if the version at the base cannot be read as a pipeline."""
     base = bases.get(path) if bases else None
     return base if isinstance(base, Base) else None
 
 
 def _base_conditions(
-    opened_file: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
+    opened_file: OpenedFile, result: Account, base: Base | UnreadableBase | None, now: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
     """Yield the conditions that compare a file with its base."""
-    if base is None or isinstance(base, Unpriced) or now is None:
+    if base is None or isinstance(base, UnreadableBase) or now is None:
         yield requirements.new_file(result, opened_file.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
@@ -264,15 +267,15 @@ def _base_conditions(
     yield requirements.increase_condition(result, base, now, opened_file.outside)
 
 
-def _loosened_by_move(opened_file: Opened, base: Base, terms: GateTerms) -> list[str]:
-    """Return, in words, the caps of the policy that are looser or absent for the file now than for its version at the base.
+def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> list[str]:
+    """Return, in words, the caps of the policy that are looser for the current file than for its version at the base, or absent.
 
-    Caps can depend on the path, unit and adjacency of a file.
+    The caps of a policy can depend on the path, unit and adjacency of a file.
     """
     if base.account is None:
         return []
     was = _outside(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened(was.tightest, opened_file.outside.tightest)]
+    return [f"the policy's {words}" for words in loosened_caps(was.tightest, opened_file.outside.tightest)]
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
@@ -288,18 +291,18 @@ def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipel
     if condition.verdict != "fail" or condition.target is None:
         return condition
     key = place_of(changes, pipeline, condition.key)
-    return replace(condition, key=key, message=condition.message + dearest_changes(changes))
+    return replace(condition, key=key, message=condition.message + costliest_changes(changes))
 
 
 def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:
-    """Return the conditions. The first one that fails by a number also tells the user what would make all of these pass."""
+    """Return the conditions. The first condition that fails by a number also states values with which all such conditions would pass."""
     failing = [c for c in judged if c.verdict == "fail" and c.target is not None]
     words = remedy(result, changes, [c.target for c in failing if c.target is not None]) if failing else ""
     return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in judged)
 
 
-def _with_places(judged: Sequence[Condition], opened_file: Opened) -> tuple[Condition, ...]:
-    """Return the conditions with the line and column of the key that each is about. Lint findings have their places already."""
+def _with_places(judged: Sequence[Condition], opened_file: OpenedFile) -> tuple[Condition, ...]:
+    """Return the conditions, each with the line and column of its key. Lint findings already have their places."""
     stated = [opened_file.pipeline.stated_at(c.key) for c in judged]
     places = located(opened_file.data.decode().replace("\r\n", "\n"), stated)
     return tuple(c if c.name.startswith("DP") else replace(c, place=places[key]) for c, key in zip(judged, stated, strict=True))

@@ -1,4 +1,4 @@
-"""Registered here: the command gate and the policy file."""
+"""Registers `dpcli gate` and the policy file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("certify", "ledger"),
     commands={
-        "gate": ("dpcli.gate.commands.gate:command", "Stop a change that overspends: verdict by exit code."),
+        "gate": ("dpcli.gate.commands.gate:command", "Judge pipelines against caps and their earlier cost."),
     },
     files={"policy": ("dpcli.gate.policy:KEYS", "dpcli.gate.policy:read_policy_bytes")},
 )

@@ -1,33 +1,33 @@
-"""The policy file: what a privacy team holds every pipeline to, from outside the pipelines.
+"""The policy file, in which a privacy team states terms for all pipelines of a repository. For example:
 
     format = 1
-    epsilon = 3.0                          # a file's own budget holds if it is smaller
+    epsilon = 3.0                          # if the budget of a file is smaller, that budget applies
     max_increase = 0.25
-    max_increase_percent = 10.0            # of the base's epsilon; both hold
-    warn_increase_percent = 5.0            # above which a rise is a warning
+    max_increase_percent = 10.0            # of the base's epsilon; both limits apply
+    warn_increase_percent = 5.0            # a larger rise gives a warning
     require_unit = ["user"]
     forbid_sampling = ["shuffle", "cyclic"]
-    waivers = "files"                      # waivers that a pipeline file writes for itself count too
+    waivers = "files"                      # waivers in pipeline files are accepted too
     waiver_author = "another"              # but only if, by git blame, their approver did not write them
     horizon = { every = "week", years = 1, epsilon = 12.0 }
 
-    [[rule]]                               # in place of the caps above, if it matches; of several the smallest cap holds
+    [[rule]]                               # if it matches, it replaces the caps above; of several rules the smallest cap applies
     files = "ads/*.toml"                   # from the root of the repository; ** spans folders
     epsilon = 1.0
 
-    [[together]]                           # the files of these datasets, added up: what somebody who is in all of them loses
+    [[together]]                           # a cap on the sum over all files of these datasets
     datasets = ["clicks"]
     epsilon = 6.0
 
     [[waiver]]
     rule = "budget"
     file = "ads/ranking.toml"
-    epsilon = 1.5                          # the waiver holds up to here
+    epsilon = 1.5                          # the waiver is valid up to this epsilon
     reason = "launch experiment"
     approver = "privacy-board"
     expires = 2030-12-31
 
-Of the caps that flags, the policy and the file state, the tighter one holds; caps at different deltas hold each at its own.
+Of the caps that flags, the policy and the file state, the tightest cap applies. Caps at different deltas all apply, each at its delta.
 """
 
 from __future__ import annotations
@@ -65,26 +65,29 @@ POLICY_CHANGE = "policy-change"
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule(Caps):
-    """Caps for the files that it matches, in place of the policy's general ones; if several match, the smallest of each cap."""
+    """Caps for the files that the rule matches. They replace the general caps of the policy.
+
+    If several rules match a file, the smallest value of each cap applies.
+    """
 
     files: Annotated[str | None, Key("pattern of paths from the root of the repository; ** spans folders")] = None
     unit: Annotated[str | None, Key("only pipelines with this unit")] = None
     adjacency: Annotated[Adjacency | None, Key("only pipelines with this adjacency")] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield a problem for a rule without selectors, which would match every file, and for a rule without caps."""
+        """Yield a problem for a rule without selectors, as it would match every file, and for a rule without caps."""
         if all(selector is None for selector in (self.files, self.unit, self.adjacency)):
-            yield (), "files, unit or adjacency", "a rule for everything; state its caps at the top of the file"
+            yield (), "files, unit or adjacency", "a rule for all files; state its caps at the top of the file"
         if all(getattr(self, field.name) is None for field in fields(Caps)):
             yield (), "a cap in every rule", "none"
         yield from level_problems(self)
 
     def applies(self, path: str, pipeline: Pipeline, policy: str) -> bool:
-        """Return whether all selectors of the rule match the file by any one of its names. policy: The path of the policy file."""
+        """Return whether all selectors of the rule match the file under one of its names. `policy` is the path of the policy file."""
         return any(self.applies_to(name, path, pipeline) for name in names_of(path, policy))
 
     def applies_to(self, name: str, path: str, pipeline: Pipeline) -> bool:
-        """Return whether all selectors of the rule match the file by this one of its names."""
+        """Return whether all selectors of the rule match the file under this name."""
         privacy = pipeline.privacy
         return (
             (self.files is None or name_matches(self.files, path, name))
@@ -95,12 +98,12 @@ class PolicyRule(Caps):
 
 @dataclass(frozen=True, slots=True)
 class PolicyWaiver(Waiver):
-    """A waiver that the policy grants; as in a pipeline file, and for the files of a pattern."""
+    """A waiver that the policy grants to the files that match a pattern."""
 
-    file: Annotated[str | None, Key("pattern of the files that it holds for; all where absent")] = None
+    file: Annotated[str | None, Key("pattern of the files for which the waiver is valid; all files if absent")] = None
 
     def covers(self, path: str, policy: str) -> bool:
-        """Return whether the waiver holds for a file: its pattern must match every name of the file (`names_of`).
+        """Return whether the waiver is valid for a file. Its pattern must match every name of the file (`names_of`).
 
         Args:
             path: The path of the file.
@@ -111,32 +114,35 @@ class PolicyWaiver(Waiver):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Caps):
-    """The terms that every pipeline is held to."""
+    """The terms for all pipelines."""
 
-    horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline; a file's own holds too")] = None
-    require_unit: Annotated[tuple[str, ...], Key("units that a pipeline may protect; any where empty")] = ()
-    require_adjacency: Annotated[tuple[Adjacency, ...], Key("adjacencies that a pipeline may use; any where empty")] = ()
-    require_dataset: Annotated[tuple[str, ...], Key("datasets of which a pipeline must name one; none is needed where empty")] = ()
+    horizon: Annotated[Horizon | None, Key("planned repetition of a pipeline; a horizon in the file applies too")] = None
+    require_unit: Annotated[tuple[str, ...], Key("units that a pipeline may protect; any unit if empty")] = ()
+    require_adjacency: Annotated[tuple[Adjacency, ...], Key("adjacencies that a pipeline may use; any adjacency if empty")] = ()
+    require_dataset: Annotated[
+        tuple[str, ...], Key("datasets of which a pipeline must name one; if empty, no name is required")
+    ] = ()
     forbid_sampling: Annotated[tuple[str, ...], Key("sampling schemes that no mechanism may use")] = ()
     waivers: Annotated[
         Literal["files", "policy"] | None,
         Key(
-            "files: waivers written in pipeline files count too; policy: its own alone, as where neither this nor waiver_author is stated"
+            "files: waivers in pipeline files are accepted too; policy: only waivers in the policy (the default without waiver_author)"
         ),
     ] = None
     waiver_author: Annotated[
-        Literal["any", "another"], Key("another: a file's waiver holds only where its approver is not who wrote it, by git blame")
+        Literal["any", "another"], Key("another: a waiver in a file is valid only if, by git blame, its approver did not write it")
     ] = "any"
-    rule: Annotated[tuple[PolicyRule, ...], Key("caps for some pipelines, one [[rule]] table each")] = ()
+    rule: Annotated[tuple[PolicyRule, ...], Key("caps for some pipelines, one [[rule]] table for each rule")] = ()
     together: Annotated[
-        tuple[SharedCaps, ...], Key("caps on all files of some datasets together, one [[together]] table each; all hold")
+        tuple[SharedCaps, ...],
+        Key("caps on all files of some datasets together, one [[together]] table for each cap; all of them apply"),
     ] = ()
-    waiver: Annotated[tuple[PolicyWaiver, ...], Key("exceptions, one [[waiver]] table each")] = ()
+    waiver: Annotated[tuple[PolicyWaiver, ...], Key("exceptions, one [[waiver]] table for each exception")] = ()
     path: str = ""
 
     @property
-    def takes_from_files(self) -> bool:
-        """True if waivers in pipeline files count. The author of a change that raises a number could add such a waiver to the change."""
+    def accepts_file_waivers(self) -> bool:
+        """True if waivers in pipeline files are accepted. The author of a change could add such a waiver to the change."""
         return self.waivers == "files" or (self.waivers is None and self.waiver_author == "another")
 
     def problems(self) -> Iterator[Problem]:
@@ -155,16 +161,17 @@ class Policy(Caps):
             yield from under(("waiver", index), tuple(waiver.problems()) or unwaivable(waiver))
 
     def caps(self, path: str, pipeline: Pipeline) -> Caps:
-        """Return the caps for one file: those of the matching rules and, for caps that no rule states, the general ones.
+        """Return the caps for one file.
 
-        If several rules match, or if the file has several names, the smallest value of each cap holds.
+        They come from the matching rules. A cap that no matching rule states is the general cap of the policy. If several rules match, or
+        if the file has several names, the smallest value of each cap applies.
         """
         names = names_of(path, self.path) if self.rule else ("",)  # only rules depend on the names
         caps = [with_defaults(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
         return replace(tightest(caps), allow_statement_change=all(level.allow_statement_change for level in caps))
 
 
-NO_POLICY = Policy(waivers="files")
+NO_POLICY = Policy(waivers="files")  # used if the gate has no policy
 
 # The keys at the top of a policy file. A pipeline file has none of them except "format".
 KEYS: Members = {"format": TOP["format"], **members_of(Policy)}
@@ -184,7 +191,7 @@ def unwaivable(waiver: Waiver) -> Iterator[Problem]:
         hint = did_you_mean(code, RULES)
         yield ("rule",), "the code of a rule", code + (f"; {hint}" if hint else "")
     elif not waivable(code):
-        yield ("rule",), "a rule that can be waived", f"{code}, without which the number itself is wrong"
+        yield ("rule",), "a rule that can be waived", f"{code}, whose findings mean that epsilon itself is wrong"
 
 
 def read_policy(source: str) -> Policy:
@@ -195,14 +202,14 @@ def read_policy(source: str) -> Policy:
             cannot touch.
 
     Raises:
-        InputError: There is no such file.
+        InputError: The file does not exist.
         InvalidFile: The file is not a valid policy. The error contains every problem with its place.
     """
     return read_policy_bytes(read_source(source, "a policy file"), source)
 
 
 def read_policy_bytes(data: bytes, source: str) -> Policy:
-    """Return the policy in the content of a file, which messages call `source`. Raises InvalidFile as `read_policy` does."""
+    """Return the policy in the content of a file. Messages name the file `source`. Raises InvalidFile as `read_policy` does."""
     text, tables = toml_document(data, source)
     from dpcli.file.pipeline.other_files import instead_of_policy
 
@@ -233,8 +240,8 @@ def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
 def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, ...]]:
     """Return the policy that applies, and warnings if the policy has changed.
 
-    If the policy file is in a repository, its version at the base applies, so that nobody can loosen the policy in the change that it
-    judges. A policy on standard input, at REVISION:PATH or outside every repository applies as the caller gave it.
+    If the policy file is in a repository, its version at the base applies. So a change cannot loosen the policy by which it is judged. A
+    policy on standard input, at REVISION:PATH or outside of every repository applies as the caller gave it.
 
     Args:
         policy: The policy that was given to the gate.
@@ -247,7 +254,7 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
         return policy, tuple(_changed_elsewhere(policy.path, ref))
     past_file = files_at(ref, [policy.path])[policy.path]
     if past_file is None:
-        return policy, (_change_warning(f"new in this change: {ref} has no such policy, so it applies as written"),)
+        return policy, (_change_warning(f"the policy is new in this change, as {ref} does not have it: it applies as written"),)
     if past_file.data == read_bytes(policy.path, "a policy file"):
         return policy, ()
     name = past_file.renamed or policy.path
@@ -275,9 +282,9 @@ def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> I
         selectors = (("files", rule.files), ("unit", rule.unit), ("adjacency", rule.adjacency and rule.adjacency.value))
         stated = ", ".join(f'{key} = "{escaped_path(value)}"' for key, value in selectors if value is not None)
         if matching or rule.files is None:
-            yield _warning(f"rule[{index + 1}] ({stated}) holds for none of the files judged here")
+            yield _warning(f"rule[{index + 1}] ({stated}) applies to none of the judged files")
         elif not _matches_elsewhere(rule.files, policy.path):
-            yield _warning(f"rule[{index + 1}] ({stated}) matches no file: nothing is held to it")
+            yield _warning(f"rule[{index + 1}] ({stated}) matches no file, and has no effect")
 
 
 def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Iterator[Condition]:
@@ -289,11 +296,11 @@ def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Ite
     """
     for index, (shared, judged) in enumerate(zip(caps, together, strict=False)):
         if judged.account is None and judged.verdict == "pass":
-            yield _warning(f"together[{index + 1}] ({shared.words}): no file of the repository names it: nothing is held to it")
+            yield _warning(f"together[{index + 1}] ({shared.words}): no file of the repository names it, and the cap has no effect")
 
 
 def _matches_elsewhere(pattern: str, policy: str) -> bool:
-    """Return whether the pattern matches any file of the repository, which may be one that the gate was not asked to judge."""
+    """Return whether the pattern matches any file of the repository, including files that the gate was not asked to judge."""
     top = work_tree(os.path.dirname(os.path.abspath(policy)) if os.path.isfile(policy) else os.getcwd())
     if top is None:
         return False
@@ -317,9 +324,9 @@ def matches(pattern: str, path: str, policy: str = "") -> bool:
 
     "*" and "?" match within one folder, and "**" matches across folders. Standard input matches only the pattern "**".
 
-    The pattern is relative to a root folder, which is the first of these that contains the file:
+    The pattern is relative to a root folder, which is the first of the following folders that contains the file:
 
-    * the root of the repository that holds the policy; a repository inside it, such as a submodule, does not have a root of its own;
+    * the root of the repository that contains the policy, where a repository inside it, such as a submodule, counts as a part of it;
     * the root of the repository around the working directory;
     * the root of the file's own repository;
     * the working directory.
@@ -328,29 +335,29 @@ def matches(pattern: str, path: str, policy: str = "") -> bool:
 
 
 def names_of(path: str, policy: str = "") -> tuple[str, ...]:
-    """Return the names of a file: its paths relative to the root folder that `matches` describes.
+    """Return the names of a file, which are its paths relative to the root folder that `matches` describes.
 
-    They are the path with the links among its folders resolved, the path as it is spelled, and the path with all links resolved. A file has
+    They are the path with the links among its folders resolved, the path without a change, and the path with all links resolved. A file has
     several names only if its path contains links.
     """
     if path == "-":
         return (path,)
-    spelled = os.path.abspath(path)
-    real = os.path.join(os.path.realpath(os.path.dirname(spelled)), os.path.basename(spelled))
+    unresolved = os.path.abspath(path)
+    real = os.path.join(os.path.realpath(os.path.dirname(unresolved)), os.path.basename(unresolved))
     root = next((top for top in roots(real, policy) if holds(top, real)), os.path.realpath(os.getcwd()))
-    places = (real, _under(root, spelled), os.path.realpath(spelled))
+    places = (real, _under(root, unresolved), os.path.realpath(unresolved))
     return tuple(dict.fromkeys(os.path.relpath(place, root) for place in places if place is not None))
 
 
-def _under(root: str, spelled: str) -> str | None:
-    """Return the path as it is spelled below the root; None if it does not lead through the root.
+def _under(root: str, unresolved: str) -> str | None:
+    """Return the root joined with the part of a path below it, in which links are not resolved; None if the path is not below the root.
 
-    The folders above the root may be spelled through links.
+    The part of the path above the root may contain links.
     """
-    above = spelled
+    above = unresolved
     while above != (above := os.path.dirname(above)):
         if os.path.realpath(above) == root:
-            return os.path.join(root, os.path.relpath(spelled, above))
+            return os.path.join(root, os.path.relpath(unresolved, above))
     return None
 
 
@@ -364,10 +371,10 @@ def name_matches(pattern: str, path: str, name: str) -> bool:
 
 
 def _matches_all(pattern: str, path: str) -> bool:
-    """Return whether a pattern matches a whole path.
+    """Return whether a pattern matches all of a path.
 
-    For each part of the pattern, the set of all positions at which its match can end is computed. So the time is bounded by the product of
-    the two lengths, as no backtracking is needed.
+    For each part of the pattern, the set of all positions at which its match can end is computed. As this needs no backtracking, the time
+    is bounded by the product of the two lengths.
     """
     ends = {0}
     for part in re.findall(r"\*\*/|\*\*|\*|\?|.", pattern, re.DOTALL):
@@ -390,7 +397,7 @@ def _ends_after(part: str, path: str, starts: set[int]) -> set[int]:
 
 
 def _ends_within_folder(path: str, starts: set[int]) -> set[int]:
-    """Return the start positions, and all positions that follow one of them without a "/" in between."""
+    """Return the start positions, and all later positions that are not separated from a start position by a "/"."""
     ends, inside = set(starts), False
     for at in range(min(starts), len(path)):
         inside = (inside or at in starts) and path[at] != "/"

@@ -1,4 +1,4 @@
-"""The pipelines of a repository and its submodules, and those that a change touches."""
+"""The pipelines of a repository and its submodules, and the pipelines that a change touches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
-from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
+from dpcli.git.command import commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
 from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
 
-# The start of a table that only pipelines have, in a file that is not valid TOML. The word "privacy" alone can be in other programs' files.
+# The start of a table that only pipelines have, by which a pipeline that is not valid TOML is recognised. The word "privacy" alone can also
+# occur in the files of other programs.
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)
 
 
@@ -43,7 +44,13 @@ class TouchedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OtherFile:
-    """A pipeline file: its path relative to the working directory, its content, and its unchecked tables."""
+    """A pipeline file that the gate was not asked to judge.
+
+    Attributes:
+        path: Path of the file, relative to the working directory.
+        data: Content of the file.
+        tables: Its tables, which were not checked.
+    """
 
     path: str
     data: bytes
@@ -62,18 +69,18 @@ def tops_of(paths: Sequence[str]) -> list[str]:
 
 
 def submodule_folders(top: str) -> Iterator[str]:
-    """Yield the folders of all submodules of a repository, also of those that are not checked out."""
-    for line in listed(top, "ls-files", "-z", "--stage"):
+    """Yield the folders of all submodules of a repository, including submodules that are not checked out."""
+    for line in list_entries(top, "ls-files", "-z", "--stage"):
         about, _, name = line.partition(b"\t")
         if about.startswith(b"160000"):
             yield os.path.join(top, os.fsdecode(name))
 
 
 def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
-    """Yield the submodules and pipelines that are not checked out: git tracks them, but they are not in the work tree."""
+    """Yield the submodules and pipelines that git tracks but that are not checked out in the work tree."""
     for top in tops_of(paths):
         yield from (os.path.relpath(place) for place in submodule_folders(top) if not os.path.lexists(os.path.join(place, ".git")))
-        for line in listed(top, "ls-files", "-z", "-t"):
+        for line in list_entries(top, "ls-files", "-z", "-t"):
             place = os.path.join(top, os.fsdecode(line[2:]))
             if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
                 yield os.path.relpath(place)
@@ -103,13 +110,13 @@ def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], st
 def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
     """Yield each other pipeline (*.toml) in the repositories of these files and their submodules, sorted by path.
 
-    Files that git ignores are left out. Files outside every repository have no other pipelines. Raises InputError if git cannot list the
-    files of a repository.
+    Files that git ignores are left out. For files outside of every repository the result is empty. Raises InputError if git cannot list
+    the files of a repository.
     """
     known = {os.path.realpath(path) for path in paths}
     for top in tops_of(paths):
-        tracked = listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")
-        untracked = listed(top, "ls-files", "-z", "--others", "--exclude-standard")
+        tracked = list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")
+        untracked = list_entries(top, "ls-files", "-z", "--others", "--exclude-standard")
         for name in sorted({*map(os.fsdecode, (*tracked, *untracked))}):
             place = os.path.join(top, name)
             real = os.path.realpath(place)
@@ -122,7 +129,7 @@ def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
 
 
 def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequence[str]) -> Iterator[OtherFile]:
-    """Yield the tracked pipelines among these files whose names do not end in .toml, as commands read such files as well.
+    """Yield the tracked pipelines among these files whose names do not end in .toml. Commands read such files as well.
 
     Args:
         places: The files, by their real paths.
@@ -130,12 +137,12 @@ def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequenc
     """
     given = frozenset(map(os.path.realpath, paths))
     folders = {file.folder for file in places.values()}
-    tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder in folders}
+    tracked = {folder: frozenset(map(os.fsdecode, list_entries(folder, "ls-files", "-z"))) for folder in folders}
     for place, file in sorted(places.items()):
         if toml_name(file.name) or file.name not in tracked[file.folder] or place in given or not os.path.isfile(place):
             continue
         data = content_of(place) or b""
-        # A pipeline contains the word "privacy", unless a letter of it is escaped. Other files need not be parsed.
+        # Every pipeline contains the word "privacy", possibly with escaped letters. Other files need not be parsed.
         if (b"privacy" in data or b"\\" in data) and is_pipeline_file(data):
             yield OtherFile(os.path.relpath(place), data, _tables(data))
 
@@ -151,42 +158,42 @@ def touched_files(ref: str, paths: Sequence[str]) -> Iterator[TouchedFile]:
 
 
 def touched_pipelines(ref: str) -> list[str]:
-    """Return the tracked pipelines that the work tree has added or changed since the revision, each under every name that it has.
+    """Return the tracked pipelines that the work tree has added or changed since the revision. A file with several names is listed by each.
 
     The repository around the working directory and its submodules are searched. A file that is not valid TOML counts as a pipeline if it
     was a pipeline at the revision, contains a line that begins a table of pipelines, or is a Git LFS pointer. Untracked files are not part
-    of the change, but `dpcli.gate.coverage` warns of them.
+    of the change, but `dpcli.gate.coverage` warns about them.
 
     Raises:
         InputError: Git does not know the revision.
     """
     top = top_of(os.getcwd())
-    names = sorted(map(os.fsdecode, listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
+    names = sorted(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
     places = {file.real_path: file for file in touched_files(ref, ())}
-    spelled = {os.path.join(file.folder, file.name) for file in places.values()}
+    unresolved = {os.path.join(file.folder, file.name) for file in places.values()}
     paths = [os.path.join(top, name) for name in names if toml_name(name)]
-    changed_files = [path for path in paths if (path in spelled or os.path.realpath(path) in places) and os.path.isfile(path)]
+    changed_files = [path for path in paths if (path in unresolved or os.path.realpath(path) in places) and os.path.isfile(path)]
     pipelines = [path for path in map(os.path.relpath, changed_files) if _is_pipeline(ref, path)]
     return [*pipelines, *(file.path for file in pipelines_of_other_endings(places, ()))]
 
 
 def _is_pipeline(ref: str, path: str) -> bool:
-    """Return whether a file is a pipeline, or may be an invalid one (`touched_pipelines`)."""
+    """Return whether a file is a pipeline or may be an invalid pipeline, as described in `touched_pipelines`."""
     data = b""
     try:
         data = read_bytes(path)
         return may_be_pipeline(toml_document(data, path)[1])
     except InputError as error:
         was = files_at(ref, [path])[path]
-        perhaps = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
-        return perhaps or (was is not None and is_pipeline_file(was.data))
+        looks_like_pipeline = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
+        return looks_like_pipeline or (was is not None and is_pipeline_file(was.data))
 
 
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
-    """Yield the touched files, other than `paths`, that name one of these datasets or named one at the revision.
+    """Yield the touched files, other than `paths`, that name one of these datasets now or named one of them at the revision.
 
     The gate judges these files too, so that the sum over a dataset can be compared with the sum at the revision. Raises InputError if git
-    cannot list them.
+    cannot list the touched files.
     """
     skeletons, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
     for folder, tree, name in sorted(touched_files(ref, paths), key=str) if skeletons else ():
@@ -200,7 +207,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
 
 
 def _can_be_compared(was: bytes | None) -> bool:
-    """Return whether a file is new, or its earlier content is a valid pipeline."""
+    """Return whether a file is new, or has a valid pipeline as its earlier content."""
     try:
         return was is None or bool(parse(was, ""))
     except DpcliError:
@@ -213,7 +220,7 @@ def datasets_of(paths: Iterable[str]) -> Iterator[str]:
 
 
 def dataset_of(tables: Mapping[str, Any]) -> str:
-    """Return the dataset that a file names, even if other parts of the file are invalid; "" if it names none."""
+    """Return the dataset that a file names, even if other parts of the file are invalid; "" if it names no dataset."""
     privacy = tables.get("privacy")
     name = privacy.get("dataset") if isinstance(privacy, dict) else None
     return name if isinstance(name, str) else ""

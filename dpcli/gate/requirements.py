@@ -1,7 +1,7 @@
 """The conditions that the gate checks for a file.
 
-Some concern the file alone: its caps, its horizon, its lint findings and the policy. Others compare the file with its base: its statement
-and the rise of its epsilon.
+Some conditions concern only the current file: its caps, its horizon, its lint findings and the policy. Other conditions compare the file
+with its base: its statement and the rise of its epsilon.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.command import holds, work_tree
 
 HORIZON = ("gate", "horizon")
-PLANNED = "a schedule fixed in advance; runs decided on after looking at results belong in a ledger"
+PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CapsInForce:
     """The caps that hold for a file.
 
     Attributes:
-        epsilon: The caps on epsilon, in the order of their deltas. There are several if none implies another.
+        epsilon: The caps on epsilon, in the order of their deltas. There are several caps if no cap implies the others.
         rho: The caps on rho.
         delta: The smallest delta that the file, the flags or the policy state; None if none states a delta.
     """
@@ -48,15 +48,15 @@ class CapsInForce:
     delta: float | None
 
     def judges(self, delta: float | None) -> bool:
-        """Return whether a cap on epsilon holds at this delta. Without such a cap, return whether epsilon is reported at this delta."""
+        """Return whether a cap on epsilon holds at this delta. Without any cap, return whether epsilon is reported at this delta."""
         return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
 
 
 def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
-    """Return the caps in force for a file: its own caps, those of the flags and those of the policy.
+    """Return the caps in force for a file, which come from the file itself, from flags and from the policy.
 
-    A cap on epsilon holds at the delta that is stated with it or, without one, at the smallest delta that is stated anywhere. A delta that
-    is stated without an epsilon limits every cap, so that no cap holds at a larger delta.
+    A cap on epsilon holds at the delta that is stated with it. If no delta is stated with it, it holds at the smallest delta that is stated
+    anywhere. A delta that is stated without an epsilon limits every cap, so that no cap holds at a larger delta.
     """
     budget = own.budget or Budget()
     flags, policy = outside.flags, outside.policy
@@ -77,9 +77,9 @@ def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
 
 
 def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
-    """Return the pipeline with the caps in force as its budget; unchanged if no cap is in force.
+    """Return the pipeline with the caps in force as its budget. If no cap is in force, the pipeline is unchanged.
 
-    If several caps on epsilon are in force, the budget has the one at the smallest delta.
+    If several caps on epsilon are in force, the budget has the cap at the smallest delta.
     """
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
@@ -95,7 +95,7 @@ def require_cap(own: Pipeline, outside: Outside) -> None:
     """Raise InputError if no cap on epsilon or rho is in force."""
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
-        raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
+        raise InputError(f"{own.path}: budget: there is no cap: state a [budget] in the file, or use --max-epsilon or --policy")
 
 
 def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
@@ -111,7 +111,7 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     epsilon, rho = result.budget.epsilon, result.budget.rho
     warning = f", above the {warning_level(result.pipeline)}"
     if epsilon is None and math.isinf(result.upper):
-        yield _uncertified(result.delta)
+        yield _uncertified_condition(result.delta)
     sources = [cap.words() for cap in caps.epsilon] if caps is not None else []
     if epsilon is not None:
         yield _epsilon_condition(epsilon, sources[0] if sources else "", warning)
@@ -125,17 +125,17 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
 
 def _epsilon_condition(cap: EpsilonVerdict, source: str, warning: str) -> Condition:
     if math.isinf(cap.spent):
-        return _uncertified(cap.delta)
+        return _uncertified_condition(cap.delta)
     text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{source}{warning if cap.verdict == 'warn' else ''}"
     return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
 
 
-def _uncertified(delta: float) -> Condition:
+def _uncertified_condition(delta: float) -> Condition:
     return Condition("budget", "unknown", f"no finite epsilon can be certified at delta = {delta!r}")
 
 
 def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
-    """Return the verdict on another cap than the budget's, at the delta of that cap."""
+    """Return the verdict on a cap that is not the cap of the budget, at the delta of this cap."""
     assert pipeline.budget is not None
     budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
     judged = headline(replace(pipeline, budget=budget), delta=cap.delta).budget
@@ -144,7 +144,7 @@ def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
 
 
 def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
-    """Yield a failed condition if the file caps its epsilon at a larger delta than the one in [privacy]."""
+    """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy]."""
     promised, at = own.privacy.delta, own.budget.delta if own.budget else None
     if outside.tightest.delta is None and promised is not None and at is not None and at > promised:
         text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {at!r}"
@@ -154,14 +154,14 @@ def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
 def horizon_condition(result: Account, horizon: Horizon) -> Condition:
     """Return the condition that all runs of the horizon, composed at the delta of the budget, stay within the horizon's cap.
 
-    The accountants compose the runs, so the total is in general smaller than the number of runs times one run's epsilon. The condition
-    does not cover runs that are chosen after the results of earlier runs were seen. Such runs need a privacy filter.
+    As the accountants compose the runs, the total is in general smaller than the number of runs times the epsilon of one run. The condition
+    does not cover runs that are chosen because of earlier results. Such runs need a privacy filter.
     """
     try:
         total = _total(result, horizon.count)
     except InputError as error:
         return Condition("horizon", "invalid", str(error), HORIZON)
-    text = f"{horizon.schedule}: epsilon {up(total)} at delta = {result.delta!r} for all together, cap {horizon.epsilon!r}"
+    text = f"{horizon.schedule}: epsilon {up(total)} at delta = {result.delta!r} for all runs together, cap {horizon.epsilon!r}"
     if math.isinf(total):
         return Condition("horizon", "unknown", text, HORIZON)
     target = Target(horizon.epsilon, result.delta, horizon.count)
@@ -173,13 +173,13 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:
-    """Return the largest number of runs whose composition is within the horizon's cap, if the horizon's own number exceeds it."""
-    good, bad = 0, horizon.count
-    while bad - good > 1:
+    """Return the largest number of runs whose composition is within the horizon's cap, if all runs of the horizon exceed the cap."""
+    fitting, exceeding = 0, horizon.count
+    while exceeding - fitting > 1:
         # Bisection, by the geometric mean while the ends are far apart, as a count may have eighteen digits.
-        middle = math.isqrt(max(good, 1) * bad) if bad > 8 * max(good, 1) else (good + bad) // 2
-        good, bad = (middle, bad) if _total(result, middle) <= horizon.epsilon else (good, middle)
-    return good
+        middle = math.isqrt(max(fitting, 1) * exceeding) if exceeding > 8 * max(fitting, 1) else (fitting + exceeding) // 2
+        fitting, exceeding = (middle, exceeding) if _total(result, middle) <= horizon.epsilon else (fitting, middle)
+    return fitting
 
 
 def _total(result: Account, runs: int) -> float:
@@ -188,7 +188,7 @@ def _total(result: Account, runs: int) -> float:
 
 
 def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
-    """Return the number of runs planned for a file: the larger of its own horizon's and that of flags or policy; 1 without a horizon."""
+    """Return the number of runs in the longer horizon, of the file or of flags and policy (`horizon`); 1 without a horizon."""
     return max((planned.count for planned in (horizon, pipeline.gate.horizon) if planned is not None), default=1)
 
 
@@ -210,7 +210,7 @@ def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) ->
             for entry, prefix in zip(pipeline.mechanisms, prefixes, strict=True)
             if diagnostic.key == prefix or diagnostic.key.startswith(prefix + ".")
         ]
-        # Messages shorten names. If two shortened names are equal, a waiver for one mechanism must not cover the other.
+        # Keys in findings shorten names. If two shortened names are equal, a waiver for one mechanism must not cover the other.
         mechanism = about[0] if len(about) == 1 else None
         message = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
         verdict: Verdict = "fail" if diagnostic.severity == "error" else "warn"
@@ -218,7 +218,7 @@ def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) ->
 
 
 def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Condition]:
-    """Yield a failed condition for each value that the policy requires and the file lacks, and for each forbidden sampling scheme."""
+    """Yield a failed condition for each required value that the file does not have, and for each forbidden sampling scheme."""
     privacy = pipeline.privacy
     stated = (
         ("unit", privacy.unit, policy.require_unit),
@@ -242,13 +242,13 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     A change under review does not show the content behind such a link. So the verdict is "fail" if the gate compares with a base
     (`is_compared`), and "warn" otherwise.
     """
-    spelled = os.path.abspath(path)
-    real, current = os.path.realpath(spelled), work_tree(os.path.realpath(os.getcwd()))
-    # The work tree of the repository under review, and not of a repository to which a link among the folders leads.
-    top = current if current is not None and holds(current, spelled) else work_tree(os.path.dirname(spelled))
+    stated = os.path.abspath(path)
+    real, current = os.path.realpath(stated), work_tree(os.path.realpath(os.getcwd()))
+    # This is the work tree of the repository under review. One of the folders may be a link to another repository.
+    top = current if current is not None and holds(current, stated) else work_tree(os.path.dirname(stated))
     if path == "-" or top is None or holds(os.path.realpath(top), real):
         return
-    text = f"a link out of the repository, to {escaped_path(real)}: expected a file that the change itself holds"
+    text = f"a link out of the repository, to {escaped_path(real)}: expected a file whose content is in the repository"
     yield Condition("link", "fail" if is_compared else "warn", text, ())
 
 
@@ -258,7 +258,9 @@ def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition
     It is a warning if a limit on the rise exists, as the limit cannot be applied.
 
     Args:
-        unpriced: The reason why the version at the base cannot be read; empty if there is no such version.
+        result: The account of the current file.
+        outside: The caps of flags and policy.
+        unpriced: The reason why the version at the base cannot be read; "" if there is no such version.
     """
     before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
     limits = max_rise(outside, result.pipeline.gate.max_increase).stated()
@@ -276,7 +278,7 @@ def epsilon_now(result: Account, base: Base) -> float:
 def statement_conditions(
     result: Account, own: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
 ) -> Iterator[Condition]:
-    """Yield a failed condition if the file changes its privacy statement or loosens its own terms, and a passed one for other changes.
+    """Yield a failed condition if the file changes its privacy statement or loosens its terms. Yield a passed condition for other changes.
 
     Args:
         result: The account of the current file, under the caps in force.
@@ -284,7 +286,7 @@ def statement_conditions(
         base: The earlier version.
         outside: The caps of flags and policy.
         horizons: The horizons of flags and policy.
-        escaped: Caps of the policy, in words, that held for the earlier version and no longer hold for the file.
+        escaped: Caps of the policy, in words, that applied to the earlier version and no longer apply to the file.
     """
     terms = changed_terms(base.terms, base.statement, own, result.pipeline, _replaced_caps(base.terms, own, outside))
     changes = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
@@ -294,21 +296,23 @@ def statement_conditions(
     if words:
         allowed = outside.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
-        note = "(allowed)" if allowed else "(--allow-statement-change lets it pass)"
+        note = "(allowed)" if allowed else "(allowed with --allow-statement-change)"
         yield Condition("statement", verdict, f"{words} {note}", _first_path(weaker))
     for change in changes:
         if not change.weaker and change.replaced_by:
-            yield Condition("terms", "pass", f"{change.words}; {change.replaced_by} holds", change.key)
+            yield Condition("terms", "pass", f"{change.words}; {change.replaced_by} applies", change.key)
     if other:
         text = "; ".join(change.words for change in other)
-        yield Condition("terms", "pass", f"{text} (weakens no cap that holds)", _first_path(other))
+        yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(other))
 
 
 def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
-    """Return, for each cap of the earlier version that a current cap implies, the current cap in words, for example `the policy's 3.0`.
+    """Return the current cap in words, such as `the policy's 3.0`, for each cap of the earlier version that a current cap implies.
 
     Args:
         terms: The terms of the file at the base, as `terms_of` returns them.
+        own: The current file with its own caps.
+        outside: The caps of flags and policy.
     """
     caps, delta = caps_in_force(own, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
@@ -323,20 +327,20 @@ def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) ->
 
 
 def _first_path(changed: Sequence[Changed]) -> Path:
-    """Return the first key that changed, or [privacy] if only the policy has changed."""
+    """Return the first key that changed. If only the policy has changed, return the key of [privacy]."""
     return changed[0].key if changed else ("privacy",)
 
 
 def increase_condition(result: Account, base: Base, now: float, outside: Outside) -> Condition:
     """Return the condition on the rise of epsilon, at the delta of the base.
 
-    The limit is the smallest one that the flags, the policy, the base and the file state.
+    The limit is the smallest limit of the flags, the policy, the base and the file.
     """
     block, warn = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
     change = difference(now, base.epsilon)
-    at = "" if base.delta is None else f" at delta = {base.delta!r}"
+    at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
     before = f"renamed from {escaped_path(base.renamed)}: " if base.renamed else ""
-    text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at}"
+    text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
     limit = block.allowed(base.epsilon)
     if (limit is not None or warn.stated()) and not math.isfinite(change):
         return Condition("increase", "unknown", text)

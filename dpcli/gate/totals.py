@@ -1,6 +1,6 @@
-"""Sums over all pipelines of a dataset, that is, the loss of a person whose records all of them read.
+"""The sums of the privacy loss over all pipelines of a dataset, which bound the loss of a person whose records all of them read.
 
-The gate judges such a sum by its caps, and compares it with the sum at the base.
+The gate compares such a sum with its caps and with the sum at the base.
 """
 
 from __future__ import annotations
@@ -31,14 +31,20 @@ from dpcli.git.command import commit_of, tree_entries
 from dpcli.git.past_files import contents_at, is_based_on
 from dpcli.lint.delta import judged_deltas
 
-NAME = "together"
-UNTOUCHED = (0.0, False)  # what `_rise` returns for an unchanged file
-REMEDY = "--max-together, or [[together]] in a policy, caps the sum"
+NAME = "together"  # the name of the condition
+UNTOUCHED = (0.0, False)  # the result of `_rise` for an unchanged file
+REMEDY = "cap the sum by --max-together, or by [[together]] in a policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """A pipeline in a sum. judged: Whether the gate also judges the file by itself."""
+class SumMember:
+    """A pipeline in a sum.
+
+    Attributes:
+        path: The path of its file.
+        pipeline: The pipeline.
+        judged: Whether the gate also judges the file itself.
+    """
 
     path: str
     pipeline: Pipeline
@@ -47,7 +53,7 @@ class Counted:
 
 def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
     """Return the cap of --max-together for each dataset that the files name. Raises InputError if no file names a dataset."""
-    if cap is None or all(file.own is None for file in files):  # unreadable files have verdicts of their own
+    if cap is None or all(file.own is None for file in files):  # unreadable files have their own verdicts
         return ()
     names = dict.fromkeys(file.own.privacy.dataset for file in files if file.own is not None)
     caps = tuple(SharedCaps((name,), cap) for name in names if name is not None)
@@ -65,8 +71,8 @@ def capped_sums(
 ) -> tuple[JudgedSum, ...]:
     """Return the verdict on a sum for each table of caps.
 
-    A sum is over the judged files that name one of the datasets, and over all other such pipelines in their repositories. Each file counts
-    once or, if a horizon is planned for it, as often as that horizon states. A sum that cannot be computed never passes.
+    The members of a sum are the judged files that name one of the datasets, and all other pipelines in their repositories that do. Each
+    member counts once or, if a horizon is planned for it, as often as the horizon states. A sum that cannot be computed never passes.
 
     Args:
         caps: The caps on sums.
@@ -80,39 +86,39 @@ def capped_sums(
     unreadable = [file.path for file in files if file.own is None]
     if unreadable:
         return tuple(_unknown(shared, f"no sum, as {first_names(unreadable)} cannot be judged", unreadable[0]) for shared in caps)
-    judged = list(_judged(files))
+    judged = list(_judged_members(files))
     paths = [file.path for file in files]
     try:
         others, hidden = list(other_pipelines(paths)), sorted(missing_from_checkout(paths))
     except InputError as error:
-        return tuple(_refused(shared, error, files[0].path) for shared in caps)
+        return tuple(_sum_with_error(shared, error, files[0].path) for shared in caps)
     if hidden:
         text = f"no sum, as {first_names(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
         return tuple(_unknown(shared, text, files[0].path) for shared in caps)
     sums = ((shared, _total(shared, judged, others, horizon, outside, files[0].path)) for shared in caps)
-    return tuple(total if ref is None else _compared(shared, total, horizon, ref) for shared, total in sums)
+    return tuple(total if ref is None else _with_base(shared, total, horizon, ref) for shared, total in sums)
 
 
-def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
+def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
     """Yield each judged file once, even if it was given twice or through a link."""
     real_paths: set[str] = set()
     for file in files:
         real_path = os.path.realpath(file.path)
         if real_path not in real_paths and file.own is not None:
             real_paths.add(real_path)
-            yield Counted(file.path, file.own, True)
+            yield SumMember(file.path, file.own, True)
 
 
-def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[OtherFile]) -> Iterator[Counted]:
+def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
     """Yield the files that name one of the datasets.
 
     Raises:
-        InputError: A file cannot be read, or names a dataset that only looks like one of the datasets.
+        InputError: A file cannot be read, or the name of its dataset only looks like one of the names.
     """
     skeletons = {looks(name) for name in caps.datasets}  # names that look the same have the same skeleton
     members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in skeletons]
     members += [
-        Counted(file.path, parse(file.data, file.path), False) for file in others if looks(dataset_of(file.tables)) in skeletons
+        SumMember(file.path, parse(file.data, file.path), False) for file in others if looks(dataset_of(file.tables)) in skeletons
     ]
     for member in members:
         name = member.pipeline.privacy.dataset
@@ -125,18 +131,18 @@ def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[Other
 
 def _total(
     caps: SharedCaps,
-    judged: Iterable[Counted],
+    judged: Iterable[SumMember],
     others: Iterable[OtherFile],
     horizon: Horizon | None,
     outside: Callable[[str, Pipeline], Outside],
     at: str,
 ) -> JudgedSum:
-    """Return the verdict on one sum. at: The file at which a sum without members is reported."""
+    """Return the verdict on one sum. If the sum has no members, it is reported at the file `at`."""
     try:
         members = tuple(_members(caps, judged, others))
         runs = [runs_of(member.pipeline, horizon) for member in members]
         caps_around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
-        # The sum bounds the loss of a person who is in all datasets, so all get one name. The cost of an adaptive file is its cap in force.
+        # The sum bounds the loss of a person who is in all datasets. So all datasets get one name. An adaptive file costs its cap in force.
         parts = [
             _under_name(with_caps_in_force(own, around) if own.privacy.adaptive else own, caps.datasets)
             for own, around in caps_around
@@ -145,12 +151,12 @@ def _total(
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
         result = account_of_dataset(list(zip(parts, runs, strict=True)), budget=budget, with_rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
-        return _refused(caps, error, at)
+        return _sum_with_error(caps, error, at)
     if result is None:
-        return _without(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
-    counted = f"{caps.words}: {_counted(members, runs)}"
+        return _sum_without_account(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
+    subject = f"{caps.words}: {_members_in_words(members, runs)}"
     conditions = [
-        replace(condition, name=NAME, message=f"{counted}: {condition.message}", target=None, key=())
+        replace(condition, name=NAME, message=f"{subject}: {condition.message}", target=None, key=())
         for condition in cap_conditions(result)
     ]
     conditions += _large_delta(caps, result, members)
@@ -163,8 +169,8 @@ def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
     return replace(pipeline, privacy=replace(pipeline.privacy, dataset=", ".join(datasets)))
 
 
-def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
-    """Yield what the lint rule DP105 says about the delta of a sum, for the largest dataset_size of its files."""
+def _large_delta(caps: SharedCaps, result: Account, members: Sequence[SumMember]) -> Iterator[Condition]:
+    """Yield the findings of lint rule DP105 about the delta of a sum, for the largest dataset_size of its files."""
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
     for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
         yield Condition(
@@ -172,7 +178,7 @@ def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) 
         )
 
 
-def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
+def _members_in_words(members: Sequence[SumMember], runs: Sequence[int]) -> str:
     """Return the members in words, for example `3 files (a.toml, b.toml 53 times, c.toml (not judged here))`."""
     words = [
         member.path + (f" {count:,} times" if count > 1 else "") + ("" if member.judged else " (not judged here)")
@@ -181,38 +187,41 @@ def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
     return f"{len(members)} file{'s' if len(members) > 1 else ''} ({first_names(words)})"
 
 
-def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
-    """Return the verdict on a sum that cannot be computed, with the reason. If a file cannot be read, it is reported at that file."""
+def _sum_with_error(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
+    """Return the verdict on a sum that cannot be computed, with the reason. If a file cannot be read, the sum is reported at that file."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
         first = error.diagnostics[0]
         text, at, place = f"{first.path}: {first_finding(error.diagnostics)}", first.path, (first.line, first.column)
     else:
         text, place = str(error).removeprefix("--base-ref: "), (1, 1)
-    return _without(caps, Condition(NAME, verdict, f"{caps.words}: {text}", (), place), at)
+    return _sum_without_account(caps, Condition(NAME, verdict, f"{caps.words}: {text}", (), place), at)
 
 
 def _unknown(caps: SharedCaps, text: str, at: str) -> JudgedSum:
-    return _without(caps, Condition(NAME, "unknown", f"{caps.words}: {text}", ()), at)
+    return _sum_without_account(caps, Condition(NAME, "unknown", f"{caps.words}: {text}", ()), at)
 
 
-def _without(caps: SharedCaps, condition: Condition, at: str) -> JudgedSum:
+def _sum_without_account(caps: SharedCaps, condition: Condition, at: str) -> JudgedSum:
     return JudgedSum(caps.words, None, (condition,), at=at, datasets=caps.datasets)
 
 
-def _compared(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: str) -> JudgedSum:
+def _with_base(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: str) -> JudgedSum:
     base = None if total.account is None else sum_at_base(caps, ref, total.members, horizon, total.account)
     return total if base is None or total.account is None else replace(total, base=base, now=total.account.upper)
 
 
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
-    """Return the sum at the revision, at the delta of the current sum; None if it had no members or cannot be computed.
+    """Return the sum at the revision, at the delta of the current sum; None if the sum had no members or cannot be computed.
 
-    It is not computed if a file is in a nested repository, is a link or has another ending than .toml, or if the revision is not an
-    ancestor of the work tree's commit.
+    The sum is not computed if a file is in a nested repository, is a link or has another ending than .toml. It is not computed either if
+    the revision is not an ancestor of the work tree's commit.
 
     Args:
+        caps: The caps on the sum.
+        ref: The git revision.
         paths: All files in the current sum.
+        horizon: The horizon of flags or policy.
         now: The account of the current sum.
     """
     tops = tops_of(paths)
@@ -228,7 +237,7 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
 
 
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
-    """Yield the pipelines at the revision that name one of the datasets. top: The root of the repository."""
+    """Yield the pipelines at the revision, in the repository with the root `top`, that name one of the datasets."""
     tree, skeletons = commit_of(top, ref), {looks(name) for name in caps.datasets}
     names = [name for mode, _, name in tree_entries(top, tree) if mode.startswith(b"100") and toml_name(name)]
     for name, data in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
@@ -241,9 +250,9 @@ def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
 
 
 def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedSum]:
-    """Yield a warning for each dataset without a cap on its sum if the sum exceeds the cap of each file, or cannot be computed.
+    """Yield a warning for each dataset whose sum has no cap, if the sum exceeds the cap of each file or cannot be computed.
 
-    Each file counts once or, if a horizon is planned for it, as often as that horizon states.
+    Each file counts once or, if a horizon is planned for it, as often as the horizon states.
 
     Args:
         files: The judged files.
@@ -260,7 +269,7 @@ def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Hor
 
 
 def _uncapped_sum(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedSum]:
-    """Yield a warning if the sum of these files exceeds the cap of each of them, or cannot be computed."""
+    """Yield a warning if the sum of these files exceeds the cap of each file, or if it cannot be computed."""
     paths = tuple(file.path for file in files)
     owns = [file.own for file in files if file.own is not None]
     names = tuple(dict.fromkeys(own.privacy.dataset or "" for own in owns))
@@ -282,9 +291,9 @@ def _uncapped_sum(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[
     rho = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=math.inf)
     above = []
     if total.upper > epsilon:
-        above.append(f"epsilon {up(total.upper)} at delta = {total.delta!r}, above the cap of each of them (at most {epsilon!r})")
+        above.append(f"epsilon {up(total.upper)} at delta = {total.delta!r}, above the cap of each file (at most {epsilon!r})")
     if total.rho.value > rho:
-        above.append(f"rho {up(total.rho.value)}, above the cap of each of them (at most {rho!r})")
+        above.append(f"rho {up(total.rho.value)}, above the cap of each file (at most {rho!r})")
     if above:
         yield warning(f"{' and '.join(above)}; {REMEDY}", total)
 
@@ -295,10 +304,10 @@ def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
 
 
 def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Yield each sum at the file where it is reported: the member whose epsilon rose most.
+    """Yield each sum with the file at which it is reported, which is the member whose epsilon rose most.
 
-    A new file rises by its whole epsilon. If no epsilon rose, the sum is reported at a member that changed at equal cost, or that joins the
-    dataset at a lower cost, as this raises the sum too. Otherwise the sum stays at its first file.
+    A new file counts as a rise by its epsilon. If no epsilon rose, the sum is reported at a member that changed at equal cost. A member
+    that joins the dataset at a lower cost counts like such a change, as it raises the sum too. Otherwise the sum stays at its first file.
 
     Args:
         together: The sums.
@@ -313,7 +322,7 @@ def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
 def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
     """Yield each sum, with a warning if files have joined it since the base.
 
-    The sum holds for files that are fixed in advance. A file that joins later may have been chosen after results of the others were seen.
+    The sum is a bound for files that are fixed in advance. A file that joins later may have been chosen because of results of the others.
 
     Args:
         together: The sums.
@@ -324,12 +333,12 @@ def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
         if (total.account or total.uncapped) is None or not later or len(later) == len(total.members):
             yield total
             continue
-        text = f"{total.path}: not yet in the sum at the base: {first_names(later)}; {FIXED}"
+        text = f"{total.path}: these files were not in the sum at the base: {first_names(later)}; {FIXED}"
         yield replace(total, conditions=(*total.conditions, Condition("joined", "warn", text, ())))
 
 
 def _rise(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
-    """Return the rise of a file's epsilon, and whether the file has changed, as far as the base shows.
+    """Return the rise of a file's epsilon over the base, and whether the file has changed.
 
     The rise is negative if epsilon fell. It is at least 0 for a file that joins one of the datasets.
     """
@@ -342,6 +351,6 @@ def _rise(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
 
 
 def _joins(file: Judged, datasets: Sequence[str]) -> bool:
-    """Return whether the file names one of the datasets now, but named none of them at the base."""
+    """Return whether the file names one of the datasets now, and named another dataset or none at the base."""
     edits = [edit for change in file.changes for edit in change.change.edits if edit.path == ("privacy", "dataset")]
     return any(edit.old not in datasets for edit in edits)

@@ -18,44 +18,63 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.file.toml.findings import Diagnostic
 
-Standing = tuple[str, int]  # the type of an entry, and the evidence of its charge
+Standing = tuple[str, int]  # the type of an entry, and the evidence for its cost (dpcli.gate.claims)
 Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}
+# From the worst to the best verdict. A warning counts as a pass.
 PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waived", "pass")
 
-# By the name of a condition, its title and its requirement. For a condition that only lists a change, the second text describes the change.
+# For each condition, its title and an explanation. The explanation states what the condition requires, or which change it reports.
 CONDITIONS: dict[str, tuple[str, str]] = {
-    "budget": ("cap on epsilon", "Epsilon, an upper bound, is at most the cap of flag, policy or file at the budget's delta."),
-    "rho": ("cap on rho", "Rho of zero-concentrated differential privacy is at most its cap, which holds with that on epsilon."),
-    "delta": ("delta of the budget", "A file holds its epsilon to no larger delta than the one that it promises."),
-    "increase": ("rise of epsilon", "Epsilon rises over the base by no more than is allowed, at the base's delta."),
-    "statement": ("changed statement", "The number means what it meant at the base, and the file holds itself to no less."),
-    "terms": ("changed terms", "The file changed other words of its statement, none of which weakens a cap that holds."),
-    "claim": ("cheaper by a claim", "Noise lowers epsilon, and no claim about data or program that nobody can check."),
-    "data": ("other data", "The file's commands read the data of the base: other data may be other people's."),
-    "restatement": ("noise replaced by a stated cost", "A mechanism that was priced by its noise does not now state its own cost."),
-    "mechanism": ("removed mechanism", "A mechanism of the base is gone: what it has released stays released."),
-    "deleted": ("removed pipeline", "A pipeline of the base is gone: what it released stays released, and nothing counts it."),
+    "budget": (
+        "cap on epsilon",
+        "The upper bound on epsilon must not exceed the cap of flag, policy or file, at the budget's delta.",
+    ),
+    "rho": ("cap on rho", "Rho of zero-concentrated DP must not exceed its cap, which applies in addition to a cap on epsilon."),
+    "delta": ("delta of the budget", "The delta in [budget] must not be larger than the delta in [privacy]."),
+    "increase": ("rise of epsilon", "The rise of epsilon over the base, at the base's delta, must not exceed the limit."),
+    "statement": ("changed statement", "The privacy statement must be as at the base, and the file must not loosen its own caps."),
+    "terms": ("changed terms", "Other terms of the file changed. None of these changes weakens a cap in force."),
+    "claim": ("cheaper by a claim", "Epsilon must fall through noise, and not through claims that nobody can check."),
+    "data": ("other data", "The file must use the data of the base, as other data may be about other people."),
+    "restatement": (
+        "noise replaced by a stated cost",
+        "A mechanism whose cost followed from its noise must not state its own cost now.",
+    ),
+    "mechanism": ("removed mechanism", "A mechanism of the base was removed. Its earlier outputs remain released."),
+    "deleted": (
+        "removed pipeline",
+        "A pipeline of the base was removed. Its earlier outputs remain released, and are not counted here.",
+    ),
     "moved": ("pipeline moved out of view", "A pipeline of the base was moved to a file that was not given to the gate."),
     "missed": ("pipeline not given to the gate", "A pipeline that the change touches was not given to the gate."),
-    "workflow": ("changed workflow", "No workflow that calls dpcli differs from the base: it decides whether the gate runs."),
-    "horizon": ("cap on planned runs", "All runs of a schedule that was fixed in advance stay within their cap together."),
-    "together": ("sum over a dataset", "The pipelines of a dataset, all fixed before the first ran, stay within its cap together."),
-    "joined": ("file added to a sum", "No file came to a sum after the base: what outputs of others chose goes to a ledger."),
-    "ledger": ("room in the ledger", "The runs of all files would still fit into what is left of the dataset's budget."),
+    "workflow": (
+        "changed workflow",
+        "A workflow that calls dpcli differs from the base. Such a workflow decides whether the gate runs.",
+    ),
+    "horizon": ("cap on planned runs", "All runs of a schedule that was fixed in advance must together stay within their cap."),
+    "together": (
+        "sum over a dataset",
+        "All pipelines of a dataset, fixed before the first run, must together stay within its cap.",
+    ),
+    "joined": ("file added to a sum", "A file joined a sum after the base. If it depends on outputs, charge it to a ledger."),
+    "ledger": ("room in the ledger", "The runs of all files must fit in the remaining budget of the dataset."),
     "proof": ("proof of epsilon", "The epsilon of the file, as it is printed, has a proof in ball arithmetic (dpcli certify)."),
-    "policy": ("policy", "The file keeps to what the policy requires and forbids; its rules and waivers match something."),
+    "policy": ("policy", "The file must follow the policy. Rules and waivers that match nothing are reported."),
     "policy-change": ("changed policy", "The policy changed. The base's version applies; a new policy applies as written."),
     "waiver": (
         "waiver",
-        "A waiver lets a condition fail until a day. A waiver that ends soon, is not needed or is void is listed.",
+        "A waiver lets a condition fail until a day. Waivers that end soon, are not needed or are invalid are reported.",
     ),
-    "link": ("link out of the repository", "A file lies in the repository itself, where the change that is reviewed holds it."),
-    "file": ("unreadable file", "A file can be read, and has a number and a cap to judge it by."),
-    "files": ("nothing to judge", "There is something to judge."),
+    "link": (
+        "link out of the repository",
+        "The file must lie in the repository itself, so that the reviewed change contains its content.",
+    ),
+    "file": ("unreadable file", "The file must be readable, and have an epsilon or rho and a cap."),
+    "files": ("nothing to judge", "There must be a file to judge."),
 }
 
-# Titles of failed conditions whose general title does not say that something is wrong.
+# The titles of failed conditions whose general title does not state the failure.
 FAILURES = {
     "budget": "epsilon above its cap",
     "rho": "rho above its cap",
@@ -67,7 +86,7 @@ FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The goal of a remedy: the largest epsilon that `runs` runs together may have at `delta`."""
+    """The goal of a remedy, which is the largest epsilon that `runs` runs together may have at `delta`."""
 
     epsilon: float
     delta: float | None
@@ -79,6 +98,7 @@ class Pardon:
     """A waiver that turned a failure into "waived".
 
     Attributes:
+        waiver: The waiver.
         days: Number of days until the waiver expires.
         new: Whether the change under review adds the waiver.
         external: Whether the waiver is in the policy, and not in the file.
@@ -98,9 +118,9 @@ class Condition:
         name: A key of `CONDITIONS`, or the code of a lint rule.
         key, place: The key that the condition is about, as a path into the file, and its line and column.
         mechanism: The name of the mechanism that the condition is about, if there is exactly one.
-        measured, target: The epsilon that was judged, and the goal that would pass.
+        measured, target: The epsilon that was judged, and the goal with which the condition would pass.
         pardon: The waiver that covers a failure.
-        shares, delta: The share of a ledger's cap that the runs take, the share that was left before, and the delta of that cap.
+        shares, delta: For a ledger, the cost of the runs as a share of its cap, the share that was left before, and the delta of the cap.
     """
 
     name: str
@@ -128,8 +148,10 @@ class Base:
 
     Attributes:
         epsilon, delta: The guarantee.
-        statement: The keys, such as the unit, that determine what the guarantee means.
-        terms, standings, waivers: As `bases.terms_of`, `claims.standings_of` and `bases.waiver_data` return them.
+        statement: The keys that determine the meaning of the guarantee, such as the unit, with their values.
+        terms: The caps and other terms of the file (`bases.terms_of`).
+        standings: The type of each mechanism and the evidence for its cost (`claims.standings_of`).
+        waivers: The waivers of the file (`bases.waiver_data`).
         horizon: The number of planned runs, and the cap on their epsilon.
         account, data: The account and the content of the file; None if the base is from the JSON of an earlier gate.
         renamed: The earlier path in the repository, if the file was renamed; else "".
@@ -162,9 +184,9 @@ class Judged:
         conditions, diagnostics: The verdicts on the file, and its lint findings.
         base, now: The earlier version, and the current epsilon at that version's delta.
         changes: The cost of each change, if it alone were made to the base.
-        granting: The positions of the policy's waivers that are for one of the conditions.
+        granting: The positions of the policy's waivers that concern one of the conditions.
         own: The pipeline with its own caps; None if the file cannot be read.
-        sources: The places of the private data that commands read for the file.
+        sources: The paths and addresses of the private data that commands read for the file.
     """
 
     path: str
@@ -186,15 +208,15 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class JudgedSum(Judged):
-    """The sum over all files of some datasets.
+    """The verdict on the sum over all files of some datasets.
 
     Attributes:
         path: The name of the sum in tables.
-        base, now: As for a file; None if the sum at the revision cannot be computed.
+        base, now: As for a file. They are None if the sum at the base cannot be computed.
         at: The file at which reports show the sum.
         datasets: The names of the datasets.
         members: The paths of all files in the sum.
-        uncapped: The account of a sum without a cap, which can only give a warning.
+        uncapped: The account of a sum without a cap. Such a sum can only lead to a warning.
     """
 
     at: str = ""
@@ -205,7 +227,14 @@ class JudgedSum(Judged):
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """The verdicts on all files and sums over files, and warnings about the policy itself."""
+    """The result of the gate.
+
+    Attributes:
+        files: The verdicts on the files.
+        policy: The path of the policy; None if there is none.
+        notices: Warnings about the policy itself.
+        together: The verdicts on sums over files.
+    """
 
     files: tuple[Judged, ...]
     policy: str | None = None
@@ -214,7 +243,7 @@ class Gated:
 
     @property
     def judged(self) -> tuple[Judged, ...]:
-        """Everything that has a verdict."""
+        """The verdicts on all files and sums."""
         return (*self.files, *self.together)
 
     @property
@@ -226,5 +255,5 @@ def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
     """Return the first finding in words, and the number of further findings."""
     first = diagnostics[0]
     further = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
-    place = f"line {first.line}: " if first.line else ""  # a finding about the whole file has no line
+    place = f"line {first.line}: " if first.line else ""  # a finding about all of the file has no line
     return f"{place}{first.key + ': ' if first.key else ''}{first.message}{further}"

@@ -1,4 +1,7 @@
-"""The application of waivers to failed conditions, and the check by git blame that no author approved the own waiver."""
+"""The application of waivers to failed conditions.
+
+If the policy asks for it, git blame is used to check that nobody has approved their own waiver.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from dpcli.file.toml.positions import locate
 from dpcli.gate.bases import waiver_data
 from dpcli.gate.policy import Policy, unwaivable
 from dpcli.gate.verdicts import Base, Condition, Pardon
-from dpcli.git.authors import Author, addressed, authors_of
+from dpcli.git.authors import Author, authors_of, spellings_of_address
 
 WARNING_DAYS = 14  # a used waiver gives a warning from this number of days before its expiry on
-GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # the reason is left out, as anybody may correct it
+GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys whose authors count; anybody may edit the reason
 _BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)  # separates names in a text
 _AROUND = " \t\r\n.\"'`<>()[]"  # characters that are removed around a name
 
@@ -33,7 +36,7 @@ class Grant:
         index: The position of the waiver among the waivers of its file.
         external: Whether the waiver is in the policy, and not in the pipeline file.
         new: Whether the change under review adds the waiver.
-        writers: The authors of the waiver; empty if git does not know them, None if the policy does not ask for them.
+        writers: The authors of the waiver; empty if git does not know them; None if the policy does not require this check.
     """
 
     waiver: Waiver
@@ -48,7 +51,7 @@ class Grant:
         return () if self.external else ("gate", "waiver", self.index)
 
     def concerns(self, condition: Condition) -> bool:
-        """Return whether the waiver is for this condition. A lint finding can be waived if it warns or fails, others only if they fail."""
+        """Return whether the waiver is for this condition. A lint finding may warn or fail; any other condition must fail."""
         lint = condition.name.startswith("DP")
         return (
             condition.name == self.waiver.rule
@@ -59,17 +62,15 @@ class Grant:
     def objection(self, condition: Condition, as_of: datetime.date) -> str | None:
         """Return the reason why the waiver does not hold for this condition; None if it holds."""
         name = f"the waiver approved by {self.waiver.approver}"
-        own = self_approved(self.waiver.approver, self.writers or ())
-        if own is not None:
-            return (
-                f"{name} was written by {own.name} <{own.mail}>: the policy's waiver_author asks for the approval of another person"
-            )
+        writer = self_approved(self.waiver.approver, self.writers or ())
+        if writer is not None:
+            return f"{name} was written by {writer.name} <{writer.mail}>: the policy's waiver_author asks for another person's approval"
         if as_of > self.waiver.expires:
             return f"{name} expired on {self.waiver.expires} ({_days((as_of - self.waiver.expires).days)} ago)"
         bound = self.waiver.epsilon
         if bound is not None and not (condition.measured is not None and condition.measured <= bound):
             measured = "no epsilon" if condition.measured is None else up(condition.measured)
-            return f"{name} holds up to epsilon {bound!r}, found {measured}"
+            return f"{name} is valid up to epsilon {bound!r}, found {measured}"
         return None
 
 
@@ -78,7 +79,8 @@ class Waived:
     """The conditions after waivers were applied, and warnings about the waivers themselves.
 
     Attributes:
-        granting: The positions of the policy's waivers that are for one of the conditions.
+        conditions: The conditions and warnings.
+        granting: The positions of the policy's waivers that concern one of the conditions.
     """
 
     conditions: tuple[Condition, ...]
@@ -102,30 +104,30 @@ def apply_waivers(
         conditions: The verdicts before waivers.
         path, pipeline, data: The path of the file, its pipeline and its content.
         policy: The policy, with its waivers.
-        base: The earlier version, by which waivers that the change adds are recognised; None if there is none.
+        base: The earlier version, which shows whether the change adds a waiver; None if there is no earlier version.
         as_of: The day on which the expiry of waivers is judged.
     """
-    grants = [*_external(path, policy), *_own(pipeline, policy, base, path, data)]
-    judged = [_judged(condition, grants, as_of) for condition in conditions]
+    grants = [*_policy_grants(path, policy), *_file_grants(pipeline, policy, base, path, data)]
+    judged = [_after_waivers(condition, grants, as_of) for condition in conditions]
     used_waivers = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
     granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
     notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used_waivers, as_of)]
-    ignored = "does not count: the policy takes no waivers from pipeline files"
-    if not policy.takes_from_files:
+    ignored = "is not valid: the policy accepts no waivers in pipeline files"
+    if not policy.accepts_file_waivers:
         notices += [_notice(ignored, ("gate", "waiver", index)) for index in range(len(pipeline.gate.waiver))]
     return Waived((*judged, *notices), frozenset(granting))
 
 
-def _external(path: str, policy: Policy) -> Iterator[Grant]:
+def _policy_grants(path: str, policy: Policy) -> Iterator[Grant]:
     """Yield the waivers of the policy that cover the file."""
     for index, waiver in enumerate(policy.waiver):
         if waiver.covers(path, policy.path):
             yield Grant(waiver, index, True, False)
 
 
-def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
+def _file_grants(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
     """Yield the waivers of the file itself, if the policy accepts such waivers."""
-    if not policy.takes_from_files:
+    if not policy.accepts_file_waivers:
         return
     writers = writers_of(pipeline, path, data) if policy.waiver_author == "another" else [None] * len(pipeline.gate.waiver)
     for index, waiver in enumerate(pipeline.gate.waiver):
@@ -133,8 +135,8 @@ def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data:
         yield Grant(waiver, index, False, new, writers[index])
 
 
-def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
-    """Return the condition after the first waiver that holds. If none holds, its message states why each of them does not."""
+def _after_waivers(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
+    """Return the condition after the first valid waiver was applied. Without one, the message states why each waiver is not valid."""
     objections = []
     for grant in grants:
         if not grant.concerns(condition):
@@ -164,7 +166,7 @@ def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of
         yield _notice(f"{waiver_name} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
     if is_used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
-        yield _notice(f"{waiver_name} may be its approver's own: git does not say who wrote it ({why})", grant.key)
+        yield _notice(f"{waiver_name} may have been written by its approver: git does not know its author ({why})", grant.key)
     if not grant.external and not any(map(grant.concerns, conditions)):
         expiry_note = f", and expired on {waiver.expires}" if days < 0 else ""
         fresh = " (new waiver, added by this change)" if grant.new else ""
@@ -176,14 +178,14 @@ def _notice(text: str, key: Path = ()) -> Condition:
 
 
 def unused_waivers(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
-    """Yield a warning for each waiver of the policy that covers a judged file but is for none of its conditions."""
+    """Yield a warning for each waiver of the policy that covers a judged file but concerns none of its conditions."""
     for index, waiver in enumerate(policy.waiver):
         if index not in granting and any(waiver.covers(path, policy.path) for path in paths):
             yield _notice(f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it")
 
 
 def check_waivers(pipeline: Pipeline, findings: Findings) -> None:
-    """Add a finding for each waiver in a file of a rule that cannot be waived."""
+    """Add a finding for each waiver in a file whose rule cannot be waived."""
     for index, waiver in enumerate(pipeline.gate.waiver):
         for key, expected, value in unwaivable(waiver):
             findings.add("DP005", ("gate", "waiver", index, *key), expected, value)
@@ -196,7 +198,7 @@ def _days(count: int) -> str:
 def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
     """Return, for each waiver in a file, the authors of its lines with `GRANTING_KEYS`.
 
-    There are none for a waiver with a line that is not committed, or whose commit git does not know.
+    If a line of a waiver is not committed, or if git does not know its commit, the authors of this waiver are unknown and left out.
     """
     count = len(pipeline.gate.waiver)
     if path == "-" or not count:
@@ -204,32 +206,34 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
     keys = [("gate", "waiver", index, key) for index in range(count) for key in GRANTING_KEYS]
     places = locate(data.decode("utf-8", "replace").replace("\r\n", "\n"), keys)
     known = authors_of(path, [line for line, _ in places.values()])
-    return tuple(_all({places["gate", "waiver", index, key][0] for key in GRANTING_KEYS}, known) for index in range(count))
+    return tuple(
+        _authors_of_lines({places["gate", "waiver", index, key][0] for key in GRANTING_KEYS}, known) for index in range(count)
+    )
 
 
-def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
-    """Return the authors and co-authors of all lines, each once; none if the author of a line is unknown."""
+def _authors_of_lines(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
+    """Return the authors and co-authors of all lines, each once. If the author of a line is unknown, return an empty tuple."""
     if not lines <= set(known):
         return ()
     return tuple(dict.fromkeys(author for line in sorted(lines) for author in (known[line], *known[line].co_authors)))
 
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
-    """Return the first writer whose name, or a confusable spelling of it, is in the approver's text; None if there is no such writer."""
-    approvers = {looks(name) for name in _names_in(approver)} - {""}  # a name of invisible characters names nobody
+    """Return the first writer whose name occurs in the approver's text, also in a confusable spelling; None if there is no such writer."""
+    approvers = {looks(name) for name in _names_in(approver)} - {""}  # a name that consists of invisible characters does not count
     return next((author for author in writers if any(looks(name) in approvers for name in author.names)), None)
 
 
 def _names_in(approver: str) -> tuple[str, ...]:
     """Return all names in an approver's text, such as "Name <address>", "@login", "Last, First" or "Name (office)".
 
-    All names of several people are returned. If the writer is one of them, the waiver counts as self-approved, as nobody can tell whether
-    the other person approved it.
+    If the text names several people, all names are returned. If the writer is one of them, the waiver counts as self-approved, as it is
+    unknown whether the other person approved it.
     """
     pieces = [piece for part in _BETWEEN.split(approver) for piece in (part, *part.split("/"))]
     last, comma, first = approver.partition(",")
     pieces += [approver, *([f"{first.strip()} {last.strip()}"] if comma else [])]
     mails = [word.strip(_AROUND).removeprefix("mailto:") for word in re.split(r"[\s<>(),;]", approver) if "@" in word]
     pieces += [approver.replace(word, " ") for word in mails if word]
-    logins = [login for mail in mails for login in addressed(mail)]
+    logins = [login for mail in mails for login in spellings_of_address(mail)]
     return tuple(plain for text in (*pieces, *mails, *logins) if (plain := text.strip(_AROUND).removeprefix("@")))

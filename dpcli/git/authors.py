@@ -1,4 +1,4 @@
-"""The authors of a file's lines by git blame: names and addresses that committers choose themselves."""
+"""The authors of a file's lines, by git blame. Committers choose their names and addresses themselves, so these prove nothing."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from itertools import chain
 from dpcli.file.toml.looks import looks
 from dpcli.git.command import run_git
 
+# The first line of an entry in the output of git blame --line-porcelain: the commit, the line at the commit, and the current line.
 _HEADER = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})? \d+ (\d+)(?: \d+)?")
 
+# A commit, its author's name and address, and its co-authors, separated by null characters.
 _FORMAT = "--format=%H%x00%an%x00%ae%x00%(trailers:key=Co-authored-by,valueonly,unfold,separator=%x00)"
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """name, mail: of a line's commit. mail: without its brackets. mapped: another name and address that .mailmap has for them.
+    """The author of a commit.
 
-    co_authors: whom the commit's message names as authors too (Co-authored-by, as a forge writes it when it makes one commit of several).
+    Attributes:
+        name: The name in the commit.
+        mail: The address in the commit, without brackets.
+        mapped: The name and the address that .mailmap states for this author, if they differ from the commit; else two empty texts.
+        co_authors: The authors in lines "Co-authored-by" of the message. A forge adds such lines when it squashes several commits into one.
     """
 
     name: str
@@ -31,23 +37,29 @@ class Author:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the author: the names, the addresses, what stands before their @, and the login in an address of a forge."""
+        """All names of the author: names, addresses, the parts of addresses before "@", and logins in the addresses of a forge."""
         mails = [mail for mail in (self.mail, self.mapped[1]) if mail]
         return tuple(
             dict.fromkeys(
-                each for each in (self.name, self.mapped[0], *mails, *chain(*map(_logins, mails), *map(addressed, mails))) if each
+                each
+                for each in (self.name, self.mapped[0], *mails, *chain(*map(_logins, mails), *map(spellings_of_address, mails)))
+                if each
             )
         )
 
 
 def _logins(mail: str) -> tuple[str, str]:
+    """Return the part of an address before "@", and the login in it, without a number and "+" before it or "+" and a tag after it."""
     local = mail.partition("@")[0]
     number, plus, login = local.partition("+")
     return local, login if plus and number.isdigit() else number
 
 
-def addressed(mail: str) -> tuple[str, ...]:
-    """Return other spellings of one address: without its tag, and only the login if a forge made it."""
+def spellings_of_address(mail: str) -> tuple[str, ...]:
+    """Return another spelling of an address: only the login if it is an address of a forge, or else the address without a tag.
+
+    The result is empty if the text is not an address.
+    """
     local, _, host = mail.partition("@")
     if not (local and host):
         return ()
@@ -56,9 +68,9 @@ def addressed(mail: str) -> tuple[str, ...]:
 
 
 def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
-    """Return the author of each of some lines (from 1 on) of a file as it is now, following links.
+    """Return the author of each of these lines of the current file. Lines are counted from 1, and links are followed.
 
-    Lines are left out that are not committed yet, or that a shallow clone has from before its first commit.
+    A line is left out if it is not committed yet, or if its commit is missing from a shallow clone.
     """
     folder, name = os.path.split(os.path.realpath(path))
     ranges = [f"-L{line},{line}" for line in sorted({*lines})]
@@ -67,34 +79,37 @@ def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
         blame = run_git(folder, "blame", "--line-porcelain", *(() if shallow else ("--root",)), *ranges, "--", name)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    return _unmapped(folder, _read(blame.stdout)) if ranges and blame.returncode == 0 else {}
+    return _with_committed_names(folder, _authors_by_line(blame.stdout)) if ranges and blame.returncode == 0 else {}
 
 
-def _unmapped(folder: str, blamed: dict[int, tuple[str, Author]]) -> dict[int, Author]:
-    """Return authors as the commits have them: blame applies .mailmap, which whoever changes the file may change too."""
+def _with_committed_names(folder: str, blamed: dict[int, tuple[str, Author]]) -> dict[int, Author]:
+    """Return the authors with the names in their commits.
+
+    git blame replaces names by .mailmap, which the author of a change under review may edit.
+    """
     commits = sorted({commit for commit, _ in blamed.values()})
     try:
         log = run_git(folder, "log", "--no-walk", "--no-show-signature", _FORMAT, *commits).stdout if commits else b""
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    stated = {fields[0]: fields[1:] for line in log.split(b"\n") if len(fields := list(map(_text, line.split(b"\0")))) > 2}
-    return {line: _stated(author, *stated[commit]) for line, (commit, author) in blamed.items() if commit in stated}
+    fields_of = {fields[0]: fields[1:] for line in log.split(b"\n") if len(fields := list(map(_text, line.split(b"\0")))) > 2}
+    return {line: _author_of_commit(author, *fields_of[commit]) for line, (commit, author) in blamed.items() if commit in fields_of}
 
 
-def _stated(mapped: Author, name: str, mail: str, *others: str) -> Author:
+def _author_of_commit(mapped: Author, name: str, mail: str, *others: str) -> Author:
     other = (mapped.name, mapped.mail)
-    co_authors = tuple(Author(*_parted(each)) for each in others if each.strip())
+    co_authors = tuple(Author(*_name_and_mail(each)) for each in others if each.strip())
     return Author(name, mail, ("", "") if other == (name, mail) else other, co_authors)
 
 
-def _parted(text: str) -> tuple[str, str]:
-    """Return name and address of "Name <address>"."""
+def _name_and_mail(text: str) -> tuple[str, str]:
+    """Return the name and the address in a text "Name <address>"."""
     name, _, mail = text.partition("<")
     return name.strip(), mail.partition(">")[0].strip()
 
 
-def _read(blame: bytes) -> dict[int, tuple[str, Author]]:
-    """Return by line its commit, and its author as blame says."""
+def _authors_by_line(blame: bytes) -> dict[int, tuple[str, Author]]:
+    """Return, for each line number in the output of git blame, the commit and the author that git blame states."""
     authors: dict[int, tuple[str, Author]] = {}
     facts: dict[bytes, bytes] = {}
     line = 0
@@ -102,7 +117,7 @@ def _read(blame: bytes) -> dict[int, tuple[str, Author]]:
         header = _HEADER.fullmatch(text) if not facts else None
         if header is not None:
             line, facts = int(header[1]), {b"commit": text.partition(b" ")[0]}
-        elif text.startswith(b"\t"):  # the line itself, at the end of what is said of it
+        elif text.startswith(b"\t"):  # the text of the line, which ends its entry
             if facts.get(b"commit", b"0").strip(b"0") and b"boundary" not in facts:
                 author = Author(_text(facts.get(b"author", b"")), _text(facts.get(b"author-mail", b"")).strip("<>"))
                 authors[line] = (_text(facts[b"commit"]), author)

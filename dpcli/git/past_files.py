@@ -1,4 +1,7 @@
-"""Files at a git revision: under their path, through links, or under an earlier name; and the files that a change touches."""
+"""Files at a git revision, and the files that a change touches.
+
+A current file is found at the revision under its path, through links, or under an earlier name.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,22 @@ from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
-from dpcli.git.command import commit_of, git, link_of, listed, review_of, tree_entries
+from dpcli.git.command import commit_of, git, link_of, list_entries, review_of, tree_entries
 
-Versions = Mapping[str, bytes | None]  # the name of an object: what it holds, None where git has no such file
+Versions = Mapping[str, bytes | None]  # the content of each named object; None if git has no such file
+# The name of a git object, by SHA-1 or SHA-256.
 _OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-LEAST_KEPT_SHARE = 0.5  # of a file's keys and values, in the file that it became
+LEAST_KEPT_SHARE = 0.5  # least share of a file's keys and values that a file must contain to count as its renamed version
 
 
 @dataclass(frozen=True, slots=True)
 class PastFile:
     """A file as it was committed.
 
-    renamed: its earlier path in the repository, "" where that is the same. share: of its keys and values, those in the file it became.
+    Attributes:
+        data: The content of the file.
+        renamed: The earlier path in the repository, if the file was renamed; else "".
+        share: The share of its keys and values that the current file contains.
     """
 
     data: bytes
@@ -32,8 +39,8 @@ class PastFile:
     share: float = 1.0
 
 
-class GoneFile(NamedTuple):
-    """A file of a commit that the work tree has no more."""
+class RemovedFile(NamedTuple):
+    """A file of a commit that the work tree no longer has, with its parts (`parts_of`)."""
 
     path: str
     data: bytes
@@ -41,104 +48,118 @@ class GoneFile(NamedTuple):
 
 
 class ChangedEntry(NamedTuple):
-    """An entry of a commit that differs from the work tree or is gone from it. is_present: whether it is still a file or link."""
+    """An entry of a commit that differs from the work tree, or that the work tree no longer has.
+
+    Attributes:
+        path: Path in the repository.
+        blob: Name of the object.
+        is_present: Whether the work tree still has a file or link at the path.
+    """
 
     path: str
     blob: str
     is_present: bool
 
 
-GoneFiles = dict[tuple[str, str, tuple[str, ...]], list[GoneFile]]  # by commit, repository and endings
+RemovedFiles = dict[tuple[str, str, tuple[str, ...]], list[RemovedFile]]  # by commit, repository and endings of names
 
 
 def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
-    """Return each file as it was at the git revision `ref`, None where it is new.
+    """Return each file as it was at the git revision `ref`; None for a new file.
 
-    A link is followed as it was then. A file under a new name, committed or not, is compared with the deleted file that shares most of its
-    keys and values, at least half. A file of a repository inside the one under review is compared with the file in its place then, else
-    with that of the commit that was linked there; branches of the repository inside count for nothing, as no review has seen them.
+    Links are followed as they were at the revision. A file under a new name, committed or not, is matched with the deleted file that shares
+    most of its keys and values, if it shares at least half of them.
+
+    A file of a repository inside the one under review is matched with the file at its path at the revision. If there is none, it is matched
+    with the file in the commit to which the revision links. The branches of the inner repository are ignored, as nobody has reviewed them.
 
     Raises:
-        InputError: git knows no such commit around a file, or cannot say what was there.
+        InputError: Git does not know the commit in the repository of a file, or cannot read it.
     """
     reviews = {path: review_of(path) for path in paths}
     tops: dict[str, list[str]] = {}
     for path, (top, _) in reviews.items():
         tops.setdefault(top, []).append(path)
     versions = {top: _contents_by_name(commit_of(top, ref), inside, top) for top, inside in tops.items()}
-    gone: GoneFiles = {}
-    files = {path: _file_at(ref, path, top, inner, versions[top][path], gone) for path, (top, inner) in reviews.items()}
-    return _with_one_heir_each(files, {path: top for path, (top, _) in reviews.items()})
+    removed: RemovedFiles = {}
+    files = {path: _file_at(ref, path, top, inner, versions[top][path], removed) for path, (top, inner) in reviews.items()}
+    return _with_unique_renames(files, {path: top for path, (top, _) in reviews.items()})
 
 
-def _with_one_heir_each(files: dict[str, PastFile | None], tops: Mapping[str, str]) -> dict[str, PastFile | None]:
-    """Keep for each deleted file one renamed file, the most similar one; other similar files are new."""
-    heirs: dict[tuple[str, str], str] = {}
+def _with_unique_renames(files: dict[str, PastFile | None], tops: Mapping[str, str]) -> dict[str, PastFile | None]:
+    """Return the files with at most one renamed file for each deleted file, the most similar one. Other similar files count as new."""
+    renamed_paths: dict[tuple[str, str], str] = {}
     for path, past in files.items():
         if past is not None and past.renamed:
-            other = heirs.setdefault((tops[path], past.renamed), path)
+            other = renamed_paths.setdefault((tops[path], past.renamed), path)
             rival = files[other]
             if rival is not None and past.share > rival.share:
-                heirs[tops[path], past.renamed] = path
-    kept = set(heirs.values())
-    return {path: past if past is None or not past.renamed or path in kept else None for path, past in files.items()}
+                renamed_paths[tops[path], past.renamed] = path
+    renamed = set(renamed_paths.values())
+    return {path: past if past is None or not past.renamed or path in renamed else None for path, past in files.items()}
 
 
-def _file_at(ref: str, path: str, top: str, inner: str | None, versions: Versions, gone: GoneFiles) -> PastFile | None:
+def _file_at(ref: str, path: str, top: str, inner: str | None, versions: Versions, removed: RemovedFiles) -> PastFile | None:
+    """Return one file at the revision; None for a new file. See `files_at` for files of a repository inside."""
     tree = commit_of(top, ref)
     past = _first_committed(versions, top)
     linked = None if past is not None or inner is None else link_of(tree, top, inner)
     if past is not None or inner is None or linked is None:
-        return past or _renamed_file(tree, path, top, gone)
-    # The change may have another commit of the repository inside: what counts is the one that the base links to.
-    within = _first_committed(_contents_by_name(linked, [path], inner)[path], inner) or _renamed_file(linked, path, inner, gone)
+        return past or _renamed_file(tree, path, top, removed)
+    # The change may link to another commit of the inner repository. The commit to which the base links counts.
+    within = _first_committed(_contents_by_name(linked, [path], inner)[path], inner) or _renamed_file(linked, path, inner, removed)
     renamed = within and within.renamed and os.path.relpath(os.path.join(inner, within.renamed), top)
     return within and PastFile(within.data, renamed or "", within.share)
 
 
 def _contents_by_name(tree: str, paths: Sequence[str], top: str) -> dict[str, Versions]:
-    """Return for each file what a commit has under each name that the file may have had; git is asked once for all of them."""
+    """Return, for each file, the contents in a commit under each name that the file may have had. Git is called once for all files."""
     names = {path: [f"{tree}:{name}" for name in dict.fromkeys(_possible_names(path, top))] for path in paths}
-    every = [name for own in names.values() for name in own]
+    every = [name for names_of_file in names.values() for name in names_of_file]
     contents = dict(zip(every, contents_at(top, every), strict=True))
-    return {path: {name: contents[name] for name in own} for path, own in names.items()}
+    return {path: {name: contents[name] for name in names_of_file} for path, names_of_file in names.items()}
 
 
 def _first_committed(versions: Versions, top: str) -> PastFile | None:
+    """Return the first of these versions that git has; None if there is none. Raises InputError if the clone lacks its content."""
     for name, data in versions.items():
         if data is not None:
             return PastFile(data)
-        # The tree may list what the clone lacks (a partial one, offline): a file that was there is not a new one.
+        # A partial clone may lack the object of a file that the tree lists. Such a file is not new, so this is an error.
         if git(top, "rev-parse", "--verify", "--quiet", name).returncode == 0:
             _require_object(top, name)
     return None
 
 
 def _require_object(top: str, name: str) -> None:
-    """Raise InputError where git knows the object of a name, but does not have it."""
+    """Raise InputError if git knows the object with this name but does not have its content."""
     if git(top, "cat-file", "-e", name).returncode != 0:
         raise InputError(f"--base-ref: {escaped_path(name)} is missing from this clone: fetch it (git fetch --refetch)")
 
 
 def _possible_names(path: str, top: str) -> Iterator[str]:
-    """Yield the names that the file may have had: as spelled, then without the links among its folders, then without any."""
-    spelled = os.path.abspath(path)
-    above = spelled
+    """Yield the names that a file may have had: with its links, with the links among its folders resolved, and with all links resolved."""
+    absolute = os.path.abspath(path)
+    above = absolute
     while above != (above := os.path.dirname(above)):
         if os.path.realpath(above) == top:
-            yield os.path.relpath(spelled, above)
+            yield os.path.relpath(absolute, above)
             break
-    folder, name = os.path.split(spelled)
-    for real in (os.path.join(os.path.realpath(folder), name), os.path.realpath(spelled)):
+    folder, name = os.path.split(absolute)
+    for real in (os.path.join(os.path.realpath(folder), name), os.path.realpath(absolute)):
         if os.path.commonpath((top, real)) == top:
             yield os.path.relpath(real, top)
 
 
 def contents_at(top: str, names: Sequence[str]) -> list[bytes | None]:
-    """Return the files that git knows by these names, as they were committed: no filter of the repository's settings has a part in it."""
+    """Return the contents of the objects with these names as they were committed, without any filter of the repository's settings.
+
+    The result has None for a name that is not a file that git knows.
+    """
     plain = [name for name in names if "\n" not in name]
     known = dict(zip(plain, _blobs_in(_cat_files(top, plain, b"\n"), len(plain)), strict=True))
-    # git repeats the name of what it does not have, so that nothing can be read behind one of several lines.
+    # Git repeats the name of a missing object in its answer. After a name with several lines, the next answers could not be separated. So
+    # such names are requested one by one.
     broken = {name: next(_blobs_in(_cat_files(top, [name], b"\0", "-z"), 1)) for name in names if "\n" in name}
     return [broken[name] if name in broken else known[name] for name in names]
 
@@ -148,43 +169,48 @@ def _cat_files(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes
         return b""
     answer = git(top, "cat-file", "--batch", "--follow-symlinks", *flags, stdin=b"".join(os.fsencode(name) + end for name in names))
     if answer.returncode != 0:
-        raise InputError(f"--base-ref: git cannot read what was committed: {os.fsdecode(answer.stderr).strip()}")
+        raise InputError(f"--base-ref: git cannot read the committed files: {os.fsdecode(answer.stderr).strip()}")
     return answer.stdout
 
 
 def _blobs_in(text: bytes, count: int) -> Iterator[bytes | None]:
+    """Yield the contents in the output of git cat-file --batch for `count` names; None for a name that is not a file."""
     at = 0
     for _ in range(count):
         end = text.index(b"\n", at)
         words = text[at:end].split(b" ")
-        # "... missing" has nothing below it; a link that leads nowhere has a length as well, and then its own text.
+        # An answer "... missing" has no content after it. A link that leads nowhere has a length and a text.
         size = int(words[-1]) if words[-1].isdigit() else -1
         blob = words[1:2] == [b"blob"] and len(words) == 3 and _OBJECT.fullmatch(words[0])
         yield text[end + 1 : end + 1 + size] if blob else None
         at = end + 2 + size
 
 
-def _renamed_file(tree: str, path: str, top: str, gone: GoneFiles) -> PastFile | None:
+def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> PastFile | None:
+    """Return the removed file that became the file at `path`; None if no removed file is similar enough."""
     try:
         own_data = read_bytes(path)
         own, is_pipeline_now = parts_of(own_data), is_pipeline_file(own_data)
-    except InputError:  # what is wrong with the file itself is its verdict
+    except InputError:  # the verdict on the current file states this error
         return None
     key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
-    if key not in gone:
-        gone[key] = [GoneFile(name, data, parts_of(data)) for name, data in gone_files(*key)]
-    alike = (
-        (kept_share(one.parts, own), one.path, one.data) for one in gone[key] if is_pipeline_file(one.data) or not is_pipeline_now
+    if key not in removed:
+        removed[key] = [RemovedFile(name, data, parts_of(data)) for name, data in removed_files(*key)]
+    candidates = (
+        (kept_share(file.parts, own), file.path, file.data)
+        for file in removed[key]
+        if is_pipeline_file(file.data) or not is_pipeline_now
     )
-    share, name, data = max(alike, default=(0.0, "", b""))
+    share, name, data = max(candidates, default=(0.0, "", b""))
     return PastFile(data, name, share) if share >= LEAST_KEPT_SHARE else None
 
 
-def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield path and bytes of each file of the commit that is gone, or has less than half of its keys and values left.
+def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each file of the commit that the work tree no longer has.
 
-    A pipeline that is a pipeline no more is gone too. The content of a link is that of its target. A file that the commit has and the work
-    tree never had, as it was added after they parted, is not gone. Raises InputError where the clone lacks one.
+    A file also counts as removed if less than half of its keys and values remain, or if it was a pipeline and no longer is. The content of
+    a link is the content of its target. A file that was added to the history of the commit after the histories parted does not count.
+    Raises InputError if the clone lacks the content of a file.
     """
     entries = list(_changed_entries(tree, top, endings))
     for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]) if entries else (), strict=True):
@@ -195,6 +221,7 @@ def gone_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[
 
 
 def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[ChangedEntry]:
+    """Yield the entries of a commit with these endings that the change under review may have changed or removed."""
     changed, common = differing_paths(top, tree), _common_files(top, tree)
     for mode, blob, name in tree_entries(top, tree):
         place, link = os.path.join(top, name), mode == b"120000"
@@ -210,6 +237,7 @@ def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[
 
 
 def _is_kept(data: bytes, place: str) -> bool:
+    """Return whether the file at `place` still contains enough of an earlier content, and is a pipeline if the content was."""
     try:
         now = read_bytes(place)
     except InputError:
@@ -218,7 +246,7 @@ def _is_kept(data: bytes, place: str) -> bool:
 
 
 def is_pipeline_file(data: bytes) -> bool:
-    """Return whether a file is a pipeline, valid or not."""
+    """Return whether a content is a pipeline, which may be invalid."""
     try:
         return is_pipeline(toml_document(data, "")[1])
     except InvalidFile:
@@ -226,11 +254,11 @@ def is_pipeline_file(data: bytes) -> bool:
 
 
 def _common_files(top: str, tree: str) -> frozenset[str] | None:
-    """Return the files at the merge bases of the work tree and the commit; None where those are unknown, or the commit is one."""
-    began = _merge_bases(top, tree)
-    if not began or tree in began:
+    """Return the files at the merge bases of the work tree and the commit; None if there is no merge base, or if the commit is one."""
+    merge_bases = _merge_bases(top, tree)
+    if not merge_bases or tree in merge_bases:
         return None
-    return frozenset(name for one in began for _, _, name in tree_entries(top, one))
+    return frozenset(name for base in merge_bases for _, _, name in tree_entries(top, base))
 
 
 def _merge_bases(top: str, tree: str) -> list[str]:
@@ -238,20 +266,24 @@ def _merge_bases(top: str, tree: str) -> list[str]:
 
 
 def touched_paths(top: str, tree: str) -> frozenset[str]:
-    """Return the paths of files that the work tree added or changed since it parted from the commit."""
-    began = _merge_bases(top, tree) or [tree]
-    own = frozenset().union(*(differing_paths(top, one) for one in began)) & differing_paths(top, tree)
-    return own | frozenset(map(os.fsdecode, listed(top, "ls-files", "-z", "--others", "--exclude-standard")))
+    """Return the paths of files that the work tree has added or changed since its last common commit with `tree`."""
+    merge_bases = _merge_bases(top, tree) or [tree]
+    tracked = frozenset().union(*(differing_paths(top, base) for base in merge_bases)) & differing_paths(top, tree)
+    return tracked | frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--others", "--exclude-standard")))
 
 
 def differing_paths(top: str, tree: str) -> frozenset[str]:
-    """Return the paths whose files differ from a commit, committed or not; without files that git does not know."""
+    """Return the paths of tracked files that differ from a commit, whether the difference is committed or not."""
     flags = ("--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty")
-    return frozenset(map(os.fsdecode, listed(top, "diff", *flags, tree)))
+    return frozenset(map(os.fsdecode, list_entries(top, "diff", *flags, tree)))
 
 
 def parts_of(data: bytes) -> frozenset[Hashable]:
-    """Return the parts of a file, by which files are compared: every key of TOML with its value, else the lines without spaces."""
+    """Return the parts of a file by which files are compared.
+
+    The parts of a TOML file are its keys with their values. The parts of any other file are its lines without white space, except lines
+    that are empty or begin with "#".
+    """
     try:
         return frozenset(_key_values(toml_document(data, "")[1], ()))
     except InvalidFile:
@@ -261,7 +293,7 @@ def parts_of(data: bytes) -> frozenset[Hashable]:
 
 
 def _key_values(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:
-    """Yield keys with values; a table in a list is known by its name where it has one, so that order makes no difference."""
+    """Yield each key with its value. A table in a list is identified by its name if it has one, so that the order does not matter."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _key_values(inner, (*path, key))
@@ -273,10 +305,10 @@ def _key_values(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:
 
 
 def kept_share(old: frozenset[Hashable], new: frozenset[Hashable]) -> float:
-    """Return the share of the old parts that are among the new ones."""
+    """Return the share of the old parts that are also new parts."""
     return len(old & new) / len(old) if old else 0.0
 
 
 def is_based_on(top: str, tree: str) -> bool:
-    """Return whether the work tree's history contains the commit."""
+    """Return whether the history of the work tree contains the commit."""
     return tree in _merge_bases(top, tree)

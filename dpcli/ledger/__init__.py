@@ -1,1 +1,1 @@
-"""The spending of a dataset: mechanisms in a hash chain, added up by a privacy filter."""
+"""The ledger of a dataset: its charged runs in a hash chain, whose costs a privacy filter adds up."""

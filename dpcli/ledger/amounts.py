@@ -1,7 +1,7 @@
 """Amounts of privacy loss as decimal numbers. A cost is rounded up when it is written, a cap is rounded down, and sums are exact.
 
-An amount is a part of a cost in the currency of the ledger's filter, for example "rho". In a total over the blocks of a dataset, each key
-consists of the name of the amount, "@" and the name of the block.
+A cost consists of named amounts in the currency of the ledger's filter, for example "rho". If the dataset is cut into blocks, a total has
+one amount for each block. Its key consists of the name of the amount, "@" and the name of the block.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dpcli.base.errors import InternalError, LedgerError
 
 Amounts = Mapping[str, Decimal]
 DIGITS = 20  # significant digits of an amount in an entry; a double needs 17
-# Doubles reach from 1e-324 to 1e308. With 700 digits their sums are exact; a sum that would be rounded raises Inexact instead.
+# Doubles reach from 1e-324 to 1e308, so that 700 digits hold the exact sum of any amounts. A sum that would be rounded raises Inexact.
 EXACT = Context(prec=700, Emin=-5000, Emax=5000, traps=[Inexact, InvalidOperation, Overflow])
-AT = "@"  # separates an amount and a block in a key
+AT = "@"  # separates the name of an amount from the name of a block in a key
 ZERO = Decimal(0)
 _UP = Context(prec=DIGITS, rounding=ROUND_CEILING)
 _DOWN = Context(prec=DIGITS, rounding=ROUND_FLOOR)
@@ -35,15 +35,15 @@ def sum_text(amount: Decimal) -> str:
 
 
 def cap_text(lower: float | Decimal) -> str:
-    """Return a cap in [0, inf) as a decimal of at most 20 significant digits, rounded down. A double stands for its exact value."""
+    """Return a cap in [0, inf) as a decimal of at most 20 significant digits, rounded down from the exact value of a double."""
     return str(_DOWN.create_decimal(Decimal(lower)).normalize(_DOWN))
 
 
 def decimal_of(x: float) -> Decimal:
-    """Return the decimal that a double stands for.
+    """Return the decimal that a double represents.
 
-    If the shortest spelling of the double has at most 15 digits, this is the number that somebody wrote, so that ten times 0.1 is 1.
-    Otherwise it is the exact value of the double.
+    If the shortest spelling of the double has at most 15 digits, the result is that decimal, as somebody may have written it. So ten times
+    0.1 is 1. Otherwise the result is the exact value of the double.
     """
     short = Decimal(repr(x))
     return short if len(short.as_tuple().digits) <= 15 else Decimal(x)
@@ -51,18 +51,21 @@ def decimal_of(x: float) -> Decimal:
 
 def float_above(amount: Decimal) -> float:
     """Return the smallest double that is not below `amount`."""
-    near = float(amount)
-    return near if Decimal(near) >= amount else math.nextafter(near, math.inf)
+    nearest = float(amount)
+    return nearest if Decimal(nearest) >= amount else math.nextafter(nearest, math.inf)
 
 
 def float_below(amount: Decimal) -> float:
     """Return the largest double whose decimal (`decimal_of`) is not above `amount`."""
-    near = float(amount)
-    return near if decimal_of(near) <= amount else math.nextafter(near, 0.0)
+    nearest = float(amount)
+    return nearest if decimal_of(nearest) <= amount else math.nextafter(nearest, 0.0)
 
 
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
-    """Return the amounts of an entry as numbers. Raises LedgerError if a value is not a decimal >= 0 of the length that dpcli writes."""
+    """Return the amounts of an entry as numbers. Raises LedgerError if a value is not a decimal >= 0.
+
+    The limits are wider than those of the grammar of entries (dpcli.ledger.grammar), so that every written amount can be read.
+    """
     result = {}
     for name, text in amounts.items():
         try:
@@ -83,7 +86,7 @@ def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
 def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
     """Return the exact sum (`sign` = 1) or difference (`sign` = -1) of each amount."""
     result = dict(total)
-    for name, value in more.items():  # the sign is changed by a copy, as a product would be rounded to 28 digits
+    for name, value in more.items():  # copy_negate is exact, while unary minus rounds to the 28 digits of the default context
         result[name] = EXACT.add(result.get(name, ZERO), value.copy_negate() if sign < 0 else value)
     return result
 
@@ -94,23 +97,23 @@ def divide_down(cap: str, parts: int) -> str:
 
 
 def exceeded(total: Amounts, caps: Amounts) -> str | None:
-    """Return the first amount whose total exceeds its cap; None if there is none. An amount without a cap exceeds it."""
+    """Return the name of the first amount whose total exceeds its cap; None if there is none. An amount without a cap counts too."""
     return next((name for name in total if name not in caps or total[name] > caps[name]), None)
 
 
 def largest_share(part: Amounts, caps: Amounts) -> float:
-    """Return the largest share of its cap that an amount of `part` takes, rounded to a double; inf for an amount > 0 without a cap > 0."""
+    """Return the largest quotient of an amount and its cap, rounded to a double. It is inf for an amount > 0 whose cap is 0 or missing."""
     shares = [float(part[name] / caps[name]) if caps.get(name) else (math.inf if part[name] else 0.0) for name in part]
     return max(shares, default=0.0)
 
 
 def cost_on_blocks(cost: Amounts, window: Sequence[str]) -> dict[str, Decimal]:
-    """Return the total that charges the whole cost to each block of a window. Without blocks, return the cost itself."""
+    """Return the total that charges the full cost to each block of a window. Without blocks, return the cost itself."""
     return {f"{name}{AT}{block}": value for block in window for name, value in cost.items()} if window else dict(cost)
 
 
 def most_on_one_block(total: Amounts, names: Iterable[str], window: Sequence[str]) -> dict[str, Decimal]:
-    """Return the largest total of each amount on any block of a window. A cost that fits on top of it fits on every block."""
+    """Return, for each amount, the largest total on any block of a window. If a cost fits on top of it, the cost fits on every block."""
     return {name: max((total.get(f"{name}{AT}{block}", ZERO) for block in window), default=ZERO) for name in names}
 
 
@@ -125,7 +128,7 @@ def amount_of(name: str) -> str:
 
 
 def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
-    """Return the spending of each block by amount, sorted by block. An amount that a block was not charged is 0."""
+    """Return the spending of each block by amount, sorted by block. An amount that was never charged to a block is 0."""
     by_block: dict[str, dict[str, Decimal]] = {}
     for name, value in total.items():
         by_block.setdefault(name.partition(AT)[2], dict.fromkeys(caps, ZERO))[amount_of(name)] = value

@@ -1,4 +1,4 @@
-"""The balance of a ledger in numbers with which a person can plan: shares of the cap, and how much still fits.
+"""The balance of a ledger in numbers that help to plan runs: shares of the cap, and the runs that still fit.
 
 This module does not need numpy.
 """
@@ -21,15 +21,16 @@ from dpcli.ledger.state import LedgerState, Run
 class Remaining:
     """The spent and the remaining parts of a cap.
 
-    No epsilon of the spending is stated, as only the cap is a bound at a moment that may depend on outputs.
+    The spending is not converted into an epsilon. The moment at which somebody looks at it may depend on outputs, and only the cap bounds
+    the loss at such a moment.
 
     Attributes:
         spent, reserved, left: Shares of the cap, for the amount with the largest share. In declared mode they are shares of the number of
             declared runs.
         planned: In declared mode, the epsilon of all declared runs, which were fixed in advance; else None.
-        like_last: The number of further runs like the last one that fit, -1 for any number; None if no run was charged.
+        like_last: The number of further runs like the last one that fit; -1 if any number fits; None if no run was charged.
         pure: A pure epsilon that certainly fits in one run. Both `like_last` and `pure` are 0 if the dataset has moved or is a copy that is
-            not open, as nothing can be charged there.
+            not open, as nothing can be charged then.
     """
 
     spent: float
@@ -41,9 +42,9 @@ class Remaining:
 
 
 def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
-    """Return the remaining part of the cap. With blocks, it is that of the fullest block of a window, or of all blocks without a window."""
+    """Return the remaining part of the cap. With blocks, this is the cap of the fullest block of the window, or of all blocks."""
     terms, closed = state.open_terms(), state.departure is not None
-    full = state.over(window) if window else state.fullest()
+    full = state.on_blocks(window) if window else state.fullest()
     declared = terms.mode == "declared"
     spent = share_of(full, full.spent)
     return Remaining(
@@ -64,17 +65,17 @@ def share_of(state: LedgerState, part: amounts.Amounts) -> float:
 
 
 def runs_like(state: LedgerState, run: Run) -> int:
-    """Return how many more runs with the cost of `run` fit, if they are charged to the same person; -1 if any number fits, at no cost.
+    """Return how many more runs with the cost of `run` fit; -1 if any number fits, as they cost nothing.
 
-    The quotas of that person are taken into account.
+    The runs are assumed to be charged to the person who was charged for `run`, so that the quotas of this person count.
     """
-    if state.closed(run.window) is not None:
+    if state.retired_block(run.window) is not None:
         return 0
     quotas = quotas_of(state.quotas, str(run.content["who"]))
     shares = (amounts.add(each.limits(state.caps), state.quota_used(each, run.window), -1) for each in quotas)
-    lefts = (state.over(run.window).left(), *shares)
-    many = (Fraction(left[name]) // Fraction(cost) for left in lefts for name, cost in run.cost.items() if cost > 0)
-    return max(min(many, default=-1), 0) if any(run.cost.values()) else -1
+    lefts = (state.on_blocks(run.window).left(), *shares)
+    counts = (Fraction(left[name]) // Fraction(cost) for left in lefts for name, cost in run.cost.items() if cost > 0)
+    return max(min(counts, default=-1), 0) if any(run.cost.values()) else -1
 
 
 def _pure_room(rule: Filter, left: amounts.Amounts) -> float:
@@ -82,7 +83,7 @@ def _pure_room(rule: Filter, left: amounts.Amounts) -> float:
 
 
 def fullest_block(state: LedgerState) -> str | None:
-    """Return the block with the largest used share of its cap, and of several the first; None if no block was charged."""
+    """Return the first block with the largest used share of its cap; None if no block was charged."""
     if state.open_terms().family is None:
         return None
     shares = {block: amounts.largest_share(spent, state.caps) for block, spent in spent_by_block(state.spent, state.caps).items()}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.chain import expiry_time
-from dpcli.ledger.ledger import first_time
+from dpcli.ledger.ledger import require_first_charge
 from dpcli.ledger.stores.places import absolute_url, open_ledger, without_secrets
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def text_of(name: str, given: object) -> str:
 
 
 def texts_of(name: str, given: object) -> tuple[str, ...]:
-    """Return the value of argument `name`, a str or a list or tuple of them, as a tuple. Raises InputError otherwise."""
+    """Return the value of argument `name`, a str or a list or tuple of str, as a tuple. Raises InputError otherwise."""
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, (list, tuple)):
@@ -72,7 +72,7 @@ def pipeline_of(name: str, given: object) -> Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class DatasetBudget(Displayed):
-    """The ledger of one dataset. Each request opens it anew, so that no connection or lock is held during a long run.
+    """The ledger of one dataset. Each request opens the ledger again, so that no connection or lock is held during a long run.
 
     Attributes:
         url: A path, sqlite:///path or postgresql://... A relative path is made absolute, so that a later change of the working directory
@@ -106,20 +106,21 @@ class DatasetBudget(Displayed):
 
         Args:
             pipeline: The pipeline of the run, or the path of its file.
-            key: Name of the run. The same request under the same key is charged once, until the run is started. Afterwards it is refused,
-                as a run that draws noise again is another run.
-            why: Reason, for the log.
-            delta: The delta at which the run is described, if the filter needs one; that of the file if None.
-            expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which the reservation cannot be voided and stays charged. A
-                repeated request with another time keeps the first one and issues a UserWarning.
+            key: Name of the run. If the request is repeated before the run is started, the run is not charged again. After the start the
+                request is refused, as a run that draws noise again is another run.
+            why: Reason, which the entry records.
+            delta: The delta at which the run is described, if the filter needs one. If None, it is the delta of the file.
+            expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which the reservation cannot be voided and stays charged. If the
+                request is repeated with another time, the first time remains valid and a UserWarning is issued.
             window: The blocks that the run reads, if the dataset is cut into blocks: a name, a range "2026-01-01..2026-01-28", or several
-                of these; if empty, those of the pipeline (privacy.window), which they must not contradict. Either all blocks are charged
-                in full or none. The caller guarantees that the run reads no other records; this is not checked.
+                names and ranges. If empty, the blocks are those of the pipeline (privacy.window), which `window` must not contradict.
+                Either all blocks are charged in full or none. The caller guarantees that the run reads no other records; this is not
+                checked.
 
         Raises:
             Denied: The run does not fit in the remaining budget of the dataset or of one of its blocks. Nothing was written.
-            InputError: An argument or the file is invalid, the run states another unit or adjacency than the ledger, or a window is
-                stated for a dataset without blocks or is missing for a dataset with blocks.
+            InputError: An argument or the file is invalid, or the run states another unit or adjacency than the ledger. A window is stated
+                for a dataset without blocks, or missing for a dataset with blocks.
             LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run or to a run that was started.
             CannotCertify, NotRepresentable: The filter of the ledger has no cost for the run.
         """
@@ -142,13 +143,13 @@ class DatasetBudget(Displayed):
     ) -> None:
         """Charge a run that is made at once. Noise may be drawn only after this method returns.
 
-        The arguments and errors are those of `reserve`. LedgerError is raised as well if the key was charged before, as its noise may have
-        been drawn already.
+        The arguments and errors are those of `reserve`. LedgerError is also raised if the key was charged before, as the noise of that run
+        may have been drawn already.
         """
         request = _request(pipeline, key, delta, why)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            first_time(ledger.spend(*request, blocks), key)
+            require_first_charge(ledger.spend(*request, blocks), key)
 
     def _open(self) -> Ledger:
         return open_ledger(self.url, self.dataset)
@@ -158,7 +159,7 @@ class ReservedRun(Displayed):
     """A charged run, as a context manager. Call `start` before the first noise is drawn. The end of the `with` block commits the run.
 
     The run stays charged if the block raises an exception, if `start` is never called, and if the process dies. Only a run that was not
-    started can be voided. Several threads and processes may use the same run, but only one of them can start it. A `with` statement raises
+    started can be voided. Several threads and processes may use one run, but only one of them can start it. The `with` statement raises
     LedgerError if the run has ended.
     """
 
@@ -175,7 +176,7 @@ class ReservedRun(Displayed):
             return ledger.state().run(self.key)
 
     def start(self) -> None:
-        """Record that noise is about to be drawn. Raises LedgerError if the run was started before or voided; then draw no noise."""
+        """Record that noise is about to be drawn. Raises LedgerError if the run was started or voided before. Draw no noise then."""
         with self.budget._open() as ledger:
             receipt = ledger.start(self.key)
         assert not receipt.repeated  # a second start is refused by the ledger
@@ -195,7 +196,7 @@ class ReservedRun(Displayed):
             ledger.commit(self.key, reason)
 
     def void(self, why: str) -> None:
-        """Release the reservation, as no noise was drawn. In a two-person ledger, propose this; the run stays charged until it is approved.
+        """Cancel the reservation, as no noise was drawn. In a two-person ledger the run stays charged until another person approves.
 
         Raises:
             LedgerError: The run was started, or the reservation has expired.
@@ -209,14 +210,14 @@ class ReservedRun(Displayed):
         status = self.run.status
         if status in ("committed", "void"):
             raise LedgerError(
-                f'key "{self.key}": expected a reservation that has not ended, found one that is {status}: a run that draws noise again '
+                f'key "{self.key}": expected a reservation that has not ended, found a run that is {status}: a run that draws noise again '
                 "needs a key of its own"
             )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None:
-            error.add_note(f'dpcli: the run "{self.key}" stays charged; where no noise was drawn, void it with the reason')
+            error.add_note(f'dpcli: the run "{self.key}" stays charged; if no noise was drawn, void it with a reason')
             return
         with self.budget._open() as ledger:
             state = ledger.state()
@@ -225,7 +226,7 @@ class ReservedRun(Displayed):
             self.commit()
         elif status == "reserved" and not proposed:
             raise InputError(
-                f'run "{self.key}": expected start() before the first noise, or void(), found the end of the block; it stays charged'
+                f'run "{self.key}": expected start() before the first noise, or void(), found the end of the block; the run stays charged'
             )
 
 

@@ -1,7 +1,7 @@
-"""The hash chain of a ledger, and the times that its entries state.
+"""The hash chain of a ledger, and the format of the times in its entries.
 
-An entry is stored in one canonical spelling and contains the SHA-256 of the entry before it. To change, remove or insert an entry, one has
-to change the hash of every later entry too.
+Each entry is stored as JSON in one canonical spelling, and contains the SHA-256 of the entry before it. So a change, removal or insertion
+of an entry changes the hash of every later entry.
 
 Source: Haber & Stornetta 1991, How to time-stamp a digital document, Journal of Cryptology 3.
 """
@@ -19,13 +19,13 @@ from typing import Any
 from dpcli.base.errors import InputError, LedgerError
 
 VERSION = 1  # format of the entries
-GENESIS = "0" * 64  # stands for the hash before the first entry
+GENESIS = "0" * 64  # the field "previous" of the first entry
 STAMP = "%Y-%m-%dT%H:%M:%SZ"  # times are in UTC, to the second
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """An entry as a store keeps it: its number from 1, its canonical JSON, and the SHA-256 of that text."""
+    """An entry as a store keeps it: its number, which counts from 1, its canonical JSON, and the SHA-256 of that JSON."""
 
     seq: int
     body: str
@@ -49,17 +49,17 @@ class LedgerEntry:
 
     @property
     def kind(self) -> str:
-        """The kind of entry: open, spend, reserve, start, ... (dpcli.ledger.grammar lists them)."""
+        """The kind of the entry, such as "open" or "spend". dpcli.ledger.grammar lists the kinds."""
         return str(self.content["kind"])
 
     @property
     def key(self) -> str:
-        """The key of the run that the entry is about; "" if there is none."""
+        """The key of the run that the entry is about; "" if it is not about a run."""
         return str(self.content.get("key", ""))
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """Return the canonical spelling of a content: JSON in ASCII with sorted keys and without spaces.
+    """Return the canonical spelling of an entry's content: JSON in ASCII with sorted keys and without spaces.
 
     Raises ValueError for NaN and infinities.
     """
@@ -91,7 +91,7 @@ def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     if entry.content.get("previous") != head.hash:
         raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
     if _canonical_or_none(entry.content) != row.body:
-        raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
+        raise LedgerError(f"{place}: its content is not in canonical form: the ledger was changed by hand")
     return entry
 
 
@@ -99,14 +99,14 @@ def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
     """Return the entry in a row. Its hash, number and dataset are checked, but not its link to the entry before.
 
     Raises:
-        LedgerError: One of them is wrong.
+        LedgerError: The hash, the number or the dataset is wrong.
     """
     place = f'dataset "{dataset}", entry {row.seq}'
     if digest(row.body) != row.hash:
         raise LedgerError(f"{place}: its content does not match its hash: the ledger was changed or damaged")
     entry = unchecked_entry(row, place)
     if entry.content.get("seq") != row.seq or entry.content.get("dataset") != dataset:
-        raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
+        raise LedgerError(f"{place}: its content states another number or dataset: the ledger was changed by hand")
     return entry
 
 
@@ -182,7 +182,7 @@ def expiry_time(text: str | None, now: str) -> str | None:
     except (ValueError, OverflowError):
         end = start
     if end <= start:
-        raise InputError(f"--expires: expected a time to come (2030-12-31T00:00:00Z, 14d or 36h), found {text[:40]!r}")
+        raise InputError(f"--expires: expected a time in the future (2030-12-31T00:00:00Z, 14d or 36h), found {text[:40]!r}")
     return end.strftime(STAMP)
 
 

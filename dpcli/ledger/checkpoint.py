@@ -1,19 +1,19 @@
-"""Checkpoints: the state of a ledger at one of its entries, from which a reader can continue without reading the entries before.
+"""Checkpoints, which store the state of a ledger at one of its entries. A reader continues from there and skips the entries before.
 
 A checkpoint is a cache. It is computed from a state that was read and checked, and it is written in the transaction of the entry that it
-describes. It contains the hashes of that entry and of the opening entry, every sum as an exact decimal, and a digest of itself.
+describes. It contains the hashes of that entry and of the opening entry, and every sum as an exact decimal. A digest protects its text.
 
 A reader uses a checkpoint under these rules:
 
 * If the checkpoint is damaged, of another dataset or of a later format, it is ignored, and all entries are read.
-* Otherwise both entries must exist with the stated hashes. If they do not, entries were lost, and LedgerError is raised.
+* Otherwise both entries must exist with the stated hashes. If an entry does not, entries were lost, and LedgerError is raised.
 * Later entries are checked against the chain as usual. So a checkpoint need not be at the end of the chain.
 
 Anybody who can write the ledger file can write any chain and any checkpoint into it. An anchor reveals such a forgery, as does `verify`,
 which reads all entries and compares the totals. In a database only the server's own functions write checkpoints, from accepted entries.
 
-A checkpoint lists the runs that have not ended, and other runs are looked up by an index of keys. Without the list, a damaged index could
-hide that a reservation was started or voided.
+A checkpoint lists the runs that have not ended. Other runs are looked up by an index of keys. Without the list, a damaged index could hide
+that a reservation was started or voided.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from dpcli.ledger.past_runs import EarlierRuns
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
-# Formats of a checkpoint. Quotas have a format of their own, as a version that does not know quotas would ignore them otherwise.
+# The formats of checkpoints without and with quotas. A version of dpcli that does not know quotas ignores a checkpoint of format 2.
 FORMAT, WITH_QUOTAS = 1, 2
 EVERY = 256  # number of entries between two checkpoints
-SUMS = ("caps", "spent", "reserved")
+SUMS = ("caps", "spent", "reserved")  # the fields that map names to amounts
 MOST_DIGITS = 500  # largest number of digits before the point of an amount; real sums are far smaller
 
 
 def is_due(state: LedgerState, last_seq: int) -> bool:
     """Check whether a checkpoint should be written at the end of `state`.
 
-    None is written if the dataset has moved, so that a reader who continues from a checkpoint always reads the entry of the move.
+    No checkpoint is written if the dataset has moved, so that a reader who continues from a checkpoint always reads the entry of the move.
 
     Args:
         last_seq: Number of the entry that the last checkpoint describes; 0 if there is no checkpoint.
@@ -54,7 +54,7 @@ def is_due(state: LedgerState, last_seq: int) -> bool:
 
 
 def checkpoint_content(state: LedgerState) -> dict[str, Any]:
-    """Return the content of a checkpoint: everything that the entries up to the head determine about a state."""
+    """Return the content of the checkpoint of a state, from which `state_at_checkpoint` restores the state."""
     retired = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
     proposals = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _is_two_person(state) else {}
     unseen = {"unseen": True} if not state.unbounded and state.largest > state.at_opening else {}
@@ -104,12 +104,12 @@ def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping
     except (ValueError, RecursionError):
         return None
     is_known = type(content) is dict and content.get("checkpoint") in (FORMAT, WITH_QUOTAS) and content.get("dataset") == dataset
-    # A text such as "9" is refused, as `verify` would compare it with no entry.
+    # A text such as "9" is refused, as `verify` would compare it with the number of an entry.
     return content if is_known and type(content.get("seq")) is int else None
 
 
 def agrees_with(content: Mapping[str, Any], state: LedgerState) -> bool:
-    """Check whether the content of a checkpoint agrees with the state that was computed from all entries up to its entry."""
+    """Check whether the content of a checkpoint agrees with a state that was computed from all entries up to the checkpoint."""
     expected = checkpoint_content(state)
     try:
         sums_agree = all(_sum_by_name(name, content, state) == _sum_by_name(name, expected, state) for name in SUMS)
@@ -137,7 +137,12 @@ def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
 
 
 def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerState:
-    """Return the state that a content describes. Raises LedgerError as `state_at_checkpoint`, or another error if a value is wrong."""
+    """Return the state that the content of a checkpoint describes.
+
+    Raises:
+        LedgerError: As `state_at_checkpoint`.
+        KeyError, TypeError, ValueError, AttributeError, ArithmeticError: A value is wrong.
+    """
     state = LedgerState(dataset)
     state.apply(next_entry(_row_with_hash(store, dataset, 1, content["opening"]), dataset, Head()))
     terms = state.open_terms()
@@ -168,7 +173,7 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     if content["last"] is not None:
         state.last = state.runs[single_entry(_row_at(store, dataset, int(content["last"])), dataset).key]
     if not max(state.at_opening, state.epsilon) <= state.largest < math.inf:
-        raise ValueError("the largest cap is not the largest")
+        raise ValueError("expected `largest` to be finite and at least as large as the other caps")
     return state
 
 
@@ -196,7 +201,7 @@ def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRo
     row = _row_at(store, dataset, seq)
     if row.hash != hash_:
         raise LedgerError(
-            f'{store.place}: dataset "{dataset}", entry {seq}: is not the one that was there when the totals were noted: the ledger was '
+            f'{store.place}: dataset "{dataset}", entry {seq}: is not the entry that the checkpoint names: the ledger was '
             "damaged, restored in part or changed by hand"
         )
     return row
@@ -207,7 +212,7 @@ def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
     rows = store.after(dataset, seq - 1, 1)
     if not rows or rows[0].seq != seq:
         raise LedgerError(
-            f'{store.place}: dataset "{dataset}", entry {seq}: missing, and was there when the totals were noted: the ledger was damaged, '
+            f'{store.place}: dataset "{dataset}", entry {seq}: missing, but the checkpoint names it: the ledger was damaged, '
             "restored in part or changed by hand"
         )
     return rows[0]
@@ -218,10 +223,10 @@ def _amount_texts(total: amounts.Amounts) -> dict[str, str]:
 
 
 def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
-    """Return a sum of a checkpoint by the names of the caps, in their order.
+    """Return one of the fields `SUMS` of a checkpoint as numbers, in the order of the caps.
 
-    If the dataset is cut into blocks, the names of a sum consist of an amount and a block (dpcli.ledger.amounts), except those of the caps.
-    Raises ValueError for an amount without a cap.
+    If the dataset is cut into blocks, each name in "spent" and "reserved" consists of an amount and a block (dpcli.ledger.amounts). Raises
+    ValueError for an amount without a cap.
     """
     if state.terms is None or state.terms.blocks is None or name == "caps":
         return _read_amounts(content[name], state.caps)
@@ -232,7 +237,7 @@ def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> d
 
 
 def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
-    """Return the amounts of these names, in their order. Raises ValueError if a name is missing or unknown, or a value is invalid.
+    """Return the amounts in the order of `names`. Raises ValueError if a name is missing or unknown, or a value is invalid.
 
     Each different text is converted once, as blocks with equal charges have equal texts.
     """

@@ -1,4 +1,4 @@
-"""An overview of all datasets of some ledgers. If a dataset cannot be read, the others are still shown."""
+"""An overview of the datasets in several ledgers. If a dataset cannot be read, the others are still shown."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
-HIGH = 0.8  # share of a cap above which the overview warns
-CHANGED = "the definitions that guard its entries were changed: dpcli budget verify"
-UNNOTED = "its definitions are of an earlier version: dpcli budget upgrade"
+HIGH_SHARE = 0.8  # used share of a cap above which the overview shows a warning
+CHANGED_DEFINITIONS = "the definitions that guard its entries were changed: run dpcli budget verify"
+OLD_DEFINITIONS = "its definitions are of an earlier version: run dpcli budget upgrade"
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class DatasetSummary:
     """A dataset in the overview.
 
     Attributes:
-        ledger: The ledger in messages.
-        used, reserved: The spent and the reserved share of the cap. With blocks, they are those of the fullest block, `block`.
+        ledger: Path or URL of the ledger, without passwords.
+        used, reserved: The spent and the reserved share of the cap. If the dataset has blocks, they are the shares of the fullest block.
+        block: The fullest block; None if the dataset has no blocks, or no block was charged.
         warnings: Warnings about the dataset.
     """
 
@@ -42,7 +43,7 @@ class Glance:
 
     @property
     def moved_to(self) -> str | None:
-        """The ledger where the dataset is charged when its move is complete; None if it has not moved."""
+        """The ledger to which the dataset has moved; None if it has not moved."""
         return None if self.state.departure is None else self.state.departure.to
 
     @property
@@ -53,70 +54,73 @@ class Glance:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """A dataset that cannot be read, with the reason. If a whole ledger cannot be read, `dataset` is None."""
+class UnreadableDataset:
+    """A dataset that cannot be read, with the reason. If the ledger itself cannot be read, `dataset` is None."""
 
     ledger: str
     dataset: str | None
     why: str
 
 
-def overview(urls: Sequence[str]) -> tuple[tuple[Unread, ...], tuple[Glance, ...]]:
+def overview(urls: Sequence[str]) -> tuple[tuple[UnreadableDataset, ...], tuple[DatasetSummary, ...]]:
     """Return the datasets and ledgers that cannot be read, and all other datasets.
 
-    The datasets are sorted by the used share of their caps, the largest first. Moved datasets come last.
+    The datasets are sorted by the used share of their caps in descending order. Datasets that have moved come last.
 
     Raises:
         InputError: A URL is not the path or URL of a ledger.
     """
     datasets = [each for url in dict.fromkeys(urls) for each in _of_ledger(url)]
-    glances = [each for each in datasets if isinstance(each, Glance)]
-    unread = tuple(each for each in datasets if isinstance(each, Unread))
+    summaries = [each for each in datasets if isinstance(each, DatasetSummary)]
+    unread = tuple(each for each in datasets if isinstance(each, UnreadableDataset))
     return unread, tuple(
-        sorted(glances, key=lambda glance: (glance.moved_to is not None, -glance.used, glance.dataset, glance.ledger))
+        sorted(summaries, key=lambda summary: (summary.moved_to is not None, -summary.used, summary.dataset, summary.ledger))
     )
 
 
-def _of_ledger(url: str) -> Iterator[Unread | Glance]:
+def _of_ledger(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
+    """Yield the datasets of one ledger. If the ledger itself cannot be read, yield it as unreadable."""
     try:
         store = open_store(url)
     except LedgerError as error:
-        yield Unread(without_secrets(url), None, str(error))
+        yield UnreadableDataset(without_secrets(url), None, str(error))
         return
     with closing(store):
         try:
-            names, schema, amiss = store.datasets(), digest(store.schema()), store.outdated
+            names, schema, store_warning = store.datasets(), digest(store.schema()), store.outdated
         except LedgerError as error:
-            yield Unread(store.place, None, str(error))
+            yield UnreadableDataset(store.place, None, str(error))
             return
         for name in names:
             try:
-                yield _glance(store, name, schema, amiss)
+                yield _summary_of(store, name, schema, store_warning)
             except LedgerError as error:
-                yield Unread(store.place, name, str(error))
+                yield UnreadableDataset(store.place, name, str(error))
 
 
-def _glance(store: Store, name: str, schema: str, amiss: str) -> Glance:
+def _summary_of(store: Store, name: str, schema: str, store_warning: str) -> DatasetSummary:
     state = Ledger(store, name).state()
     full = state.fullest()
     used, reserved = share_of(full, full.spent), share_of(full, full.reserved)
-    return Glance(store.place, state, used, reserved, fullest_block(state), tuple(_warnings(store, state, used, schema, amiss)))
+    warnings = tuple(_warnings(store, state, used, schema, store_warning))
+    return DatasetSummary(store.place, state, used, reserved, fullest_block(state), warnings)
 
 
-def _warnings(store: Store, state: LedgerState, used: float, schema: str, amiss: str) -> Iterator[str]:
+def _warnings(store: Store, state: LedgerState, used: float, schema: str, store_warning: str) -> Iterator[str]:
+    """Yield the warnings about one dataset, whose used share of the cap is `used`."""
     if state.departure is not None:
         yield str(state.departure)
     elif used > 1.0:
-        yield "more is spent than the cap allows since it was lowered"
-    elif used > HIGH:
-        yield "used up" if used == 1.0 else f"more than {100.0 * HIGH:.0f} % is used"
+        yield "more is spent than the cap allows, as the cap was lowered"
+    elif used > HIGH_SHARE:
+        yield "used up" if used == 1.0 else f"more than {100.0 * HIGH_SHARE:.0f} % is used"
     if state.guaranteed is None:
         yield "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     now = store.now() if state.proposals else ""
     waiting = sum(each.expires > now for each in state.proposals.values())
     if waiting:
         yield f"{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for another person's approval"
-    if amiss:
-        yield amiss
+    if store_warning:
+        yield store_warning
     if state.schema != schema and not state.not_open:
-        yield UNNOTED if store.version > state.version else CHANGED
+        yield OLD_DEFINITIONS if store.version > state.version else CHANGED_DEFINITIONS

@@ -1,4 +1,8 @@
-"""The messages of denials: by how much a run does not fit, what would fit, and why a smaller total does not change the verdict."""
+"""The messages of denials.
+
+A message states by how much a run does not fit, which changes of the run would fit, and why a smaller total of another accountant does not
+change the verdict.
+"""
 
 from __future__ import annotations
 
@@ -16,44 +20,45 @@ from dpcli.ledger.state import LedgerState
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-OVER_QUOTA = (
-    ", and the quota of "  # a part of the message of a denial by a quota; other messages contain it only in a pipeline's name
-)
-NAMED = 60  # characters of a pipeline's name in a message
-DECLARED = "run "  # start of the names of a declared set's amounts
+# A part of every message of a denial by a quota. Other messages contain it only if a pipeline's name does.
+OVER_QUOTA = ", and the quota of "
+LONGEST_PIPELINE_NAME = 60  # characters of a pipeline's name in a message
+DECLARED = "run "  # the start of each amount's name in a declared set
 
 
 def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, window: Sequence[str] = (), who: str = "") -> str:
-    """Return the message for a charge by `who` that does not fit. Its lines state the numbers, what would fit, and why the denial is final.
+    """Return the message for a charge that does not fit.
 
     Args:
         state: The state of the ledger before the charge.
         pipeline, cost, delta, window: The run, its cost, the delta at which it is described, and its blocks.
-        who: The person who is charged.
+        who: The person who would be charged.
     """
     from dpcli.ledger.planning.fit import changes_that_fit_now
 
     # The message names the pipeline, if it has a name, as a program may charge several runs.
-    no = f"denied, and nothing was written{f': {visible_text(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
-    closed, full_state = state.closed(window), state.over(window)
+    beginning = (
+        f"denied, and nothing was written{f': {visible_text(pipeline.name)[:LONGEST_PIPELINE_NAME]}' if pipeline.name else ''}"
+    )
+    closed, full_state = state.retired_block(window), state.on_blocks(window)
     if closed is not None:
-        return f"{no}: block {closed} was retired, and takes no further run"
+        return f"{beginning}: block {closed} was retired, and accepts no further run"
     over = state.over_quota(who, window, amounts.read(cost.amounts))
     if over is not None and full_state.fits(amounts.read(cost.amounts)):
-        return f"{no}: {_over_quota(state, over, cost, window)}"
-    lines = [f"{no}: {shortfall(full_state, cost)}{full_blocks_words(state, cost, window)}"]
+        return f"{beginning}: {_over_quota(state, over, cost, window)}"
+    lines = [f"{beginning}: {shortfall(full_state, cost)}{full_blocks_words(state, cost, window)}"]
     if state.open_terms().mode == "declared":
         return lines[0]
     lines += delta_advice(full_state, cost, pipeline.path)
-    would = changes_that_fit_now(full_state, pipeline, delta)
-    if would:
-        lines.append(f"would fit: {'; or '.join(would)}")
-    lines.append(_no_argument(state))
+    changes = changes_that_fit_now(full_state, pipeline, delta)
+    if changes:
+        lines.append(f"would fit: {'; or '.join(changes)}")
+    lines.append(_totals_do_not_count(state))
     return "\n  ".join(lines)
 
 
 def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[str]) -> str:
-    """Return the message for a run that exceeds a quota: whose quota it is, how much of it is left, and who may change it."""
+    """Return the message for a run that exceeds a quota. It states whose quota it is, how much of it is left, and who may change it."""
     wanted, used, limits = amounts.read(cost.amounts), state.quota_used(quota, window), quota.limits(state.caps)
     name = amounts.exceeded(amounts.add(used, wanted), limits) or next(iter(wanted))
     left, of = max(amounts.add(limits, used, -1)[name], Decimal(0)), " on the fullest block of its window" if window else ""
@@ -61,7 +66,7 @@ def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[s
     return (
         f"the run costs {up(wanted[name])} of {label(name)}, and {quota.words} is {quota.share} of the cap"
         f": {down(left)} of {down(limits[name])} is left{of} (entry {quota.seq})\n  "
-        f"who may amend the cap may change it: dpcli budget quota LEDGER {flag} {quota.name} --share SHARE --reason TEXT"
+        f"whoever may amend the cap may change the quota: dpcli budget quota LEDGER {flag} {quota.name} --share SHARE --reason TEXT"
     )
 
 
@@ -70,7 +75,7 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
     wanted, left = amounts.read(cost.amounts), state.left()
     if state.open_terms().mode == "declared":
         name = next(iter(wanted))
-        return f"{name} of the declared set was declared {state.caps[name]} times, and made as often"
+        return f"{name} of the declared set was declared {state.caps[name]} times, and was already made {state.caps[name]} times"
     name = _scarcest(state, wanted)
     of = label(name)
     return (
@@ -80,15 +85,15 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
 
 
 def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> str:
-    """Return, in words, the blocks of a window in which the cost does not fit; "" if there are none."""
+    """Return, in words, the blocks of a window in which the cost does not fit; "" if it fits in all blocks."""
     wanted = amounts.read(cost.amounts)
-    blocks = [block for block in window if not state.over((block,)).fits(wanted)]
+    blocks = [block for block in window if not state.on_blocks((block,)).fits(wanted)]
     named = ", ".join(blocks[:3]) + (f" and {len(blocks) - 3} more" if len(blocks) > 3 else "")
     return f", on {len(blocks)} of the {len(window)} blocks of its window ({named})" if blocks else ""
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
-    """Return a line of advice if delta is the amount that does not fit; an empty list otherwise.
+    """Return a list with one line of advice if delta is the amount that does not fit, and an empty list otherwise.
 
     Args:
         path: Path of the run's file.
@@ -97,8 +102,8 @@ def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
         return []
     left = state.left()["delta"]
     if not left:
-        return ["delta is what is used up, and a ledger's delta is fixed for good: only runs at delta = 0 still fit"]
-    return [f"delta is what is used up: set privacy.delta smaller in {path or 'the file'}; {down(left)} is left"]
+        return ["delta is used up, and a ledger's delta can never be changed: only runs at delta = 0 still fit"]
+    return [f"delta is used up: set a smaller privacy.delta in {path or 'the file'}; {down(left)} is left"]
 
 
 def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
@@ -106,21 +111,21 @@ def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
     return amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
 
 
-def _no_argument(state: LedgerState) -> str:
+def _totals_do_not_count(state: LedgerState) -> str:
     """Return the explanation why a smaller total of another accountant does not change the verdict."""
     terms = state.open_terms()
     order = getattr(terms.the_filter, "order", None)
     of_order = (
-        f" at order {order:g}; a run may be cheap at another order, which dpcli account -a rdp prints, and which a ledger has from "
-        "budget init --order"
+        f" at order {order:g}; a run may cost less at another order (dpcli account -a rdp prints the costs), but the order of a ledger is "
+        "fixed by dpcli budget init --order"
         if order is not None
         else ""
     )
     return (
-        "a smaller total from another accountant does not change this verdict, even within the cap: this run may have been chosen after "
-        "looking at an earlier one's output, and such totals do not bound what is chosen that way (arXiv:2602.06756). "
-        f"The {terms.filter} filter does ({terms.the_filter.source}), and it was fixed when the ledger was opened{of_order}. "
-        "Runs that really are fixed in advance can be declared together: dpcli budget init --mode declared"
+        "a smaller total from another accountant does not change this verdict, even if it is within the cap: this run may have been chosen "
+        "because of an earlier output, and such totals are no bound for runs that are chosen that way (arXiv:2602.06756). "
+        f"The {terms.filter} filter is a bound ({terms.the_filter.source}), and it was fixed when the ledger was opened{of_order}. "
+        "Runs that are fixed in advance can be declared together: dpcli budget init --mode declared"
     )
 
 

@@ -1,8 +1,13 @@
 """The grammar of ledger entries.
 
-dpcli checks these rules before it writes an entry, and the checks of a database are generated from them. A reader (dpcli.ledger.state) is
-more lenient, so that every entry that the rules accept can be read. Each type has a function in this module and one in SQL (dpcli.is_a).
-Both functions are tested on the same values.
+dpcli checks these rules before it writes an entry, and the checks of a PostgreSQL database are generated from them. The reader of entries
+(dpcli.ledger.state) is more lenient, so that it can read every entry that the rules accept.
+
+A table maps the names of fields to the types of their values. WORDS describes each type, and `is_a` checks a value. Each type has a
+function in this module and one in SQL (dpcli.is_a). Both functions are tested on the same values.
+
+The names of tables and types and the texts in WORDS become a part of the SQL definitions, whose hash is written into every ledger. So a
+change of any of them is a new version of the definitions, which every database has to install.
 """
 
 from __future__ import annotations
@@ -21,12 +26,12 @@ from dpcli.ledger.chain import STAMP
 from dpcli.ledger.filters.declared_set import MOST_RUNS, declared_caps
 from dpcli.ledger.governance.proposals import MOST_DAYS
 
-LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # characters of a reason, and of a name or key
-LONGEST_ENTRY = 4_000_000  # characters of an entry in its canonical form
-AMOUNT_DIGITS = 20  # significant digits of an amount
+LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # largest numbers of characters of a text or reason, and of a name or key
+LONGEST_ENTRY = 4_000_000  # largest number of characters of an entry in its canonical form
+AMOUNT_DIGITS = 20  # largest number of significant digits of an amount
 SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # a little more than the range of doubles; 0 is allowed too
 MOST_COUNT = 10**18  # fits in a 64-bit integer of a database
-HOLDERS = ("person", "team")  # kinds of subjects of a quota
+HOLDERS = ("person", "team")  # a quota limits one of these
 MODES = ("adaptive", "declared")
 PATTERNS = {
     "hash": "^[0-9a-f]{64}$",
@@ -35,7 +40,7 @@ PATTERNS = {
     "amount": "^[0-9]{1,40}([.][0-9]{1,40})?(E[+-]?[0-9]{1,3})?$",
 }
 # Ranges of control characters and invisible characters, which no key, name or reason may contain.
-UNSEEN = (
+INVISIBLE = (
     (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
     (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
     (0xD800, 0xF8FF), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0xFFFE, 0xFFFF), (0x110BD, 0x110BD),
@@ -43,7 +48,7 @@ UNSEEN = (
 )  # fmt: skip
 SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000))
 
-# The names of each table, and the types of their values. A name whose type ends in "?" is optional.
+# The tables. A field whose type ends in "?" is optional. COMMON has the fields of every entry, and ENTRIES the further fields of each kind.
 COMMON = {
     "ledger": "count",
     "dataset": "name",
@@ -65,7 +70,8 @@ CHARGE = {
     "made": "stamp?",
     "maker": "name?",
 }
-APPROVED = {"proposal": "count?", "approval": "said?"}  # number of the proposal, and reason of the approval
+# The fields that an approval adds in a two-person ledger: the number of the proposal, and the reason of the approval.
+APPROVED = {"proposal": "count?", "approval": "said?"}
 QUOTA = {"of": "holder", "name": "name", "members": "people", "share": "portion", "alert_at": "portion", "why": "said"}
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
@@ -113,6 +119,7 @@ TERMS = {
 BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?", "count": "runs?"}
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
 CERTIFIED = {"epsilon": "bound", "accountant": "name"}
+# The descriptions of the types in messages, after "expected".
 WORDS = {
     "text": f"at most {LONGEST_TEXT} visible characters",
     "said": "a reason in visible characters",
@@ -120,9 +127,9 @@ WORDS = {
     "hash": "64 hexadecimal digits",
     "stamp": "a time as 2030-12-31T23:59:59Z",
     "delta": "the shortest spelling of a number in [0, 1)",
-    "amounts": "decimal numbers >= 0 of at most 20 digits, by name",
+    "amounts": f"decimal numbers >= 0 of at most {AMOUNT_DIGITS} digits, by name",
     "count": "a whole number > 0",
-    "runs": "a whole number from 1 to 1000000",
+    "runs": f"a whole number from 1 to {MOST_RUNS}",
     "positive": "a number > 0",
     "bound": "a number >= 0",
     "share": "a number in [0, 1)",
@@ -146,13 +153,13 @@ WORDS = {
 
 
 def rules() -> dict[str, Any]:
-    """Return all rules as JSON values, in the form that the database receives."""
+    """Return all rules as JSON values, in the form that the SQL definitions read. The keys are fixed by these definitions."""
     return {
         "patterns": PATTERNS,
         "words": WORDS,
         "longest": LONGEST_TEXT,
         "name": LONGEST_NAME,
-        "unseen": [list(pair) for pair in UNSEEN],
+        "unseen": [list(pair) for pair in INVISIBLE],
         "spaces": [list(pair) for pair in SPACES],
         "common": COMMON,
         "entries": ENTRIES,
@@ -175,7 +182,7 @@ def rules() -> dict[str, Any]:
 
 
 def wrong_entry(content: Mapping[str, Any]) -> str | None:
-    """Return the first fault in the content of an entry, as "expected ..."; None if the entry may be written."""
+    """Return the first fault in the content of an entry, as a text "expected ..."; None if the entry may be written."""
     kind = content.get("kind")
     if type(kind) is not str or kind not in ENTRIES:
         return "expected a known kind of entry"
@@ -189,8 +196,8 @@ def wrong_entry(content: Mapping[str, Any]) -> str | None:
 
 
 def visible_text(text: str) -> str:
-    """Return a text in the form that entries accept. Invisible characters are replaced, and the text is cut to `LONGEST_TEXT`."""
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)[:LONGEST_TEXT]
+    """Return a text in the form that entries accept: invisible characters are replaced, and the text is cut to `LONGEST_TEXT`."""
+    return _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", text)[:LONGEST_TEXT]
 
 
 def is_a(kind: str, value: Any) -> bool:
@@ -199,9 +206,9 @@ def is_a(kind: str, value: Any) -> bool:
 
 
 def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | None:
-    """Return the first fault of a table, as "expected ..."; None if there is none.
+    """Return the first fault of a table, as a text "expected ..."; None if there is none.
 
-    A fault is an unknown name, a missing name, or a value of another type.
+    A fault is an unknown field, a missing field, or a value of another type.
     """
     unknown = sorted(set(table) - set(names))
     if unknown:
@@ -219,7 +226,7 @@ def _is_table(names: Mapping[str, str], value: Any) -> bool:
 
 
 def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
-    """Return the first contradiction between the parts of an opening entry, as "expected ..."; None if there is none."""
+    """Return the first contradiction between the parts of an opening entry, as a text "expected ..."; None if there is none."""
     if terms.get("ceiling", terms["epsilon"]) < terms["epsilon"]:
         return "expected a ceiling that is no lower than the cap"
     if terms["delta"] * float(terms.get("dataset_size", 1)) >= 1.0:
@@ -259,11 +266,11 @@ def _filters() -> dict[str, Any]:
 
 
 def _is_text(value: Any) -> bool:
-    return type(value) is str and len(value) <= LONGEST_TEXT and not _UNSEEN.search(value)
+    return type(value) is str and len(value) <= LONGEST_TEXT and not _INVISIBLE.search(value)
 
 
 def _is_reason(value: Any) -> bool:
-    return _is_text(value) and bool(_SEEN.search(value))
+    return _is_text(value) and bool(_VISIBLE.search(value))
 
 
 def _is_stamp(value: Any) -> bool:
@@ -345,8 +352,8 @@ def _character_class(ranges: Sequence[tuple[int, int]]) -> str:
     return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
 
 
-_UNSEEN = re.compile(f"[{_character_class(UNSEEN)}]")
-_SEEN = re.compile(f"[^{_character_class((*UNSEEN, *SPACES))}]")
+_INVISIBLE = re.compile(f"[{_character_class(INVISIBLE)}]")
+_VISIBLE = re.compile(f"[^{_character_class((*INVISIBLE, *SPACES))}]")
 TYPES: dict[str, Callable[[Any], bool]] = {
     "text": _is_text,
     "said": _is_reason,

@@ -1,8 +1,8 @@
 """The charge of a history, that is, of runs that were made before the ledger was opened. Either all runs are charged or none.
 
 The entry of such a run is a "spend" that also states when the run was made. If the ledger charged only a part of the history, its cap would
-not bound the loss that the data already have. So a history that does not fit is refused as a whole, and the message states a cap that would
-suffice. `amend` sets that cap, with an approver. After the import the ledger then has almost nothing left.
+not bound the privacy loss of all runs. So a history that does not fit is refused as a whole, and the message states a cap that would
+suffice. `dpcli budget amend` sets that cap, with an approver. After the import almost nothing of that cap is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
 
 
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
-    """Charge all runs or none. A run that was charged before by the same request is skipped.
+    """Charge all runs or none. A run that was charged before by an equal request is not charged again.
 
     Raises:
         InputError: A line is invalid for this ledger.
@@ -55,11 +55,11 @@ def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
 
 
 def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
-    """Return by how much a history does not fit, and which cap would suffice."""
+    """Return the message for a history that does not fit. It states by how much, and which cap would suffice."""
     new = [request for request in requests if request.key not in state.runs]
-    closed = next((block for request in new if (block := state.closed(request.window)) is not None), None)
+    closed = next((block for request in new if (block := state.retired_block(request.window)) is not None), None)
     if closed is not None:
-        return f"denied, and nothing was written: block {closed} was retired, and takes no run; charge such a history before it is retired"
+        return f"denied, and nothing was written: block {closed} was retired; import a history before its blocks are retired"
     after, people = copy(state), dict(state.people or {})
     for request in new:
         total = cost_on_blocks(amounts.read(request.cost.amounts), request.window)
@@ -71,8 +71,8 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
     quota = next((quota for request in new if (quota := after.over_quota(request.who, request.window, {})) is not None), None)
     if over is None and quota is not None:
         return (
-            f"denied, and nothing was written: whoever imports a history is charged for it, and {quota.words}, {quota.share} of the cap, "
-            f"does not hold this one (entry {quota.seq})\n  who may amend the cap may change the quota, or import the history"
+            f"denied, and nothing was written: the person who imports a history is charged for it, and this history exceeds {quota.words}, "
+            f"{quota.share} of the cap (entry {quota.seq})\n  whoever may amend the cap may change the quota, or import the history"
         )
     name = over or next(iter(full.caps))
     excess = f"with the history {up(full.spent[name])} of {label(name)} is spent, and the cap is {down(full.caps[name])}"
@@ -80,20 +80,23 @@ def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
 
 
 def _advice(after: LedgerState) -> str:
+    """Return advice for a history that does not fit. `after` is the state in which the history is charged."""
     if after.open_terms().mode == "declared":
-        return "a set of declared runs is fixed for good: open a ledger in adaptive mode for what was spent before"
+        return "a set of declared runs cannot be changed: open a ledger in adaptive mode for the runs of the history"
     epsilon = _smallest_cap(after)
     if epsilon is None:
-        return "no epsilon holds it, as delta is what does not fit, and is fixed for good: open the ledger with a larger delta"
+        return (
+            "no epsilon suffices, as the delta of the history does not fit and cannot be changed: open a ledger with a larger delta"
+        )
     second = "and another person's dpcli budget approve" if after.open_terms().two_person else "and --approver"
     return (
-        f"what was spent is spent: a cap of epsilon {epsilon!r} holds it, and takes next to nothing more. Where that was "
-        f"allowed, dpcli budget amend --epsilon sets it, with --reason {second}; then import the history again"
+        f"the history fits a cap of epsilon {epsilon!r}, which leaves almost nothing for further runs. If such a cap is allowed, "
+        f"dpcli budget amend --epsilon sets it, with --reason {second}; then import the history again"
     )
 
 
 def _smallest_cap(after: LedgerState) -> float | None:
-    """Return the smallest cap on epsilon within which the spending fits, rounded up to four digits; None if none up to 10^6 suffices."""
+    """Return the smallest cap on epsilon within which the spending fits, rounded up to four digits; None if it is above `LARGEST_CAP`."""
 
     def holds(epsilon: float) -> bool:
         trial = copy(after)

@@ -1,12 +1,14 @@
-"""The file of a history, that is, of runs that were made before the ledger was opened, in CSV or JSON lines.
+"""The reader of a history, that is, a CSV or JSON lines file with runs that were made before the ledger was opened.
 
-Each line is a run with these columns:
+Each line is a run. A run has the following columns:
 
-* `date`, when the run was made, and its `key`;
-* either a pipeline `file`, or a guarantee for one unit: `epsilon` with or without `delta`, or `rho`, with its `unit` and `adjacency`;
-* `delta` beside a file or a rho: the delta at which the run is described;
-* `who` made it, and a `note`;
-* a `window` (BLOCKS;BLOCKS), if the dataset has blocks.
+* `date`: the day or time at which the run was made;
+* `key`: the name of the run;
+* `file`: the path of a pipeline file. Without a file, the line states a guarantee for one unit: `epsilon` with or without `delta`, or
+  `rho`, together with its `unit` and `adjacency`;
+* `delta` of a line with a file or a rho: the delta at which the run is described;
+* `who` and `note`: the person who made the run, and a remark. Both are optional;
+* `window`: the blocks that the run read (BLOCKS;BLOCKS), if the dataset has blocks.
 """
 
 from __future__ import annotations
@@ -32,10 +34,8 @@ from dpcli.ledger.requests import checked_key
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-MOST_BYTES, MOST_RUNS = (
-    16 * 1024 * 1024,
-    1_000,
-)  # limits of one history, as it is charged in one transaction, which excludes other writers
+# Limits of one history. It is charged in one transaction, during which nobody else can write.
+MOST_BYTES, MOST_RUNS = 16 * 1024 * 1024, 1_000
 MOST_MISTAKES = 20  # largest number of mistakes in one message
 COLUMNS = ("date", "key", "file", "epsilon", "delta", "rho", "unit", "adjacency", "who", "note", "window")
 Line = tuple[int, Mapping[str, str]]  # the number of a line, and its cells by column
@@ -47,8 +47,8 @@ class PastRun:
 
     Attributes:
         place: The file and line of the run, for messages.
-        made, maker: When and by whom the run was made.
-        delta: The delta at which the run is described; None if the line states none.
+        made, maker: When and by whom the run was made. `maker` is "" if the line does not state it.
+        delta: The delta at which the run is described; None if the line does not state it.
     """
 
     place: str
@@ -62,7 +62,7 @@ class PastRun:
 
 
 class WrongCell(Exception):
-    """A cell of a line is invalid."""
+    """Raised if a cell of a line is invalid."""
 
     def __init__(self, column: str, text: str) -> None:
         super().__init__(f"{column}: {text}")
@@ -100,37 +100,38 @@ def _refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
         before = first.setdefault(run.key, run.place)
         if before != run.place:
             raise InputError(
-                f"{run.place}: key: expected another key for each run, found that of line {before.rpartition(':')[2]}: "
+                f"{run.place}: key: expected a different key for each run, found the key of line {before.rpartition(':')[2]}: "
                 f"{run.key[:60]!r}"
             )
 
 
-def each_or_all_mistakes(items: Sequence[Any], place: str, made: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Return the result of `made` for each item.
+def each_or_all_mistakes(items: Sequence[Any], place: str, function: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Return the result of `function` for each item.
 
     Raises:
-        InputError: `made` raised InputError for some items. The message contains all of them, but at most `MOST_MISTAKES`.
-        CannotCertify, NotRepresentable: `made` raised this error for an item before any InputError.
+        InputError: `function` raised InputError for some items. The message contains all mistakes, but at most `MOST_MISTAKES`.
+        CannotCertify, NotRepresentable: `function` raised this error for an item before any InputError.
     """
-    results, wrong = [], []
+    results, mistakes = [], []
     for item in items:
         try:
-            results.append(made(item))
+            results.append(function(item))
         except InputError as error:
-            wrong.append(str(error))
+            mistakes.append(str(error))
         except (CannotCertify, NotRepresentable):
-            if not wrong:
+            if not mistakes:
                 raise
             break
-        if len(wrong) > MOST_MISTAKES:
-            wrong[MOST_MISTAKES:] = [f"{place}: and more"]
+        if len(mistakes) > MOST_MISTAKES:
+            mistakes[MOST_MISTAKES:] = [f"{place}: and more"]
             break
-    if wrong:
-        raise InputError("\n".join(wrong))
+    if mistakes:
+        raise InputError("\n".join(mistakes))
     return tuple(results)
 
 
 def _csv_lines(text: str, shown: str) -> Iterator[Line]:
+    """Yield the lines of a CSV file. Empty cells are left out. Raises InputError if a row does not fit the header."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] = []
     try:
@@ -142,7 +143,7 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
                 names = _header(cells, f"{shown}:{reader.line_num}")
                 continue
             if len(cells) != len(names):
-                hint = "quote what holds a comma" if len(cells) > len(names) else "leave a cell without a value empty"
+                hint = "quote a cell that contains a comma" if len(cells) > len(names) else "leave a cell without a value empty"
                 raise InputError(f"{shown}:{reader.line_num}: the row has {len(cells)} cells, the header {len(names)}: {hint}")
             yield reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell}
     except csv.Error as error:
@@ -150,13 +151,14 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
 
 
 def _header(cells: list[str], place: str) -> list[str]:
+    """Return the names of the columns. Raises InputError if a name is unknown, repeated, or missing."""
     _refuse_unknown(cells, place)
     twice = next((cell for cell in cells if cells.count(cell) > 1), None)
     missing = next((name for name in ("date", "key") if name not in cells), None)
     if twice is not None:
         raise InputError(f"{place}: expected each column once, found {twice} twice")
     if missing is not None:
-        raise InputError(f"{place}: expected a line of names with {missing} among them, found {', '.join(cells)[:60]}")
+        raise InputError(f"{place}: expected a header with the column {missing}, found {', '.join(cells)[:60]}")
     return cells
 
 
@@ -170,6 +172,7 @@ def _refuse_unknown(names: Sequence[str], place: str) -> None:
 
 
 def _json_lines(text: str, shown: str) -> Iterator[Line]:
+    """Yield the lines of a JSON lines file. Empty values are left out. Raises InputError if a line is not a table of texts and numbers."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -190,11 +193,11 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
 
 
 class RepeatedName(ValueError):
-    """A JSON object has a name twice."""
+    """Raised if a name occurs twice in a JSON object."""
 
 
 def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object. Raises RepeatedName if a name has two values, as the first value would be lost."""
+    """Return a JSON object. Raises RepeatedName if a name occurs twice, as the first value would be lost."""
     names = [name for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -212,6 +215,7 @@ def _run(line: Line, shown: str, folder: str, now: str) -> PastRun:
 
 
 def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> PastRun:
+    """Return the run in the cells of a line. Raises WrongCell if a cell is invalid."""
     key, maker = cells.get("key", ""), cells.get("who", "")
     try:
         checked_key(key)
@@ -226,20 +230,22 @@ def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> Pa
 
 
 def _time_made(text: str, now: str) -> str:
+    """Return the time of a run as entries state it. A day means its first second. Raises WrongCell if it is in the future."""
     stamp = f"{text}T00:00:00Z" if len(text) == len("2024-01-31") else text
     if not is_stamp(stamp) or not is_a("stamp", stamp):
         raise WrongCell("date", f"expected a day as 2024-01-31, or a time as 2024-01-31T12:00:00Z, found {text[:40]!r}")
     if stamp > now:
-        raise WrongCell("date", f"expected a day that is over, found {text}")
+        raise WrongCell("date", f"expected a time in the past, found {text}")
     return stamp
 
 
 def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
+    """Return the pipeline in the file that a line names. Raises WrongCell if the line also states a guarantee."""
     from dpcli.file.pipeline.read import load
 
     other = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
     if other is not None:
-        raise WrongCell(other, "leave it empty where there is a file, which says it itself")
+        raise WrongCell(other, "leave it empty if the line names a file, which states it itself")
     try:
         return load(os.path.join(folder, cells["file"]))
     except InputError as error:
@@ -258,7 +264,7 @@ def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None)
         )
     for name in ("unit", "adjacency"):
         if name not in cells:
-            raise WrongCell(name, "state the one that the guarantee was stated for: under another one it is another number")
+            raise WrongCell(name, f"state the {name} of the guarantee, as its numbers hold only for this {name}")
     if rho is not None:
         stated: dict[str, Any] = {"type": "zcdp", "rho": rho}
     elif delta:
@@ -274,6 +280,7 @@ def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None)
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:
+    """Return the number in a cell, rounded up to a double; None for an empty cell. Raises WrongCell if it is negative or not finite."""
     text = cells.get(name)
     if text is None:
         return None
@@ -283,7 +290,7 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
         value = math.nan
     if 0.0 < value < math.inf and Decimal(text) > Decimal(repr(value)):
         value = math.nextafter(value, math.inf)  # rounded up, so that the charge is not below the stated number
-    vanished = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
-    if not 0.0 <= value < math.inf or vanished:
-        raise WrongCell(name, f"expected a number >= 0 that a double holds, found {text[:40]!r}")
+    underflowed = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
+    if not 0.0 <= value < math.inf or underflowed:
+        raise WrongCell(name, f"expected a number >= 0 in the range of a double, found {text[:40]!r}")
     return abs(value)  # -0.0 becomes 0.0, as a ledger accepts no negative zero

@@ -1,4 +1,8 @@
-"""The ledger of one dataset, which decides whether a run fits in the remaining privacy budget and records the run."""
+"""The ledger of one dataset, which decides whether a run fits in the remaining privacy budget and records the run.
+
+Each method of `Ledger` that changes something builds a request (dpcli.ledger.requests). `Ledger.append_all` applies the request to the
+current state, and appends the resulting entry to the store.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +45,14 @@ from dpcli.mechanisms.neighbours import Adjacency
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-# Number of entries that are read at once, by `replay` and by `state`. Larger pages are read faster, but need more memory.
+# Numbers of entries that `replay` and `state` read at once. Larger pages are read faster, but need more memory.
 PAGE, STATE_PAGE = 256, 4096
 
 
 def account_name() -> str:
     """Return the account name of this process.
 
-    In a ledger file the name is no proof of who wrote an entry, as anybody who can write the file can write any name.
+    In a ledger file the name does not prove who wrote an entry, as anybody who can write the file can write any name.
     """
     try:
         import pwd
@@ -80,8 +84,8 @@ class Receipt:
         return self.entry is None
 
 
-def first_time(receipt: Receipt, key: str) -> Receipt:
-    """Return the receipt. Raises LedgerError if it is of a run that was charged before, as the noise may have been drawn already."""
+def require_first_charge(receipt: Receipt, key: str) -> Receipt:
+    """Return the receipt of a charge. Raises LedgerError if the run was charged before, as its noise may have been drawn already."""
     if receipt.repeated:
         raise LedgerError(f'key "{key}": expected a run that was not charged before, found one that was: {OWN_KEY}')
     return receipt
@@ -90,9 +94,13 @@ def first_time(receipt: Receipt, key: str) -> Receipt:
 class Ledger:
     """The ledger of a dataset in a store.
 
-    The state is read from the last checkpoint on (dpcli.ledger.checkpoint), or from the first entry if there is no checkpoint. Each entry
-    is checked against the hash chain when it is first read. The object caches the state, and a later read starts after it. A `with` block
-    closes the connection.
+    Reading starts at the last checkpoint (dpcli.ledger.checkpoint), or at the first entry if there is no checkpoint. Each entry is checked
+    against the hash chain when it is first read. The object caches the state, and later reads only fetch newer entries. The end of a `with`
+    block closes the connection.
+
+    Attributes:
+        who: The person who signs the entries: the login of a database, or the name of this process's account.
+        now: A function that returns the current time in UTC.
     """
 
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
@@ -179,10 +187,10 @@ class Ledger:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
-        """Return the cost of one run, and the delta at which it is described.
+        """Return the cost of one run, and the delta at which its mechanisms are described.
 
         Args:
-            delta: The delta; if None, the file's privacy.delta, or 0 if the file has none.
+            delta: The delta of the description. If None, it is the file's privacy.delta, or 0 if the file has none.
 
         Raises:
             InputError: The run states another dataset, unit or adjacency, or the delta is not in [0, 1).
@@ -193,26 +201,26 @@ class Ledger:
         self._state.refuse_moved()
         if pipeline.privacy.dataset not in (None, self.dataset):
             raise InputError(
-                f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", whose ledger this is, or none, found '
+                f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", the dataset of this ledger, or none, found '
                 f'"{pipeline.privacy.dataset}"'
             )
         terms.refuse_other_privacy(pipeline)
-        at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
-        if not 0.0 <= at < 1.0:
-            raise InputError(f"expected a delta in [0, 1), found {at!r}")
+        described_at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
+        if not 0.0 <= described_at < 1.0:
+            raise InputError(f"expected a delta in [0, 1), found {described_at!r}")
         try:
-            return terms.price(pipeline, at), at
+            return terms.price(pipeline, described_at), described_at
         except (CannotCertify, NotRepresentable) as refusal:
-            raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, at)}") from None
+            raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, described_at)}") from None
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once. Noise may be drawn only after this method returns, as only then the charge is durable.
 
         Args:
-            key: Name of the run. The same request under the same key is charged once.
+            key: Name of the run. If the request is repeated under this key, it is not charged again.
             delta: As in `cost`.
-            why: Reason, for the entry.
-            window: The blocks that the run reads, as names or ranges FIRST..LAST; if empty, those that the pipeline states.
+            why: Reason, which the entry records.
+            window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
 
         Raises:
             Denied: The run does not fit in the budget. Nothing was written.
@@ -229,7 +237,7 @@ class Ledger:
         try:
             return self.append_all([(request, request.key) for request in requests])
         except Denied:
-            raise self._denied(replace(requests[0], cost=sum_of([request.cost for request in requests])), together) from None
+            raise self._denial_error(replace(requests[0], cost=sum_of([request.cost for request in requests])), together) from None
 
     def reserve(
         self,
@@ -242,10 +250,11 @@ class Ledger:
     ) -> Receipt:
         """Charge a long run before it starts. Call `start` before the first noise is drawn, and `commit` at the end.
 
-        A run that is resumed draws fresh noise. So the steps that it repeats are a new run, which needs a key of its own.
+        A resumed run draws fresh noise. So the steps that it repeats are a new run, which needs a key of its own.
 
         Args:
-            expires: Until when the reservation can be voided (a time, 7d, 36h); until its start if None.
+            expires: The time until which the reservation can be voided ("2030-12-31T00:00:00Z", "7d", "36h"). If None, the reservation can
+                be voided until the run is started.
         """
         return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window), pipeline)
 
@@ -266,23 +275,23 @@ class Ledger:
         return self._append(Move("commit", key, self.who, visible_text(why)), key)
 
     def count(self, key: str, of: str, count: int, total: int) -> int:
-        """Grant `count` more answers of a run, all or none, and return the number granted so far.
+        """Grant `count` more answers of a run, all or none, and return the number of answers granted so far.
 
-        Noise may be drawn only after this method returns, as only then the grant is durable. The ledger keeps the number, so that an answer
-        is not granted twice if an earlier copy of the run's folder is restored.
+        Noise may be drawn only after this method returns, as only then the grant is durable. The ledger records the number. So no answer is
+        granted twice if an earlier copy of the run's folder is restored.
 
         Args:
             key: Key of the run.
             of: Name of the answers.
             count: Number of further answers.
-            total: Largest number that the charge pays for.
+            total: Largest number of answers that the charge pays for.
         """
         entry = self._append(CountAnswers(key, of, count, total, self.who), key).entry
         assert entry is not None
         return int(entry.content["count"])
 
     def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
-        """Release a reservation before any noise was drawn, with a reason. Raises LedgerError if it was started or has expired.
+        """Cancel a reservation before any noise was drawn, with a reason. Raises LedgerError if it was started or has expired.
 
         Args:
             expires: As in `amend`.
@@ -303,16 +312,16 @@ class Ledger:
         Args:
             approver: The person who approves the change, in a ledger without the two-person rule.
             unseen: The statement of the approver that nobody who decides on the cap has seen an output. The new cap is then guaranteed.
-            acknowledged: Required to raise the cap without `unseen`, which ends the guarantee. Also required to lower the cap, which stops
-                further runs but guarantees nothing more about earlier runs.
-            expires: Until when another person may approve the proposal (a time, 7d, 36h); a week if None.
+            acknowledged: The caller accepts the consequence of a new cap. Raising the cap without `unseen` ends the guarantee. Lowering the
+                cap stops further runs, but does not strengthen the guarantee for earlier runs.
+            expires: The time until which another person may approve the proposal ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
         """
         return self._append(
             Proposable(Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged), expires), ""
         )
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
-        """Approve the proposal of entry `seq`. Raises LedgerError if the proposal is not open, or was made by the same person.
+        """Approve the proposal of entry `seq`. Raises LedgerError if the proposal is not open, or if the approver made it.
 
         Args:
             unseen, acknowledged: As in `amend`, if the proposal raises the cap.
@@ -323,7 +332,7 @@ class Ledger:
         return self._append(Approve(seq, self.who, visible_text(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
-        """Refuse the proposal of entry `seq`, which closes it. The proposer can withdraw the proposal by this method."""
+        """Close the proposal of entry `seq`. Its proposer withdraws it, or another person refuses it."""
         return self._append(Refuse(seq, visible_text(why)), "")
 
     def quota(
@@ -343,7 +352,7 @@ class Ledger:
             name: Name of the person or team.
             share: The share as a decimal in [0, 1]; 1 removes the limit.
             members: Names of the team's members.
-            alert_at: The share of the limit at which a warning is due.
+            alert_at: The share of the limit from which on a warning is shown.
             expires: As in `amend`.
         """
         self._require_people()
@@ -367,7 +376,7 @@ class Ledger:
             return ()
         if not stated:
             raise InputError(
-                f'--window: expected the blocks of "{self.dataset}" that are read ({family.kind.word}): state them as window '
+                f'--window: expected the blocks of "{self.dataset}" that the run reads ({family.kind.word}): state them as window '
                 "under [privacy], or by this flag of a command that charges a run"
             )
         return family.window(stated)
@@ -375,7 +384,7 @@ class Ledger:
     def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
         """Return the blocks that a flag names. A trailing window such as "last 7 days" is replaced by its blocks.
 
-        Such a window ends with the day before today, by the ledger's clock in UTC (dpcli.ledger.planning.schedule.Trailing).
+        A trailing window ends with the day before today, by the ledger's clock in UTC (dpcli.ledger.planning.schedule.Trailing).
 
         Raises:
             InputError: The window is trailing, but the blocks of the dataset are not days or weeks.
@@ -394,13 +403,15 @@ class Ledger:
         return tuple(blocks)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the blocks that a run reads, which the file states or the caller gives. Raises InputError if the two differ.
+        """Return the blocks that a run reads. The file states them, or the caller gives them.
 
-        Every charge calls this method, so that a run is charged on the blocks that it states. Under the adjacency zero-out a blanked record
-        may move from its block to another. So a mechanism is accepted on blocks only if a blank record adds nothing to its output.
+        Every charge calls this method, so that a run is charged on the blocks that it states.
+
+        Under the adjacency zero-out a neighbouring dataset has a blank in place of a record, and the blank may lie in another block. So a
+        mechanism is accepted on blocks only if a blank record adds nothing to its output.
 
         Raises:
-            InputError: As `window`, or a mechanism may reveal a blank record.
+            InputError: As `window`, or the file and the caller state different blocks, or a mechanism may reveal a blank record.
         """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
@@ -412,7 +423,7 @@ class Ledger:
         if marked is not None:
             raise InputError(
                 f'mechanism["{marked}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move between '
-                "blocks, and this entry may tell where a blank is"
+                "blocks, and this mechanism may reveal where a blank is"
             )
         return blocks
 
@@ -429,7 +440,7 @@ class Ledger:
         return self._append(Proposable(Leave(to, visible_text(why)), expires), "", even_moved=True)
 
     def name_copy(self, copy: str) -> Receipt:
-        """Record the name of the copy to which the dataset has moved: the hash of the copy's first own entry."""
+        """Record the name of the copy to which the dataset has moved. The name is the hash of the copy's first own entry."""
         return self._append(Arrived(copy), "", even_moved=True)
 
     def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
@@ -437,16 +448,16 @@ class Ledger:
         now = self.now()
         content = request.entry(state, now)
         assert content is not None
-        return self._applied(content, now, state)
+        return self._seal_and_apply(content, now, state)
 
     def _charge(self, request: Charge, pipeline: Pipeline) -> Receipt:
         try:
             receipt = self._append(request, request.key)
         except Denied:
-            raise self._denied(request, pipeline) from None
-        return replace(receipt, notes=request.repeated(receipt.run)) if receipt.repeated and receipt.run else receipt
+            raise self._denial_error(request, pipeline) from None
+        return replace(receipt, notes=request.notes_on_repetition(receipt.run)) if receipt.repeated and receipt.run else receipt
 
-    def _denied(self, request: Charge, pipeline: Pipeline) -> Denied:
+    def _denial_error(self, request: Charge, pipeline: Pipeline) -> Denied:
         from dpcli.ledger.denial import denial
 
         return Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who))
@@ -461,11 +472,12 @@ class Ledger:
         expires: str | None,
         window: Sequence[str],
     ) -> Charge:
+        """Return the request to charge a run of `pipeline`, with its cost and its blocks."""
         from dpcli.file.pipeline.canonical import tables_of
 
-        cost, at = self.cost(pipeline, delta)
+        cost, described_at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.resolve_trailing(window))
-        return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, visible_text(why), expires, blocks)
+        return Charge(kind, checked_key(key), tables_of(pipeline), described_at, cost, self.who, visible_text(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
         """Append the entry of one request, as `append_all` does."""
@@ -477,7 +489,7 @@ class Ledger:
 
         Args:
             requests: Each request with the key of its run, which the receipt contains; "" if it has none.
-            even_moved: Whether entries may be appended if the dataset has moved.
+            even_moved: Whether entries may be appended even if the dataset has moved.
         """
         state = self.state()  # most reading happens before the lock is taken
         entries: list[LedgerEntry | None] = []
@@ -504,7 +516,7 @@ class Ledger:
         )
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Check whether a checkpoint is due. After a quota, which needs totals per person, and in an opened copy it is due at once."""
+        """Check whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
         return is_due(state, self._checkpoint_seq) or any(
             entry is not None and entry.kind in ("quota", "copied") for entry in entries
         )
@@ -519,22 +531,26 @@ class Ledger:
         if content is None:
             return None
         before = state.head.seq
-        entry = self._applied(content, now, state)
+        entry = self._seal_and_apply(content, now, state)
         tail.append(entry.row)
         if list(tail.after(before)) != [entry.row]:
-            raise LedgerError(f"{self.store.place}: an entry was written and is not there: the ledger's definitions were changed")
+            raise LedgerError(
+                f"{self.store.place}: an entry was written, but cannot be read back: the ledger's definitions were changed"
+            )
         return entry
 
-    def _signed(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
+    def _with_signature(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
         return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
 
-    def _applied(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
-        """Return the signed entry, and apply it to `state` as a later reader does. So no entry is written that a reader refuses.
+    def _seal_and_apply(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
+        """Return the sealed entry with this content, and apply it to `state`.
+
+        The entry is applied as a later reader applies it. So no entry is written that a reader refuses.
 
         Raises:
             InputError: The content breaks the grammar of entries.
         """
-        entry = seal(self._signed(content, now), self.dataset, state.head)
+        entry = seal(self._with_signature(content, now), self.dataset, state.head)
         wrong = wrong_entry(entry.content)
         if wrong is None and len(entry.row.body) > LONGEST_ENTRY:
             wrong = f"expected an entry of at most {LONGEST_ENTRY:,} characters, found {len(entry.row.body):,}"
@@ -555,11 +571,11 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
     with store.writing(dataset) as tail:
         if tail.after(0):
             raise LedgerError(
-                f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms are fixed for good)'
+                f'{store.place}: expected a new dataset, found "{dataset}", which has a ledger (its terms cannot be changed)'
             )
         refuse_known_data(store, dataset, terms)
         opening = {"kind": "open", "terms": terms.content(), "caps": caps}
-        tail.append(ledger._applied(opening, ledger.now(), LedgerState(dataset)).row)
+        tail.append(ledger._seal_and_apply(opening, ledger.now(), LedgerState(dataset)).row)
     return ledger
 
 
@@ -567,14 +583,14 @@ def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
     """Check that no other dataset has the same fingerprint, as the same data under a second name would get a second budget.
 
     Raises:
-        LedgerError: Another dataset has it.
+        LedgerError: Another dataset has the fingerprint.
     """
     stated = (terms.fingerprint or "").lower()  # hexadecimal digits may be capitals
     for other in store.datasets() if stated else ():
         known = _terms_of(store, other) if other != dataset else None
         if known is not None and (known.fingerprint or "").lower() == stated:
             raise LedgerError(
-                f'{store.place}: expected new data, found the fingerprint of dataset "{other}": its ledger goes on counting'
+                f'{store.place}: expected new data, found the fingerprint of dataset "{other}": charge the runs there'
             )
 
 

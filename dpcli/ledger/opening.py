@@ -1,6 +1,7 @@
 """The opening of a ledger from the flags of `dpcli budget init`, with the fingerprint of the data.
 
-The fingerprint depends only on the contents of the files, and not on their names, folders or order.
+The fingerprint depends only on the contents of the files, and not on their names, folders or order. The module also reads the flags of
+`dpcli budget quota`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.declared_set import MOST_RUNS, compose
-from dpcli.ledger.filters.filter import filter_wanted, opened_filter
+from dpcli.ledger.filters.filter import filter_choices, opened_filter
 from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
-PIECE = 1 << 20  # number of bytes that are read at once
+PIECE = 1 << 20  # number of bytes of a file that are read at once
 
 
 def fingerprint_of(paths: Sequence[str]) -> str:
     """Return the fingerprint of files.
 
-    For files with one content it is the SHA-256 of that content. For several contents it is the SHA-256 of their sorted SHA-256 values, one
-    per line. Equal contents count once, as the same data could get a second budget otherwise.
+    Equal contents count once, as a repeated file would otherwise give known data a new fingerprint and a second budget. The fingerprint of
+    one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per line.
 
     Raises:
-        InputError: A path is not a file, or the file is empty, cannot be read or changes meanwhile.
+        InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
     """
     digests = sorted({_digest(path) for path in paths})
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
@@ -61,8 +62,8 @@ def _digest(path: str) -> str:
         raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
     if not size:
         raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
-    if before != after:  # the digest of a mixture of two contents is the fingerprint of neither
-        raise InputError(f"--data {path}: was changed while it was read: expected a file that nobody writes to")
+    if before != after:  # the digest of a mixture of two contents would be the fingerprint of neither
+        raise InputError(f"--data {path}: was changed while it was read: nobody may write to it meanwhile")
     return total.hexdigest()
 
 
@@ -73,17 +74,17 @@ def _size_and_time(file: int) -> tuple[int, int]:
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
-    """Open a ledger with the terms that flags state, and return it.
+    """Open a ledger with the terms that the flags state, and return it.
 
     Args:
-        url: The ledger.
+        url: Path or URL of the ledger.
         dataset: Name of the dataset.
         given: The values of the flags by name.
 
     Raises:
         InputError: A flag is missing or invalid.
         Denied: The declared runs exceed the cap.
-        LedgerError: The ledger cannot be written, or has the dataset already.
+        LedgerError: The ledger cannot be written, or the dataset already has a ledger there.
     """
     given = {**given, "dataset": dataset}
     _require_all(given)
@@ -100,7 +101,7 @@ def _require_all(given: Mapping[str, Any]) -> None:
     """Check that no required flag is missing. Raises InputError with all missing flags in one message."""
     missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
     lines = [
-        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_wanted()}"
+        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_choices()}"
         for name in missing
     ]
     if len(lines) == 1:
@@ -118,13 +119,13 @@ def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fingerprint(given: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of the files, or the one that is stated; None if neither is given."""
+    """Return the fingerprint of the files, or the stated fingerprint; None if neither is given."""
     files = given.get("data") or ()
     if not files:
         stated: str | None = given["fingerprint"]
         return stated
     if given["fingerprint"] is not None:
-        raise InputError(f"--fingerprint: expected none with --data, whose contents give it, found {given['fingerprint'][:60]!r}")
+        raise InputError(f"--fingerprint: expected none with --data, which determines it, found {given['fingerprint'][:60]!r}")
     return fingerprint_of(files)
 
 
@@ -132,31 +133,31 @@ def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the terms of the blocks into which the dataset is cut; None if it is not cut."""
     by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
     if by is None:
-        stray = next((name for name in flags if given.get(name)), None)
-        if stray is not None:
-            raise InputError(f"--{FLAGS[stray]}: only with --blocks")
+        unused = next((name for name in flags if given.get(name)), None)
+        if unused is not None:
+            raise InputError(f"--{FLAGS[unused]}: only with --blocks")
         return None
     return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
 
 
 def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
-    """Return the terms with the filter that flags state. Raises InputError if a flag does not belong to the mode or the filter."""
+    """Return the terms with the filter that the flags state. Raises InputError if a flag does not belong to the mode or the filter."""
     if given["plans"]:
         raise InputError("--declare: only with --mode declared")
-    own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
+    parameters = {name: given[name] for name in ("order", "slack") if given[name] is not None}
     try:
-        rule = opened_filter(given["name"], terms.epsilon, terms.delta, own)
+        rule = opened_filter(given["name"], terms.epsilon, terms.delta, parameters)
     except TypeError:
-        raise InputError(f"--{next(iter(own))} cannot be combined with --filter {given['name']}") from None
+        raise InputError(f"--{next(iter(parameters))} cannot be combined with --filter {given['name']}") from None
     return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))
 
 
 def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
-    """Return the terms with the runs that flags declare. Raises InputError if a flag does not belong to the mode."""
+    """Return the terms with the runs that the flags declare. Raises InputError if a flag does not belong to the mode."""
     if terms.blocks is not None:
         raise InputError("--blocks: only with --mode adaptive")
     if terms.ceiling is not None:
-        raise InputError("--ceiling: only with --mode adaptive: a declared set of runs is fixed for good")
+        raise InputError("--ceiling: only with --mode adaptive: a declared set of runs cannot be changed")
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
             raise InputError(f"{flag} cannot be combined with --mode declared")
@@ -164,8 +165,8 @@ def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
     for pipeline, _ in plans:
         if pipeline.privacy.dataset not in (None, given["dataset"]):
             raise InputError(
-                f'{pipeline.path}: privacy.dataset: expected "{given["dataset"]}", whose ledger this is, or none, found '
-                f'"{pipeline.privacy.dataset}": no run of it would ever be charged here'
+                f'{pipeline.path}: privacy.dataset: expected "{given["dataset"]}", the dataset of this ledger, or none, found '
+                f'"{pipeline.privacy.dataset}": its runs could not be charged here'
             )
     return declared_terms(terms, plans)
 
@@ -180,7 +181,9 @@ def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
     return load(text), 1
 
 
+# The flags that every ledger needs, by the names of the parameters of `dpcli budget init`.
 ALWAYS = ("dataset", "unit", "adjacency", "epsilon", "delta")
+# The spelling of a flag, if it is not the name of the parameter.
 FLAGS = {
     "column": "column",
     "max_blocks": "max-blocks",
@@ -189,23 +192,24 @@ FLAGS = {
     "name": "filter",
     "plans": "declare",
 }
+# What a message tells the user to state, for each required flag.
 REQUIRED_FLAGS = {
     "dataset": "the name of the dataset",
-    "unit": "what one individual is, as every run will state it (user, example, ...)",
-    "adjacency": "add-remove, replace-one or zero-out, as every run will state it",
-    "epsilon": "the cap on epsilon of everything together",
+    "unit": "the unit of privacy that every run will state (user, example, ...)",
+    "adjacency": "the adjacency that every run will state (add-remove, replace-one or zero-out)",
+    "epsilon": "the cap on the epsilon of all runs together",
     "delta": "the delta of the cap",
-    "column": "what decides the block of a record",
-    "max_blocks": "in how many blocks the records of one unit may lie (1 where the unit is of one block, as a user-day)",
-    "names": "the names of the blocks, one flag for each",
+    "column": "the column that determines the block of a record",
+    "max_blocks": "the number of blocks in which the records of one unit may lie (1 if the unit lies in one block, as a user-day)",
+    "names": "the name of a block, once for each block",
     "count": "the number of blocks",
-    "plans": "the file of a run, once for each",
+    "plans": "the file of a run, once for each run",
 }
 _MODES = {"adaptive": _adaptive_terms_of, "declared": _declared_terms_of}
 
 
 def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
-    """Return the terms of declared mode with a set of runs, whose epsilon is computed for all of them together.
+    """Return the terms of declared mode with a set of runs, and with the epsilon of all runs together.
 
     Args:
         terms: The other terms.
@@ -224,7 +228,7 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     if not declared:
         raise InputError("expected distinct runs to declare, found no --declare")
     if len({canonical(item["pipeline"]) for item in declared}) != len(declared):
-        raise InputError("expected distinct runs to declare, found one twice: state how often")
+        raise InputError("expected distinct runs to declare, found one twice: use --declare PATH:COUNT")
     for pipeline, _ in runs:
         terms.refuse_other_privacy(pipeline)
         if pipeline.privacy.adaptive:
@@ -252,11 +256,11 @@ class QuotaTerms(NamedTuple):
 def quota_from_flags(person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str) -> QuotaTerms:
     """Return the terms of a quota that flags state. Raises InputError if flags are invalid or contradict each other."""
     if person is not None and team is not None:
-        raise InputError("--person, --team: state one of the two, not both")
+        raise InputError("--person, --team: expected one of the two, found both")
     if team is None and members:
         raise InputError("--member: only with --team")
     if team is not None and not members:
-        raise InputError("--member: state who is in the team")
+        raise InputError("--member: state the name of a member, once for each member of the team")
     name = person if team is None else team
     if name is None:
         raise InputError("--person, --team: state one of the two")
@@ -270,12 +274,12 @@ def quota_from_flags(person: str | None, team: str | None, members: Sequence[str
 def _portion(flag: str, text: str) -> str:
     """Return the spelling that entries use for a decimal in [0, 1]; both 0.250 and .25 become 0.25. Raises InputError otherwise."""
     try:
-        stated = Decimal(text) if len(text) <= 20 else Decimal("nan")
+        number = Decimal(text) if len(text) <= 20 else Decimal("nan")
     except InvalidOperation:
-        stated = Decimal("nan")
-    # A decimal with a huge exponent would have as many digits when it is spelled out, and no such decimal is valid.
-    is_short = stated.is_finite() and -20 <= stated.as_tuple().exponent <= 1  # type: ignore[operator]
-    spelled = format(stated.normalize(), "f") if is_short else ""
-    if not is_a("portion", spelled):
+        number = Decimal("nan")
+    # No decimal with a large exponent is valid, and its plain spelling could fill the memory.
+    is_short = number.is_finite() and -20 <= number.as_tuple().exponent <= 1  # type: ignore[operator]
+    spelling = format(number.normalize(), "f") if is_short else ""
+    if not is_a("portion", spelling):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
-    return spelled
+    return spelling

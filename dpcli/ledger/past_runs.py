@@ -1,4 +1,4 @@
-"""Runs that are read from the store when they are needed, so that memory does not grow with the history of a ledger.
+"""Access to the runs of a ledger in memory that does not grow with its history.
 
 `EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
 `recent_runs` reads the last runs of a chain.
@@ -17,8 +17,8 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_
 from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay, payer
 from dpcli.ledger.stores.store import Store
 
-PAGE, LAST_PAGE = 1000, 64  # number of rows that are read at once: forwards from the first entry, and backwards from the last one
-ENDED = ("committed", "void")  # statuses of a run that no later entry changes
+PAGE, LAST_PAGE = 1000, 64  # numbers of rows that are read at once, forwards from the first entry and backwards from the last one
+ENDED = ("committed", "void")  # final statuses of a run
 
 
 class EarlierRuns(Mapping[str, Run]):
@@ -70,25 +70,29 @@ class EarlierRuns(Mapping[str, Run]):
         self._known, self._complete = {**{run.key: run for run in state.runs.values()}, **later}, True
 
     def _look_up(self, key: str) -> Run | None:
-        """Return the run of a key as it was at the checkpoint; None if there is none. Raises LedgerError if its entries contradict it."""
-        about = [entry for entry in self._entries_about(key) if entry.key == key]
+        """Return the run with a key as it was at the checkpoint; None if there is none.
+
+        Raises:
+            LedgerError: The entries about the key contradict the checkpoint or each other.
+        """
+        entries = [entry for entry in self._entries_about(key) if entry.key == key]
         reserved = self._under_way.get(key)
         if reserved is None:
-            return self._ended_run(key, about)
+            return self._ended_run(key, entries)
         row = next(rows_up_to(self._store, self._dataset, reserved.seq, 1, reserved.seq - 1))
         entry = single_entry(row, self._dataset)
         if entry.row.hash != reserved.hash:
             raise self._contradiction(key)
-        return run_of(entry, reserved.status, counts_in(about))
+        return run_of(entry, reserved.status, counts_in(entries))
 
     def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
         return (single_entry(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
 
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
-        """Return a run that has ended, from all of its entries; None if there are none.
+        """Return a run that has ended, from all entries about it; None if there are no entries.
 
         Raises:
-            LedgerError: There is not exactly one charge and one end.
+            LedgerError: The entries do not consist of exactly one charge and one end.
         """
         if not entries:
             return None
@@ -100,13 +104,13 @@ class EarlierRuns(Mapping[str, Run]):
 
     def _contradiction(self, key: str) -> LedgerError:
         return LedgerError(
-            f'{self._store.place}: dataset "{self._dataset}": what is found of the run "{key}" is not what was noted of it: the ledger was '
-            "damaged or changed by hand; dpcli budget verify reads all of it"
+            f'{self._store.place}: dataset "{self._dataset}": the entries of the run "{key}" contradict the checkpoint: the ledger was '
+            "damaged or changed by hand; dpcli budget verify reads all entries"
         )
 
 
 class ForgetfulRuns(Mapping[str, Run]):
-    """The runs of a replay from the first entry. A run that has ended is kept in a temporary file, without its cost and pipeline.
+    """The runs of a replay from the first entry. Ended runs are kept in a temporary file, without their costs and pipelines.
 
     A replay needs only the key, status and counts of an ended run. Even a dictionary of the keys would grow with the history.
     """
@@ -126,8 +130,8 @@ class ForgetfulRuns(Mapping[str, Run]):
             return self._ended.execute(statement, values)
         except sqlite3.Error as error:
             raise LedgerError(
-                f"while all entries are read, the keys of runs that have ended are in a temporary file, which cannot be used: {error}; "
-                "nothing was written to the ledger: free the disk of temporary files, or name another one in SQLITE_TMPDIR"
+                f"the temporary file for the keys of ended runs cannot be used: {error}; nothing was written to the ledger: free space on "
+                "the disk of temporary files, or name a folder on another disk in SQLITE_TMPDIR"
             ) from None
 
     def __setitem__(self, key: str, run: Run) -> None:
@@ -163,10 +167,10 @@ def _bytes(key: str) -> bytes:
 def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
     """Return the last `count` runs up to `head`, or all if there are fewer, in the order in which they were charged.
 
-    The entries are read backwards, and each is checked against the hash that the entry after it states. Raises LedgerError if one differs.
+    The entries are read backwards. Each is checked against the hash that the next entry states. Raises LedgerError if a hash differs.
     """
     runs: list[Run] = []
-    status: dict[str, str] = {}  # the last status of each run: it is read before the charge, as entries are read backwards
+    status: dict[str, str] = {}  # the last status of each run, which is known before its charge is read
     while head.seq and len(runs) < count:
         first = max(head.seq - LAST_PAGE, 0)
         entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
@@ -188,13 +192,13 @@ def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: s
         head = Head(row.seq, row.hash)
     if head != end:
         raise LedgerError(
-            f'{place}: dataset "{dataset}", entry {end.seq}: is not what the entries before it lead to: the ledger was changed'
+            f'{place}: dataset "{dataset}", entry {end.seq}: does not follow from the entries before it: the ledger was changed'
         )
     return entries
 
 
 def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
-    """Yield the rows after `seq` up to `end`, read `count` at a time. Raises LedgerError if a page is empty before `end`."""
+    """Yield the rows after number `seq` up to number `end`, which are read `count` at a time. Raises LedgerError if rows are missing."""
     while seq < end:
         rows = store.after(dataset, seq, min(count, end - seq))
         if not rows:
@@ -212,10 +216,10 @@ def fold_entries(store: Store, dataset: str, end: int) -> LedgerState:
 
 
 def run_of(entry: LedgerEntry, status: str, counts: Mapping[str, int]) -> Run:
-    """Return the run that an entry charges, with a status and counts that later entries determine."""
+    """Return the run that an entry charges. Its status and counts come from later entries."""
     return Run(entry.key, entry.row.seq, status, amounts.read(entry.content["cost"]), entry.content, counts)
 
 
 def counts_in(entries: Sequence[LedgerEntry]) -> dict[str, int]:
-    """Return the number of granted answers of a run's session by name. The last entry of each name holds the total so far."""
+    """Return the number of granted answers of a run, by the name of the answers. The last entry of each name states the total."""
     return {str(entry.content["of"]): int(entry.content["count"]) for entry in entries if entry.kind == "count"}

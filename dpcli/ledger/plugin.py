@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-# What a dataset in a ledger may be cut into.
+# The kinds of blocks into which the dataset of a ledger can be cut.
 BLOCKS: dict[str, str] = {
     "day": "dpcli.ledger.blocks.block_kinds:Days",
     "week": "dpcli.ledger.blocks.block_kinds:Weeks",
@@ -12,6 +12,7 @@ BLOCKS: dict[str, str] = {
     "hash": "dpcli.ledger.blocks.block_kinds:Hashes",
 }
 
+# The privacy filters, by the name that --filter takes.
 FILTERS: dict[str, str] = {
     "zcdp": "dpcli.ledger.filters.currencies:ZcdpFilter",
     "rdp": "dpcli.ledger.filters.currencies:RdpFilter",
@@ -22,32 +23,32 @@ FILTERS: dict[str, str] = {
 
 # The subcommands of dpcli budget, with their short help.
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("dpcli.ledger.commands.opening:init", "Open the ledger of a dataset; its terms are fixed for good."),
-    "show": ("dpcli.ledger.commands.reading:show", "What is spent, by whom, and what still fits."),
+    "init": ("dpcli.ledger.commands.opening:init", "Open the ledger of a dataset. Its terms cannot be changed later."),
+    "show": ("dpcli.ledger.commands.reading:show", "Show what is spent, by whom, and what still fits."),
     "spend": ("dpcli.ledger.commands.spending:spend", "Charge a run that is made at once."),
     "reserve": ("dpcli.ledger.commands.spending:reserve", "Charge a long run before it starts."),
-    "start": ("dpcli.ledger.commands.spending:start", "Note that a reserved run is about to draw noise."),
-    "commit": ("dpcli.ledger.commands.spending:commit", "Note that a reserved run has ended."),
-    "void": ("dpcli.ledger.commands.spending:void", "Give back a reservation before any noise was drawn."),
+    "start": ("dpcli.ledger.commands.spending:start", "Record that a reserved run is about to draw noise."),
+    "commit": ("dpcli.ledger.commands.spending:commit", "Record that a reserved run has ended."),
+    "void": ("dpcli.ledger.commands.spending:void", "Cancel a reservation before any noise was drawn."),
     "amend": ("dpcli.ledger.commands.governing:amend", "Change the cap, with a reason and an approver."),
     "quota": ("dpcli.ledger.commands.governing:quota", "Limit what a person or a team may charge."),
-    "approve": ("dpcli.ledger.commands.governing:approve", "Approve what another person proposed."),
-    "refuse": ("dpcli.ledger.commands.governing:refuse", "Refuse what was proposed, or withdraw it."),
-    "windows": ("dpcli.ledger.commands.reading:windows", "Which blocks still take a run."),
-    "plan": ("dpcli.ledger.commands.reading:plan", "Which runs of a schedule fit, before the first is made."),
-    "overview": ("dpcli.ledger.commands.reading:overview", "All datasets of ledgers in one table, the fullest first."),
-    "retire": ("dpcli.ledger.commands.governing:retire", "Close blocks for good."),
-    "upgrade": ("dpcli.ledger.commands.opening:upgrade", "Make a ledger's definitions again as this version has them."),
-    "import": ("dpcli.ledger.commands.opening:history", "Charge what was spent before there was a ledger."),
-    "copy": ("dpcli.ledger.commands.opening:copy", "Move datasets to another ledger, their chains as they are."),
-    "log": ("dpcli.ledger.commands.reading:log", "Every entry, in order."),
+    "approve": ("dpcli.ledger.commands.governing:approve", "Approve another person's proposal."),
+    "refuse": ("dpcli.ledger.commands.governing:refuse", "Refuse a proposal, or withdraw your own."),
+    "windows": ("dpcli.ledger.commands.reading:windows", "Show the blocks in which a run still fits."),
+    "plan": ("dpcli.ledger.commands.reading:plan", "Show which runs of a schedule fit, before the first is made."),
+    "overview": ("dpcli.ledger.commands.reading:overview", "Show all datasets of ledgers in one table, the fullest first."),
+    "retire": ("dpcli.ledger.commands.governing:retire", "Close blocks permanently."),
+    "upgrade": ("dpcli.ledger.commands.opening:upgrade", "Renew the definitions that guard the entries of a ledger."),
+    "import": ("dpcli.ledger.commands.opening:history", "Charge the runs that were made before the ledger was opened."),
+    "copy": ("dpcli.ledger.commands.opening:copy", "Move datasets to another ledger, with their chains unchanged."),
+    "log": ("dpcli.ledger.commands.reading:log", "Print every entry, in order."),
     "verify": ("dpcli.ledger.commands.reading:verify", "Check the chain, its guards, every cost, and an anchor."),
-    "anchor": ("dpcli.ledger.commands.reading:anchor", "Print the head of the chain, to be kept elsewhere."),
-    "export": ("dpcli.ledger.commands.reading:export", "All entries as json, csv or markdown."),
+    "anchor": ("dpcli.ledger.commands.reading:anchor", "Print the head of the chain, to be stored outside the ledger."),
+    "export": ("dpcli.ledger.commands.reading:export", "Print all entries as json, csv or markdown."),
 }
 
 PLUGIN = Plugin(
-    commands={"budget": ("dpcli.ledger.commands.budget:command", "The ledger: what a dataset has spent, and what still fits.")},
+    commands={"budget": ("dpcli.ledger.commands.budget:command", "Keep a ledger of what a dataset has spent and has left.")},
     premised={**FILTERS, **{f"blocks by {by}": target for by, target in BLOCKS.items()}},
     lists={"filters": ("a privacy filter of a ledger", FILTERS)},
     files={"schedule": ("dpcli.ledger.planning.schedule:KEYS", "dpcli.ledger.planning.schedule:read_schedule_bytes")},

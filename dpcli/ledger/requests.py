@@ -1,13 +1,17 @@
-"""Requests to a ledger. A request reads the state and returns the entry to append, or None if it was granted before.
+"""Requests to a ledger, except those that change its cap and quotas (dpcli.ledger.governance.amendments).
 
-A dataset moves in four steps, because two copies that can both be charged would be two budgets:
+The method `entry` of a request reads the state of the ledger. It returns the content of the entry to append, or None if the request was
+granted before.
 
-1. `Leave` closes the chain at its origin with an entry "moved", which names the target. This entry is copied with the others.
-2. `Prepare` appends the copy's first own entry. Its kind is "moved" too. It contains the hash of the closing entry and a random word.
-3. When the copy is durable, `Arrived` appends a last entry at the origin. It names the copy by the hash of the copy's first own entry.
+A dataset moves to another ledger in four steps. At no time can both ledgers be charged, as the dataset would then have two budgets:
+
+1. `Leave` closes the chain at its origin with an entry "moved", which names the target. All entries are then copied, including this one.
+2. `Prepare` appends the first entry that only the copy has. Its kind is "moved" too. It contains the hash of the closing entry and a random
+   word. The hash of this entry becomes the name of the copy.
+3. When the copy is durable, `Arrived` appends a last entry at the origin, which states the name of the copy.
 4. Only then `Open` opens the copy with an entry "copied". It states who copied the dataset, from where, and which definitions guard it now.
 
-A copy that was never named stays closed.
+A copy that the origin never named stays closed.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
-LONGEST_KEY = 200  # characters
+LONGEST_KEY = 200  # largest number of characters of a key; the grammar of entries has this limit too
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
 
 
@@ -42,7 +46,7 @@ class LedgerRequest(Protocol):
 
 
 def checked_key(key: str) -> str:
-    """Return the key. Raises InputError if it is empty, too long, or contains control characters, which a terminal would obey."""
+    """Return the key. Raises InputError if it is empty, too long, or contains control characters, which could steer a terminal."""
     if not key.strip() or len(key) > LONGEST_KEY or not key.isprintable():
         raise InputError(f"--key: expected a name of at most {LONGEST_KEY} printable characters for this run, found {key[:60]!r}")
     return key
@@ -59,12 +63,12 @@ class Charge:
 
     Attributes:
         kind: "spend" for a run that is made at once, "reserve" for a long run that is about to start.
-        key: Name of the run. A request that repeats the key, the body and the person (`who`) is charged once. If the body or the person
-            differs, it is an error.
+        key: Name of the run. A request with the same key, body and person (`who`) as an earlier one is not charged again. A request with
+            the same key but another body or person is an error.
         expires: ISO time after which a reservation cannot be voided and counts in full.
         window: The blocks that the run reads, sorted; empty if the dataset has no blocks.
-        made, maker: For a run that was made before the ledger was opened, when and by whom it was made. Such a run is charged once, even if
-            several people charge it.
+        made, maker: When and by whom the run was made, if it was made before the ledger was opened; else "". Such a run is charged once,
+            even if several people import it.
     """
 
     kind: str
@@ -80,7 +84,7 @@ class Charge:
     maker: str = ""
 
     def body(self) -> dict[str, Any]:
-        """Return the part of the content that must be equal if a charge is repeated."""
+        """Return the part of the content that must be equal if the charge is repeated."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
         return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker)}
 
@@ -88,52 +92,61 @@ class Charge:
         if self.key in state.runs:
             self._refuse_other(state.runs[self.key])
             return None
-        closed = state.closed(self.window)
+        closed = state.retired_block(self.window)
         if closed is not None:
             raise Denied(f"block {closed} was retired")
         wanted = amounts.read(self.cost.amounts)
-        if not state.over(self.window).fits(wanted):
+        if not state.on_blocks(self.window).fits(wanted):
             raise Denied("over the cap")
         if state.over_quota(self.who, self.window, wanted) is not None:
             raise Denied("over a quota")
         cost = {"cost": dict(self.cost.amounts), "detail": self.cost.detail}
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
-    def repeated(self, run: Run) -> tuple[str, ...]:
-        """Return notes for the user of a request that repeats the charge of `run`, so that nothing is written."""
+    def notes_on_repetition(self, run: Run) -> tuple[str, ...]:
+        """Return notes for the user if this request repeats the charge of `run`, so that nothing is written."""
         charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
-        lines: tuple[str, ...] = (f"{charged}: this is no new run, and one that draws noise again needs a key of its own",)
+        lines: tuple[str, ...] = (f"{charged}: nothing is charged now, and a run that draws noise again needs a key of its own",)
         end = run.content.get("expires")
         if self.kind == "reserve" and self.expires != end:
             given, first = self.expires or "none", end or "none: it can be voided until it is started"
-            lines += (f'"{self.key}" keeps the --expires of its reservation, {first}; found {given}, which changes nothing',)
+            lines += (f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing',)
         return lines
 
     def _refuse_other(self, run: Run) -> None:
-        """Check that `run`, which has the same key, was charged by the same request and has not begun. Raises LedgerError if not."""
+        """Check that `run`, which has this key, was charged by an equal request and has not begun. Raises LedgerError if not."""
         body = {**dict.fromkeys(("made", "maker")), **self.body()}
         other = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
         if other:
             raise LedgerError(
-                f'key "{self.key}": expected the run that entry {run.seq} charged under it, found one that differs in '
+                f'key "{self.key}": expected the run that entry {run.seq} charged under it, found a run that differs in '
                 f"{' and '.join(other)}: a new run needs a key of its own"
             )
         if not self.made and run.content.get("who") != self.who:
             raise LedgerError(
-                f'key "{self.key}": expected a run of {self.who}, found one that {run.content.get("who")} was charged for: '
+                f'key "{self.key}": expected a run of {self.who}, found a run that was charged to {run.content.get("who")}: '
                 "a new run needs a key of its own"
             )
         if run.status == "void":
-            raise LedgerError(f'key "{self.key}": expected a new key, found one whose reservation was voided')
+            raise LedgerError(f'key "{self.key}": expected a new key, found the key of a voided reservation')
         if self.kind == "reserve" and run.status != "reserved":  # a second start would draw noise again
             raise LedgerError(
-                f'key "{self.key}": expected a reservation that has not begun, found one that is {run.status}: {OWN_KEY}'
+                f'key "{self.key}": expected a reservation that was not started, found a run that is {run.status}: {OWN_KEY}'
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The start, commit or void of a reservation, as `kind` states. A person who did not make the reservation has to give a reason."""
+    """The start, commit or void of a reservation.
+
+    A person who did not make the reservation has to give a reason.
+
+    Attributes:
+        kind: "start", "commit" or "void".
+        key: Key of the reservation.
+        who: The person who makes the request.
+        why: Reason; "" if there is none.
+    """
 
     kind: str
     key: str
@@ -143,21 +156,23 @@ class Move:
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
         owner = run.content.get("who")
-        if owner != self.who and not has_words(self.why):  # a database checks itself whether the login is an administrator
+        if owner != self.who and not has_words(self.why):  # a database also requires that the login is an administrator
             raise InputError(f'--reason: state why, as "{self.key}" is a reservation of {owner}')
         if self.kind == "start" and run.status == "started":
-            raise LedgerError(f'key "{self.key}": expected a reservation that was not started, found one that was: {OWN_KEY}')
+            raise LedgerError(
+                f'key "{self.key}": expected a reservation that was not started, found one that was started: {OWN_KEY}'
+            )
         if run.status == NEXT[self.kind]:
             return None
         if self.kind == "commit" and run.status == "reserved" and not has_words(self.why):
             raise InputError(
-                f'--reason: state why, as "{self.key}" was never started: dpcli budget start comes before the first '
-                "noise, and is granted once; without it two who hold one reservation may both have drawn noise"
+                f'--reason: state why, as "{self.key}" was never started: run dpcli budget start before the first noise is drawn. It is '
+                "granted once, so that two people who share a reservation cannot both draw noise"
             )
         if self.kind == "void":
             self._refuse_void(run, now)
         if run.status == "void" or (self.kind == "start" and run.status == "committed"):
-            raise LedgerError(f'key "{self.key}": expected a reservation to {self.kind}, found one that is {run.status}')
+            raise LedgerError(f'key "{self.key}": expected a reservation to {self.kind}, found a run that is {run.status}')
         return {"kind": self.kind, "key": self.key, **nonempty(why=self.why)}
 
     def _refuse_void(self, run: Run, now: str) -> None:
@@ -166,22 +181,24 @@ class Move:
             raise InputError("--reason: state why no noise was drawn")
         if run.expired(now):
             raise LedgerError(
-                f'key "{self.key}": expected a reservation within its time, found one that expired: it counts in full'
+                f'key "{self.key}": expected a reservation within its time, found one that has expired: it counts in full'
             )
         if run.status != "reserved":
             raise LedgerError(
-                f'key "{self.key}": expected a reservation before any noise was drawn, found one that is {run.status}'
+                f'key "{self.key}": expected a reservation before any noise was drawn, found a run that is {run.status}'
             )
 
 
 @dataclass(frozen=True, slots=True)
 class CountAnswers:
-    """A grant of further answers of a session whose answers were all charged together.
+    """A grant of further answers of a session. One charge pays for all answers of the session.
 
     Attributes:
+        key: Key of the session's run.
         of: Name of the answers.
         count: Number of further answers.
         total: Largest number of answers that the charge pays for.
+        who: The person who makes the request, and who must have been charged for the run.
     """
 
     key: str
@@ -194,20 +211,23 @@ class CountAnswers:
         run = state.run(self.key)
         if run.status not in COUNTED:
             raise LedgerError(
-                f'key "{self.key}": expected a run that was started, found one that is {run.status}: nothing is answered'
+                f'key "{self.key}": expected a run that was started, found a run that is {run.status}: nothing is answered'
             )
         owner = run.content.get("who")
         if owner != self.who:
-            raise LedgerError(f'key "{self.key}": expected {owner}, who was charged for it, found {self.who}: nothing is answered')
+            raise LedgerError(
+                f'key "{self.key}": expected a request of {owner}, who was charged for the run, found one of {self.who}: nothing is '
+                "answered"
+            )
         taken = run.counts.get(self.of, 0)
         if taken + self.count > self.total:
-            raise Denied(f"{taken:,} of {self.total:,} {self.of} are spent, found {self.count:,} asked for")
+            raise Denied(f"{taken:,} of {self.total:,} {self.of} are spent, and {self.count:,} more were requested")
         return {"kind": "count", "key": self.key, "of": self.of, "count": taken + self.count}
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The permanent closing of blocks for further runs. Earlier charges stay."""
+    """The permanent closing of blocks for further runs. Their earlier charges remain."""
 
     window: tuple[str, ...]
     why: str
@@ -224,7 +244,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A record that dpcli has renewed the definitions that guard the entries.
+    """A record that dpcli has installed a new version of the definitions that guard the entries.
 
     Attributes:
         schema: Hash of the new definitions.
@@ -240,15 +260,15 @@ class Upgrade:
             return None
         if state.version >= self.version:
             raise LedgerError(
-                f"the definitions that guard the entries were changed since the ledger was opened, and no version of dpcli did that: "
-                f"they are those of version {self.version} already"
+                f"the definitions that guard the entries were changed since the ledger was opened, and not by dpcli: the ledger already "
+                f"has the definitions of version {self.version}"
             )
         return {"kind": "upgrade", "schema": self.schema, "version": self.version}
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The closing of a dataset that moves to the ledger at `to`. A repeated request with the same target writes nothing."""
+    """The closing of a dataset that moves to the ledger at `to`. A repeated request with this target writes nothing."""
 
     to: str
     why: str = ""
@@ -265,25 +285,29 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A record, at the origin, of the durable copy to which the dataset has moved. `copy` is the hash of the copy's first own entry."""
+    """A record, at the origin, of the durable copy to which the dataset has moved.
+
+    Attributes:
+        copy: Name of the copy, which is the hash of the copy's first own entry.
+    """
 
     copy: str
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if state.departure is None:
-            raise LedgerError(f'dataset "{state.dataset}": expected one that has moved, found one that has not')
+            raise LedgerError(f'dataset "{state.dataset}": expected a dataset that has moved, found one that has not')
         if state.departure.prepared:
-            raise LedgerError(f'dataset "{state.dataset}": expected the ledger that it comes from, found the copy')
+            raise LedgerError(f'dataset "{state.dataset}": expected the ledger at the origin, found the copy')
         if state.departure.copy == self.copy:
             return None
         if state.departure.copy:
-            raise LedgerError(f'dataset "{state.dataset}": another copy of it was named, in {state.departure.to}')
+            raise LedgerError(f'dataset "{state.dataset}": another copy was named before, in {state.departure.to}')
         return {"kind": "moved", "to": state.departure.to, "copy": self.copy}
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """The copy's first own entry. The copy stays closed, and its name is the hash of this entry.
+    """The first entry that only the copy has. The hash of this entry is the name of the copy, which stays closed.
 
     Attributes:
         word: Random word that makes the name of the copy unique.
@@ -319,8 +343,8 @@ class Open:
             return None
         if state.departure.prepared != self.name:
             raise LedgerError(
-                f'dataset "{state.dataset}": this copy is {state.departure.prepared[:16] or "unnamed"}, and the ledger that it comes from '
-                f"named {self.name[:16]}"
+                f'dataset "{state.dataset}": this copy is {state.departure.prepared[:16] or "unnamed"}, but the ledger at the origin named '
+                f"the copy {self.name[:16]}"
             )
         copied = {"kind": "copied", "from": self.origin, "schema": self.schema, "version": self.version}
         return {**copied, **nonempty(why=self.why)}

@@ -1,4 +1,8 @@
-"""The state of a ledger: its terms, its runs and its spending, computed by applying the entries one after another."""
+"""The state of a ledger, namely its terms, runs and spending, which is computed by applying the entries one after another.
+
+`LedgerState.apply` refuses an entry that dpcli would not write in that state. So a ledger that was changed by hand is noticed when it is
+read.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,12 @@ from dpcli.ledger.governance.proposals import (
 from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
 from dpcli.ledger.terms import LedgerTerms
 
-LONGEST_NAMES = 200  # characters; limit of the text that names a run's mechanisms
-# Status of a run after each kind of entry. All runs except void ones are charged in full, also a reservation that was abandoned.
+LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms
+# The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 TWO_PERSONS = ("amend", "void", "quota", "moved")  # kinds of entries that a two-person ledger accepts only if approved
 COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted
+# The statuses that a run may have before each kind of entry.
 STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
@@ -38,10 +43,11 @@ class Run:
     """A charged run.
 
     Attributes:
-        seq: Number of the entry that charged it.
+        key: Name of the run.
+        seq: Number of the entry that charged the run.
         status: "reserved", "started" (noise may have been drawn), "committed" or "void".
-        cost: The cost, by amount; with blocks, the cost on each block of the window.
-        content: Content of the entry that charged it.
+        cost: The cost, by amount. With blocks, this cost is charged on each block of the window.
+        content: Content of the entry that charged the run.
         counts: Number of granted answers of the run's session, by the name of the answers.
     """
 
@@ -65,7 +71,7 @@ class Run:
 
     @property
     def total(self) -> Mapping[str, Decimal]:
-        """The amounts that the run adds to the spending: with blocks, its whole cost on each block of its window."""
+        """The amounts that the run adds to the spending. With blocks, its full cost is added on each block of its window."""
         return cost_on_blocks(self.cost, self.window)
 
     @property
@@ -101,7 +107,7 @@ class UnderWay:
     """A reservation that has not ended.
 
     Attributes:
-        seq, hash: Number and hash of its entry.
+        seq, hash: Number and hash of the entry that charged it.
         status: "reserved" or "started".
     """
 
@@ -110,7 +116,7 @@ class UnderWay:
     status: str
 
 
-KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the one by which a dataset moved
+KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +138,20 @@ class MovedAway:
     def __str__(self) -> str:
         """Return why the dataset cannot be charged and what to do, as the end of a sentence whose subject is the dataset."""
         if self.prepared:
-            return f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {self.to}, completes the move"
-        charged = "it is charged there, and where that is not open yet" if self.copy else "where it is not there yet"
-        return f"has moved to {self.to} (entry {self.at.seq}): {charged}, dpcli budget copy completes the move; nothing more is taken here"
+            return f"is a copy that is not open yet: dpcli budget copy, from its origin to {self.to}, completes the move"
+        charged = "charge it there; if the copy is not open yet" if self.copy else "if it is not there yet"
+        return f"has moved to {self.to} (entry {self.at.seq}): {charged}, dpcli budget copy completes the move; nothing is charged here"
 
 
 @dataclass(slots=True)
 class LedgerState:
-    """The state of a dataset's ledger up to the entry `head`. It is built by `apply`, which refuses entries that dpcli does not write.
+    """The state of a dataset's ledger up to the entry `head`.
 
-    If the dataset is cut into blocks, each block has the same caps, and each key of `spent` and `reserved` consists of an amount and a
-    block (dpcli.ledger.amounts). The method `over` returns a state whose keys are amounts.
+    If the dataset is cut into blocks, each block has the caps `caps`, and each key of `spent` and `reserved` consists of an amount and a
+    block (dpcli.ledger.amounts). The method `on_blocks` returns a state whose keys are amounts.
 
     Attributes:
-        caps, spent: The caps and the total spending, in the currency of the filter.
+        caps, spent: The caps and the total spending, by amount, in the currency of the filter.
         reserved: The part of `spent` that belongs to runs that have not ended.
         charges: Number of charges, including runs that were voided.
         under_way: The reservations that have not ended, by key.
@@ -158,7 +164,7 @@ class LedgerState:
     terms: LedgerTerms | None = None
     caps: dict[str, Decimal] = field(default_factory=dict)
     epsilon: float = 0.0  # the current cap on epsilon
-    largest: float = 0.0  # the largest cap on epsilon so far, or the ceiling up to which caps may depend on outputs
+    largest: float = 0.0  # the larger of the ceiling, up to which caps may depend on outputs, and the largest cap on epsilon so far
     unbounded: bool = False  # whether a cap above `largest` was set without a statement that no output had been seen
     spent: dict[str, Decimal] = field(default_factory=dict)
     reserved: dict[str, Decimal] = field(default_factory=dict)
@@ -166,7 +172,7 @@ class LedgerState:
     under_way: dict[str, UnderWay] = field(default_factory=dict)
     runs: LedgerRuns = field(default_factory=dict[str, Run])
     last: Run | None = None
-    latest: str = ""  # the latest time that an entry states
+    latest: str = ""  # the latest time in the field "when" of an entry
     opening: str = ""  # hash of the first entry
     departure: MovedAway | None = None  # the move of the dataset, after which it cannot be charged in this ledger
     schema: str = ""  # hash of the definitions that guard the entries
@@ -175,15 +181,14 @@ class LedgerState:
     proposals: Proposals = field(default_factory=dict)  # open proposals of a two-person ledger
     quotas: Quotas = field(default_factory=dict)
     hides: bool = False  # whether the store hides datasets of other teams, so that a dataset without visible entries may exist
-    people: dict[str, dict[str, Decimal]] | None = field(
-        default_factory=dict
-    )  # charges by person; None if unknown, as without quotas
+    # The total charges by person. None if they are unknown, as a checkpoint of a ledger without quotas does not contain them.
+    people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)
 
     def apply(self, entry: LedgerEntry) -> None:
         """Apply the next entry. Raises LedgerError, and changes nothing, if the entry contradicts the state."""
         change = _CHANGES.get(entry.kind)
         if change is None:
-            raise LedgerError(f'{self._place(entry)}: "{entry.kind}" is unknown to this version: written by a later dpcli')
+            raise LedgerError(f'{self._place(entry)}: the kind "{entry.kind}" is unknown to this version: written by a later dpcli')
         if self.departure is not None and entry.kind not in KINDS_AFTER_MOVE:
             raise LedgerError(
                 f"{self._place(entry)}: follows the entry by which the dataset has moved: the ledger was changed by hand"
@@ -211,9 +216,10 @@ class LedgerState:
     def guaranteed(self) -> float | None:
         """The epsilon that bounds the loss of all runs together, even if runs were chosen by earlier outputs; None if there is no bound.
 
-        The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may be chosen in any way, as
-        they admit no run that `largest` would not admit. If a cap is raised because of outputs, neither the old nor the new cap is a
-        bound. For example, with caps 1 and 2 an adversary reaches 1.94 times delta at the final cap, and 3,000 times delta at the first.
+        The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may depend on outputs, as they
+        admit no run that `largest` would not admit. If a cap above `largest` is set because of outputs, neither the old nor the new cap is
+        a bound. For example, if the cap is raised from 1 to 2, an adversary reaches 1.94 times the ledger's delta at epsilon 2, and 3,000
+        times this delta at epsilon 1.
         """
         return None if self.unbounded else self.largest
 
@@ -221,8 +227,10 @@ class LedgerState:
     def guarantee(self) -> str:
         """The basis of `guaranteed`.
 
-        "cap" is the cap at the opening, and "ceiling" is the ceiling that was fixed at the opening. "stated" is a larger cap that was set
-        with the statement that no output had been seen. "none" means that there is no bound.
+        * "cap": the cap at the opening;
+        * "ceiling": the ceiling that was fixed at the opening;
+        * "stated": a larger cap that was set with the statement that no output had been seen;
+        * "none": there is no bound.
         """
         if self.unbounded:
             return "none"
@@ -247,29 +255,30 @@ class LedgerState:
             raise LedgerError(f'dataset "{self.dataset}" {self.departure}')
 
     def left(self) -> dict[str, Decimal]:
-        """Return the amount that remains below each cap, at least 0."""
+        """Return, for each amount, the difference between cap and spending, but at least 0."""
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
         """Check whether a further cost fits within the caps."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
-    def over(self, window: Sequence[str]) -> LedgerState:
-        """Return the state as a run that reads these blocks sees it.
+    def on_blocks(self, window: Sequence[str]) -> LedgerState:
+        """Return the state that decides whether a run on these blocks fits.
 
-        Its spending is, for each amount, the largest on any of the blocks. If the dataset has no blocks, this state itself is returned.
+        Its spending is, for each amount, the largest spending on any of the blocks. If the dataset has no blocks, this state itself is
+        returned.
         """
         if self.terms is None or self.terms.blocks is None:
             return self
-        flat = copy(self)
-        flat.spent, flat.reserved = (most_on_one_block(total, self.caps, window) for total in (self.spent, self.reserved))
-        return flat
+        state = copy(self)
+        state.spent, state.reserved = (most_on_one_block(total, self.caps, window) for total in (self.spent, self.reserved))
+        return state
 
     def fullest(self) -> LedgerState:
-        """Return the state as a run that reads all charged blocks sees it (`over`)."""
-        return self.over(charged_blocks(self.spent))
+        """Return the state that decides whether a run on all charged blocks fits, as `on_blocks` does."""
+        return self.on_blocks(charged_blocks(self.spent))
 
-    def closed(self, window: Sequence[str]) -> str | None:
+    def retired_block(self, window: Sequence[str]) -> str | None:
         """Return the first retired block of a window; None if there is none."""
         return next((block for block in window if block in self.retired), None)
 
@@ -282,9 +291,9 @@ class LedgerState:
         return None
 
     def quota_used(self, quota: Quota, window: Sequence[str] = ()) -> dict[str, Decimal]:
-        """Return the charges that count against a quota. With blocks, this is the largest total on a block of the window.
+        """Return the charges that count against a quota. With blocks, they are the largest total on a block of the window.
 
-        An empty window stands for all blocks.
+        An empty window means all charged blocks.
         """
         return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
 
@@ -296,13 +305,14 @@ class LedgerState:
         return run
 
     def rehearsal(self) -> LedgerState:
-        """Return a copy to which entries can be applied without a change of this state."""
+        """Return a copy to which entries can be applied without changing this state."""
         trial = copy(self)
         trial.people = None if self.people is None else dict(self.people)
         trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
         return trial
 
     def _open(self, entry: LedgerEntry) -> None:
+        """Apply the opening entry. Raises LedgerError if it is not the first entry, or if its terms are inconsistent."""
         if self.terms is not None or entry.row.seq != 1:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
@@ -313,13 +323,14 @@ class LedgerState:
         self.spent = self.reserved = dict.fromkeys(self.caps, ZERO) if terms.blocks is None else {}
 
     def _charge(self, entry: LedgerEntry) -> None:
+        """Apply a charge. Raises LedgerError if its key is in use, or if it exceeds a cap or a quota."""
         self.open_terms()
         cost = amounts.read(entry.content["cost"])
         _require_run(entry.content)
         if not entry.key or entry.key in self.runs:
-            raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} again: the ledger was changed by hand")
+            raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} a second time: the ledger was changed by hand")
         window = self._window(entry)
-        if self.closed(window) is not None or not self.over(window).fits(cost):
+        if self.retired_block(window) is not None or not self.on_blocks(window).fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
         if self.over_quota(payer(entry.content), window, cost) is not None:
             raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")
@@ -334,6 +345,7 @@ class LedgerState:
             self.under_way[entry.key] = UnderWay(entry.row.seq, entry.row.hash, NEXT[entry.kind])
 
     def _move(self, entry: LedgerEntry) -> None:
+        """Apply the start, commit or void of a reservation. Raises LedgerError if the status of the run does not allow it."""
         run = self.run(entry.key)
         if run.status not in STATUSES_BEFORE[entry.kind]:
             raise LedgerError(f"{self._place(entry)}: {entry.kind} of a run that is {run.status}: the ledger was changed by hand")
@@ -352,12 +364,12 @@ class LedgerState:
         run, of, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
         if run.status not in COUNTED or count <= run.counts.get(of, 0):
             raise LedgerError(
-                f"{self._place(entry)}: counts back, or for a run that is {run.status}: the ledger was changed by hand"
+                f"{self._place(entry)}: a count that does not grow, or of a run that is {run.status}: the ledger was changed by hand"
             )
         self.runs[entry.key] = replace(run, counts={**run.counts, of: count})
 
     def _charge_person(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
-        """Add a total to the charges of the person who pays (`sign` = 1), or take it off again (-1)."""
+        """Add a total to the charges of the person who pays (`sign` = 1), or subtract it (`sign` = -1)."""
         if self.people is not None:
             who = payer(content)
             self.people[who] = amounts.add(self.people.get(who, {}), total, sign)
@@ -365,10 +377,11 @@ class LedgerState:
     def _quota(self, entry: LedgerEntry) -> None:
         self.open_terms()
         if self.people is None:
-            raise UnknownPeople(f"{self._place(entry)}: a quota, and what was noted before it says nothing of persons")
+            raise UnknownPeople(f"{self._place(entry)}: a quota after a checkpoint that has no charges by person")
         self.quotas = {**self.quotas, subject_of(entry.content): quota_of(entry)}
 
     def _amend(self, entry: LedgerEntry) -> None:
+        """Apply a new cap. Raises LedgerError if it caps other amounts than the ledger has."""
         self.open_terms()
         caps = amounts.read(entry.content["caps"])
         if set(caps) != set(self.caps):
@@ -390,20 +403,20 @@ class LedgerState:
         return tuple(stated or ())
 
     def _require_approved(self, entry: LedgerEntry) -> None:
-        """Check the approvals of a two-person ledger.
+        """Check that a second person approved the entry, if the ledger needs that.
 
         Raises:
-            LedgerError: An entry that needs a second person was not approved by one, or an entry of a two-person ledger, such as a
-                proposal, is in another ledger.
+            LedgerError: No second person approved the entry. Or the entry is a proposal, a refusal or an approval, which does not fit to
+                the ledger or its open proposals.
         """
         is_two_person = self.terms is not None and self.terms.two_person is True
         try:
             if is_two_person and entry.kind in TWO_PERSONS and not is_arrival(entry.content):
                 refuse_unapproved(self.proposals, entry)
             elif entry.kind == "refuse" and proposal_numbered(self.proposals, entry.content["proposal"]) is None:
-                raise LedgerError("refuses nothing that is proposed")
+                raise LedgerError("refuses a proposal that is not open")
             elif not is_two_person and (entry.kind == "propose" or "proposal" in entry.content):
-                raise LedgerError("is of a ledger of two persons")
+                raise LedgerError("an entry of a two-person ledger")
         except LedgerError as error:
             raise LedgerError(f"{self._place(entry)}: {error}: the ledger was changed by hand") from None
 
@@ -411,10 +424,12 @@ class LedgerState:
         self.open_terms()  # only `proposals` changes, and `apply` sets it
 
     def _upgrade(self, entry: LedgerEntry) -> None:
+        """Apply an entry with a new hash and version of the definitions."""
         self.open_terms()
         self.schema, self.version = str(entry.content["schema"]), int(entry.content["version"])
 
     def _moved(self, entry: LedgerEntry) -> None:
+        """Apply the closing of a moved dataset, the first own entry of a copy, or the name of the copy, in the order of a move."""
         self.open_terms()
         to, copy_ = str(entry.content["to"]), str(entry.content.get("copy", ""))
         if self.departure is None and not copy_:
@@ -428,11 +443,12 @@ class LedgerState:
             is_own = copy_ == self.departure.at.hash  # only the first entry of a copy names the hash of its own chain
             self.departure = replace(self.departure, prepared=entry.row.hash) if is_own else replace(self.departure, copy=copy_)
         else:
-            raise LedgerError(f"{self._place(entry)}: moves what has moved: the ledger was changed by hand")
+            raise LedgerError(f"{self._place(entry)}: moves a dataset that has moved: the ledger was changed by hand")
 
     def _copied(self, entry: LedgerEntry) -> None:
+        """Apply the opening of a copy. The dataset can be charged in this ledger from then on."""
         if self.departure is None or self.departure.copy:
-            raise LedgerError(f"{self._place(entry)}: a copy of what has not moved: the ledger was changed by hand")
+            raise LedgerError(f"{self._place(entry)}: opens a copy of a dataset that has not moved: the ledger was changed by hand")
         self._upgrade(entry)
         self.departure = None
 
@@ -441,7 +457,7 @@ class LedgerState:
 
 
 def payer(content: Mapping[str, Any]) -> str:
-    """Return the person who is charged for a run."""
+    """Return the person who is charged for a run, from the content of its entry."""
     return str(content.get("who", ""))
 
 
@@ -454,7 +470,7 @@ def mechanism_names(pipeline: Mapping[str, Any]) -> str:
 def _require_run(content: Mapping[str, Any]) -> None:
     """Check that a charge states its run. Raises TypeError, ValueError or KeyError, which `apply` turns into a LedgerError.
 
-    A delta of 1 or more is accepted, so that the ledger can still be read. `verify` reports such a delta.
+    A delta of 1 or more is accepted, so that the ledger can still be read. `verify` reports it.
     """
     pipeline = content["pipeline"]
     if not (isinstance(pipeline["privacy"], dict) and all(isinstance(entry, dict) for entry in pipeline["mechanism"])):
@@ -463,6 +479,7 @@ def _require_run(content: Mapping[str, Any]) -> None:
         raise ValueError(f"delta {content['delta']!r}")
 
 
+# The method that applies each kind of entry.
 _CHANGES: dict[str, Callable[[LedgerState, LedgerEntry], None]] = {
     "open": LedgerState._open,
     "moved": LedgerState._moved,

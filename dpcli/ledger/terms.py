@@ -1,4 +1,4 @@
-"""The terms that a ledger is opened with. They never change; only the cap on epsilon can be changed, by an entry "amend"."""
+"""The terms that a ledger is opened with. They never change, except that an entry "amend" may set a new cap on epsilon."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class LedgerTerms:
     Attributes:
         unit, adjacency: The unit of privacy and the neighbouring relation that every run must state.
         epsilon, delta: The cap on the privacy loss of all runs together.
-        ceiling: The largest cap on epsilon that may be set after outputs were seen, and so the guarantee from the opening on; the cap
-            itself if None.
-        mode: "adaptive" (a privacy filter decides on each run) or "declared" (dpcli.ledger.filters.declared_set: the runs are fixed in
-            advance).
+        ceiling: The largest cap on epsilon that may be set after outputs were seen. From the opening on, the ledger guarantees this epsilon
+            and not `epsilon`. If None, it is `epsilon`.
+        mode: "adaptive" or "declared". In adaptive mode a privacy filter decides on each run. In declared mode the runs are fixed in
+            advance (dpcli.ledger.filters.declared_set).
         filter, parameters: The name of the privacy filter, and its parameters.
         dataset_size: Number of records, if it is public.
-        declared: In declared mode, the runs: the tables of each pipeline, and how often it is run.
+        declared: In declared mode, the runs. Each item holds the tables of a pipeline, and how often it is run.
         certified: In declared mode, the epsilon of all runs together, and the accountant that computed it.
         schema, version: Hash of the definitions that guard the entries, and their version number in dpcli (1 if absent).
         blocks: How the dataset is cut into blocks, as fields of dpcli.ledger.blocks.family.BlockFamily; None if it is not cut.
         two_person: True if a second person has to approve changes of the cap, quotas, voided reservations and moves; else None.
-        fingerprint: Fingerprint of the data, computed by the person who opens the ledger. A second dataset with it is refused.
-        team: In a database, the role whose members see the dataset. All other logins do not see it.
+        fingerprint: Fingerprint of the data, computed by the person who opens the ledger. No second dataset may have this fingerprint.
+        team: In a database, the role whose members can see the dataset. It is hidden from all other logins.
     """
 
     unit: str
@@ -87,7 +87,7 @@ class LedgerTerms:
     def caps(self, epsilon: float) -> dict[str, str]:
         """Return the caps, in the filter's currency, that keep the loss of one unit within `epsilon` at the ledger's delta.
 
-        If the dataset is cut into blocks, they are the caps of each block. Only a ledger in adaptive mode has a filter.
+        If the dataset is cut into blocks, the result is the caps of each block. Only a ledger in adaptive mode has a filter.
         """
         caps, family = dict(self.the_filter.caps(epsilon, self.delta)), self.family
         return caps if family is None else family.per_block(caps, self.the_filter)
@@ -99,12 +99,12 @@ class LedgerTerms:
         return self.the_filter.cost(pipeline, delta)
 
     def filter_advice(self, pipeline: Pipeline, delta: float) -> str:
-        """Return the end of an error message that names a filter under which this run has a cost; "" if there is none."""
+        """Return the end of an error message that names a filter under which this run has a cost; "" if no filter has one."""
         if self.mode == "declared":
             return ""
         for name in FILTERS:
             if name != self.filter and self._has_price_under(name, pipeline, delta):
-                return f"; the filter of this ledger is {self.filter}, and one with --filter {name} takes this run"
+                return f"; the filter of this ledger is {self.filter}, and a ledger with --filter {name} accepts this run"
         return ""
 
     def _has_price_under(self, filter_name: str, pipeline: Pipeline, delta: float) -> bool:
@@ -122,17 +122,17 @@ class LedgerTerms:
             if value != expected:
                 stated = "nothing" if value is None else f'"{value}"'
                 raise InputError(
-                    f'{place}: privacy.{name}: expected "{expected}", which the ledger adds up, found {stated} (DP103: costs under '
+                    f'{place}: privacy.{name}: expected "{expected}" as in the terms of the ledger, found {stated} (DP103: costs under '
                     "different units or neighbouring relations do not add up)"
                 )
         if self.dataset_size is not None and privacy.dataset_size not in (None, self.dataset_size):
             raise InputError(
-                f"{place}: privacy.dataset_size: expected {self.dataset_size}, which the ledger was opened for, found "
+                f"{place}: privacy.dataset_size: expected {self.dataset_size} as in the terms of the ledger, found "
                 f"{privacy.dataset_size}"
             )
 
     def refuse_forged(self, caps: Mapping[str, Any]) -> None:
-        """Check that the terms and these caps are consistent. Raises LedgerError if not: dpcli does not write such an opening entry."""
+        """Check that the terms and these caps are consistent, as in every opening entry that dpcli writes. Raises LedgerError if not."""
         try:
             fits_mode = self._fits_declared_mode(caps) if self.mode == "declared" else self._fits_adaptive_mode(caps)
             consistent = self._has_valid_numbers() and self._has_proved_blocks() and fits_mode
@@ -195,14 +195,14 @@ class LedgerTerms:
     def _refuse_unproved_blocks(self, family: BlockFamily) -> None:
         """Check that a theorem covers these blocks under the ledger's filter and adjacency. Raises InputError if none does."""
         if self.dataset_size is not None:
-            raise InputError("--dataset-size: expected none with --blocks, as each window has a size of its own")
+            raise InputError("--dataset-size: expected none with --blocks, as each window has its own size")
         kind_named(family.by, family.names, family.count)
         for flag, number in (("--max-blocks", family.max_blocks), ("--block-count", family.count)):
             if number is not None and not 1 <= number <= MOST_BLOCKS:
                 raise InputError(f"{flag}: expected a whole number from 1 to 10^6, found {str(number)[:40]}")
         repeated = next((name for name in family.names if family.names.count(name) > 1), None)
         if repeated is not None:
-            raise InputError(f"--block: {repeated[:60]!a} is named twice: a block has one budget")
+            raise InputError(f"--block: {repeated[:60]!a} is named twice: each block has one budget")
         reason = family.unproved(self.the_filter, self.adjacency, self.delta) if self.filter else None
         if reason is not None:
             raise InputError(f"--blocks: {reason}")

@@ -1,8 +1,8 @@
-"""Verification of a whole ledger: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor.
+"""Verification of a complete ledger: its store, the definitions that guard the rows, the chain, every entry, every cost, and an anchor.
 
-The entries are read twice, one page at a time. The first pass checks the chain, so that a broken chain is reported before the costs are
-computed, which can take hours. The second pass computes every cost again under the terms of the ledger, even if an entry states other
-terms. Memory grows with the number of problems, but not with the number of entries.
+The entries are read twice, one page at a time. The first pass checks the chain and applies the entries. The second pass computes every cost
+again, under the terms of the ledger even if an entry states other terms. It can take hours, so a broken chain is reported before it begins.
+Memory grows with the number of problems, but not with the number of entries.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 ANCHOR = "dpcli/anchor/v1"  # value of "schema" in an anchor file
-REMEMBERED = 1_000  # number of different runs whose costs are cached; it limits the memory
-SLACK = Decimal("1.000000001")  # two versions of dpcli may compute the same bound with different last digits
+CACHED_COSTS = 1_000  # number of different runs whose costs are cached; it limits the memory
+SLACK = Decimal("1.000000001")  # factor by which costs may differ, as two versions of dpcli may compute different last digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Verified:
     Attributes:
         entries: Number of checked entries.
         costs: Number of costs that were computed again.
+        head: Head of the chain.
         problems: Faults by which the ledger understates the spending.
         notes: Other faults.
     """
@@ -62,7 +63,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
     Args:
         anchor: The content of an anchor file, which the chain must contain; None if there is no anchor.
-        progress: Called before each cost is computed, with the number of costs that are done and the number of charges.
+        progress: Function that is called before each cost is computed, with the number of computed costs and the number of charges.
 
     Raises:
         LedgerError: The store is damaged, the guards were changed, the chain is broken, an entry cannot be in a sound ledger, or the chain
@@ -73,13 +74,13 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
     state = replay_all(ledger, anchor)
     terms = state.open_terms()
-    refuse_changed(ledger.store, state)
+    require_unchanged_definitions(ledger.store, state)
     terms_problems: list[str] = [*declared_set_problems(terms)] if terms.mode == "declared" else []
     problems: list[str] = []
     prices = Prices(terms)
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
-    done = 0
+    computed = 0
     for entry in ledger.reread(state.head):
         if entry.kind == "propose":
             proposed[entry.row.seq] = proposal_of(entry)
@@ -89,24 +90,24 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
             terms_problems += _excess_of_caps(terms, entry)
         if "cost" in entry.content:
             if progress is not None:
-                progress(done, state.charges)
-            done += 1
-            problems += prices.understated(entry)
-    return Verified(state.head.seq, done, state.head, (*terms_problems, *problems), (*notes, *_notes_on_store(ledger)))
+                progress(computed, state.charges)
+            computed += 1
+            problems += prices.problems_of(entry)
+    return Verified(state.head.seq, computed, state.head, (*terms_problems, *problems), (*notes, *_notes_on_store(ledger)))
 
 
-def refuse_changed(store: Store, state: LedgerState) -> None:
+def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
     """Check that the definitions that guard the entries are those that the chain states. Raises LedgerError if not.
 
     A copy that is not open yet is not checked, as its chain still states the definitions at its origin.
     """
     if not state.not_open and digest(store.schema()) != state.schema:
-        again = " (dpcli budget upgrade notes it where a later version made them)" if store.version > state.version else ""
+        again = " (if a later version of dpcli made them, dpcli budget upgrade records it)" if store.version > state.version else ""
         raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{again}")
 
 
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
-    """Return the state after all entries, which are read from the first one even if there is a checkpoint.
+    """Return the state after all entries. They are read from the first one even if there is a checkpoint.
 
     An anchor is compared only with a chain that was read in full. Otherwise the anchor would seem to confirm a checkpoint that anybody
     could have written.
@@ -119,14 +120,14 @@ def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     for _, state in ledger.replay():
         if content is not None and state.head.seq == content.get("seq") and not agrees_with(content, state):
             raise LedgerError(
-                f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals that were noted at it are not what '
-                "the entries add up to: the ledger was changed by hand, or by a program that cannot add"
+                f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals in its checkpoint are not the sums '
+                "of the entries: the ledger was changed by hand or by another program"
             )
     state.open_terms()
     if content is not None and not 1 <= int(content["seq"]) <= state.head.seq:
         raise LedgerError(
-            f'{ledger.store.place}: dataset "{ledger.dataset}": ends at entry {state.head.seq}, and totals were noted at {content["seq"]}: '
-            "entries were lost"
+            f'{ledger.store.place}: dataset "{ledger.dataset}": ends at entry {state.head.seq}, and has a checkpoint of entry '
+            f"{content['seq']}: entries were lost"
         )
     if anchor is not None:
         _refuse_lost(ledger, state.head, anchor)
@@ -147,7 +148,7 @@ def anchor_of(ledger: Ledger) -> dict[str, Any]:
 
 
 def read_anchor(path: str) -> dict[str, Any]:
-    """Return the anchor in a file. Raises InputError if the file does not exist or holds something else."""
+    """Return the anchor in a file. Raises InputError if the file does not exist or is not an anchor."""
     from dpcli.file.toml.limits import read_bytes
 
     data = read_bytes(path)
@@ -158,7 +159,7 @@ def read_anchor(path: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:
-        raise InputError(f"--anchor {path}: not what dpcli budget anchor writes as json")
+        raise InputError(f"--anchor {path}: not a file that dpcli budget anchor -f json wrote")
     return dict(anchor)
 
 
@@ -173,10 +174,12 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
     if anchor["dataset"] != ledger.dataset:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
     if head.seq < seq:
-        raise LedgerError(f"{place}: ends at entry {head.seq}, the anchor was taken at {seq}: restored from an old backup (DP405)")
+        raise LedgerError(
+            f"{place}: ends at entry {head.seq}, but the anchor is of entry {seq}: an old backup was restored (DP405)"
+        )
     rows = ledger.store.after(ledger.dataset, seq - 1, 1) if seq >= 1 else ()
     if [(row.seq, row.hash) for row in rows] != [(seq, anchor["hash"])]:
-        raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
+        raise LedgerError(f"{place}: entry {seq} is not the entry of the anchor: the history was replaced (DP405)")
 
 
 def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
@@ -197,7 +200,7 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
 
 
 def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
-    """Yield a note on an approval by a name that looks like the proposer's. A ledger file accepts any name."""
+    """Yield a note if the approver's name looks like the proposer's. In a ledger file anybody can sign with any name."""
     who = str(entry.content.get("who"))
     if proposal.made_by(who):
         yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
@@ -207,10 +210,10 @@ def _notes_on_store(ledger: Ledger) -> Iterator[str]:
     """Yield a note on guards of an earlier version, which may have accepted invalid entries, and on an unusable checkpoint."""
     outdated = ledger.store.outdated
     if outdated:
-        yield f"{outdated}: dpcli budget upgrade makes them again"
+        yield f"{outdated}: dpcli budget upgrade renews them"
     checkpoint = ledger.store.checkpoint(ledger.dataset)
     if checkpoint is not None and usable_content(checkpoint, ledger.dataset) is None:
-        yield "the totals that were noted are damaged or of a later version, and not used: all entries are read instead"
+        yield "the checkpoint is damaged or of a later version, and is not used: all entries are read instead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +221,9 @@ class Restated:
     """A run whose pipeline is restated under the ledger's terms.
 
     Attributes:
-        others: The terms of the run that differ from the ledger's, in words.
-        least: True if the cost is only a lower bound, because the number of contributions of a unit is unknown.
+        pipeline: The restated pipeline.
+        others: The terms of the run that differ from the terms of the ledger, in words.
+        least: True if the cost of the restated run is only a lower bound, because the number of records of a unit is unknown.
     """
 
     pipeline: Pipeline
@@ -228,7 +232,7 @@ class Restated:
 
 
 def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
-    """Return the run as the ledger must charge it: its mechanisms under the ledger's unit, adjacency and dataset_size.
+    """Return the run as the ledger must charge it, with its mechanisms under the ledger's unit, adjacency and dataset_size.
 
     If the pipeline does not bound the records of a unit, one record per unit is assumed. If the pipeline states another unit than the
     ledger, the cost is only a lower bound.
@@ -249,14 +253,14 @@ def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
 class Prices:
     """The costs of a ledger's charges, computed again.
 
-    The cost of equal runs is computed once. Most nightly runs of a year are equal.
+    The cost of equal runs is computed once, as most runs of a regular job are equal.
     """
 
     def __init__(self, terms: LedgerTerms) -> None:
         self.terms = terms
         self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
 
-    def understated(self, entry: LedgerEntry) -> Iterator[str]:
+    def problems_of(self, entry: LedgerEntry) -> Iterator[str]:
         """Yield a problem if the charge is under other terms than the ledger's, or is below the cost that this version computes.
 
         A charge whose cost cannot be computed is a problem as well.
@@ -271,11 +275,11 @@ class Prices:
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
         """Return the cost of a run by amount. Raises CannotCertify or NotRepresentable if the run has no cost. Errors are not cached."""
-        if self.terms.mode != "declared":  # in declared mode the window is a part of what identifies the run
+        if self.terms.mode != "declared":  # in declared mode the window is a part of the run's identity
             pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # the window does not change the cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
         if key not in self.known:
-            if len(self.known) >= REMEMBERED:
+            if len(self.known) >= CACHED_COSTS:
                 self.known.clear()
             self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
         return self.known[key]
@@ -304,15 +308,15 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
     """Yield the faults of one charge. Raises any error that its content causes."""
     terms, delta = prices.terms, float(entry.content["delta"])
     if not delta < 1.0:
-        raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
+        raise InputError(f"described at delta = {entry.content['delta']}, at which every mechanism is private")
     run = restate(terms, pipeline_from(entry.content["pipeline"]))
     if run.others:
         yield f"stated for {', '.join(run.others)} (DP103)"
     if run.others and terms.mode == "declared":
-        return  # the declared set has no such run
+        return  # the declared set does not contain such a run
     stated = run.pipeline.privacy.window
     if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
-        yield "charged on other blocks than the window that it states"
+        yield "charged on other blocks than those of the window that it states"
     charged = amounts.read(entry.content["cost"])
     try:
         cost = prices.of(run.pipeline, delta)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.ledger.stores.postgres import connector
+from dpcli.ledger.stores.postgres import connection_function
 from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
-from dpcli.ledger.stores.postgres_connection import Kept, Limits, bounded, driver, place_of, settings_of
+from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
 
 ATTEMPTS = 5  # how often making a count is tried, as another process may make it at the same time
@@ -32,7 +32,7 @@ MEANINGS = {
     "42883": "its functions are no longer those of a count of queries: {text}",
     "XX": f"the server found its own data damaged ({{text}}): {LOST}",
 }
-KEPT = Kept("dpcli_queries", MEANINGS, UNSURE)
+KEPT = ServerSchema("dpcli_queries", MEANINGS, UNSURE)
 # 'local' and 'off' would acknowledge what a failure of the server, or of its standby, takes back.
 DURABLE = (
     "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) "
@@ -60,7 +60,7 @@ class PostgresQueries:
         self._server, self._seconds = place_of(settings), seconds
         self._place = f"{self._server}#{self._name}"
         self._identity, self.total, self._things = identity, total, things
-        self._connect = connector(address, settings, self._server)
+        self._connect = connection_function(address, settings, self._server)
         if new:
             self._make()
         self.taken()
@@ -108,7 +108,7 @@ class PostgresQueries:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """Open a connection, as a fork would share one, in a transaction whose every wait has an end and whose commit is durable."""
-        with closing(self._connect()) as connection, bounded(connection, self._place, Limits(self._seconds), KEPT):
+        with closing(self._connect()) as connection, bounded_transaction(connection, self._place, Limits(self._seconds), KEPT):
             connection.execute(DURABLE)
             unsafe = connection.execute(UNSAFE).fetchone()
             if unsafe:

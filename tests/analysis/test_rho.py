@@ -14,7 +14,7 @@ from dpcli.analysis.account import account
 from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.gate.caps import loosened, tightest, with_defaults
+from dpcli.gate.caps import loosened_caps, tightest, with_defaults
 from dpcli.gate.documents.gate import document
 from dpcli.gate.gate_terms import checked_terms
 from dpcli.gate.judge import gate
@@ -51,8 +51,8 @@ def test_rho_has_a_cap_of_its_own(tmp_path: Path, cap: float, verdict: str, code
 def test_every_cap_of_a_policy_is_merged_and_seen_to_be_loosened(key: str) -> None:
     tight, loose, none = Caps(**{key: 0.25}), Caps(**{key: 0.5}), Caps()
     assert with_defaults(tight, loose) == with_defaults(none, tight) == tightest([loose, none, tight]) == tight
-    assert [list(loosened(tight, now)) != [] for now in (loose, none, tight)] == [True, True, False]
-    assert not list(loosened(loose, tight))
+    assert [list(loosened_caps(tight, now)) != [] for now in (loose, none, tight)] == [True, True, False]
+    assert not list(loosened_caps(loose, tight))
 
 
 @pytest.mark.parametrize("beside", ["", "epsilon = 50.0\n"])

@@ -17,7 +17,7 @@ import pytest
 from dpcli import __version__
 from dpcli.doctor import checks as machine
 from dpcli.doctor.checks import DEVELOPER_EXTRAS, Fact, Requirement, declared, examine, healthy
-from dpcli.ledger.stores.sqlite_file import NETWORK, mounted, network_file_system
+from dpcli.ledger.stores.sqlite_file import NETWORK, file_system_of, network_file_system
 from tests.command import ROOT, dpcli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -225,12 +225,12 @@ def test_it_loads_nothing_heavy_and_needs_no_table_library() -> None:
 )
 def test_the_longest_mount_point_decides(folder: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self, **_: MOUNTS)
-    assert mounted(folder) == kind and network_file_system(f"{folder}/l.db") == (kind if kind in NETWORK else None)
+    assert file_system_of(folder) == kind and network_file_system(f"{folder}/l.db") == (kind if kind in NETWORK else None)
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "lustre", "fuse.glusterfs", "tmpfs"])
 def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    monkeypatch.setattr(machine, "mounted", lambda folder: kind)
+    monkeypatch.setattr(machine, "file_system_of", lambda folder: kind)
     facts = examine(str(tmp_path / "ledger.db"))
     fact = named(facts, "file system, ledger's folder")
     assert (fact.value, fact.verdict) == (kind, "warn")
@@ -240,7 +240,7 @@ def test_a_ledger_on_a_network_or_in_memory_gets_a_warning(monkeypatch: pytest.M
 
 
 def test_a_machine_without_a_mount_table_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "mounted", lambda folder: None)
+    monkeypatch.setattr(machine, "file_system_of", lambda folder: None)
     assert named(examine(), "file system, current directory").verdict == "absent"
 
 

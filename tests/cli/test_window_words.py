@@ -77,7 +77,7 @@ def test_a_window_that_is_missing_or_none_is_asked_for_where_it_can_be_stated(fo
     line = check(folder, words, ASKING[words])
     assert "window" in line
     if not window:
-        assert 'expected the blocks of "clicks" that are read' in line and "under [privacy]" in line
+        assert 'expected the blocks of "clicks" that the run reads' in line and "under [privacy]" in line
 
 
 QUOTED = "--window: b, or by this flag of a command that charges a run."

@@ -379,7 +379,7 @@ def test_a_sum_that_warns_is_told_where_it_may_not_have_done_so_before(repositor
     assert QUIET in said(repository)  # as it was
     (repository / "a.toml").write_text(noisy(225.0, "a.toml", CLICKS))
     text = said(repository)  # less, and yet another sum
-    assert "above the cap of each of them" in text and QUIET not in text
+    assert "above the cap of each file" in text and QUIET not in text
 
 
 @pytest.mark.parametrize("noises", [(220.0, 225.0), (250.0, 260.0, 270.0)])

@@ -53,7 +53,7 @@ def test_what_a_server_and_its_clients_are_said_to_do_is_told(key: str) -> None:
     said = {**SAID, **BESIDE.get(key, {})}
     changed = {"client_rate": 0.25}.get(key, OTHERWISE.get(key))
     words = told(file(said, more=OTHER), file({**said, key: changed}, more=OTHER))
-    assert len(words) == 1 and words[0].startswith(f"federated.{key} ") and words[0].endswith("and not by noise")
+    assert len(words) == 1 and words[0].startswith(f"federated.{key} ") and words[0].endswith("and not because of noise")
 
 
 def test_every_key_on_which_the_price_rests_is_a_claim() -> None:

@@ -83,7 +83,7 @@ def test_what_is_not_charged_is_refused(
 def test_an_entry_that_another_one_names_is_refused() -> None:
     both = '[[mechanism]]\nname = "both"\ntype = "composed"\nmechanisms = ["rounds"]\nsteps = 30\n'
     assert wrong(file({}, more=both)) == (
-        'mechanism["rounds"].name: expected an entry that no other one names: a round performs it alone, found '
+        'mechanism["rounds"].name: expected an entry that no other entry names, as a round performs only this entry, found '
         "'rounds', which 'both' names"
     )
 

@@ -59,7 +59,7 @@ def test_two_entries_of_a_baseline_that_may_be_the_file(repository: Path) -> Non
     assert gate(repository, "train.toml", "sub/train.toml", "--baseline", "base.json").code == 0
     asked = gate(repository / "sub", "train.toml", "--baseline", "../base.json")
     assert asked.code == 2
-    assert "expected one entry, found 2; use the working directory that the baseline was written in" in asked.err
+    assert "expected one entry, found 2; use the working directory in which the baseline was written" in asked.err
 
 
 def test_a_file_that_was_invalid_is_no_new_file(repository: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_file_that_was_invalid_is_no_new_file(repository: Path) -> None:
     (repository / "train.toml").write_text(RISEN)
     with_baseline = gate(repository, "train.toml", "--baseline", "base.json", "--max-increase", "0")
     assert with_baseline.code == 2
-    assert "nothing to compare with: the file could not be accounted then" in with_baseline.err
+    assert "no comparison is possible, as the earlier gate computed no epsilon for this file" in with_baseline.err
 
 
 @of_each(

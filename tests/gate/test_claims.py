@@ -157,7 +157,7 @@ def test_it_stands_in_every_format_and_passes(repository: Path) -> None:
         result = dpcli("gate", "train.toml", "--base-ref", "HEAD~1", "-f", format_, folder=repository)
         assert result.code == 0, format_
         assert "sensitivity" in result.out.replace("\\", ""), format_
-        assert "not by noise" in " ".join(result.out.replace("│", " ").split()), format_
+        assert "not because of noise" in " ".join(result.out.replace("│", " ").split()), format_
 
 
 PARTS = """\

@@ -129,8 +129,8 @@ def words_of(name: str, dropped: bool) -> str:
 @of_each(
     "old, new, words",
     [
-        (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens no cap that holds)"),
-        (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (--allow-statement-change lets it pass)"),
+        (0.8, 0.7, "budget.warn_at 0.8 -> 0.7 (weakens no cap in force)"),
+        (0.8, 0.9, "budget.warn_at 0.8 -> 0.9 (allowed with --allow-statement-change)"),
     ],
 )
 def test_a_stricter_term_is_told_and_passes(folder: Path, old: float, new: float, words: str) -> None:
@@ -200,10 +200,13 @@ def test_a_list_in_the_place_of_one_value_is_held_to_what_the_entry_rested_on(fo
     for one, other in (([40.0, 60.0], 50.0), (50.0, [40.0, 60.0])):
         old, new = ({**BASE, "mechanism": [{**noise, "noise_multiplier": value}]} for value in (one, other))
         code, out = judged(folder, old, new, "text")
-        assert code == 0 and "is gone" not in out, out
+        assert code == 0 and "was removed" not in out, out
     stated = {"name": "train", "type": "pure-dp", "epsilon": [0.01, 0.02]}
     code, out = judged(folder, BASE, {**BASE, "mechanism": [stated]}, "text")
-    assert code == 1 and "restatement: train[1]: it states its own cost, and as gaussian it was priced by its noise" in out, out
+    assert (
+        code == 1
+        and "restatement: train[1]: it states its own cost, and as gaussian it had a cost that followed from its noise" in out
+    ), out
 
 
 def test_an_entry_is_worth_its_weakest_part() -> None:

@@ -92,8 +92,8 @@ def test_every_condition_that_the_gate_can_make_has_a_meaning() -> None:
     names = set()
     for text in (path.read_text() for path in (ROOT / "dpcli").rglob("*.py")):
         for node in ast.walk(ast.parse(text)) if "Condition(" in text else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Condition", "_judged_as"):
-                name = node.args[node.func.id == "_judged_as"]
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Condition", "_verdict_on_path"):
+                name = node.args[node.func.id == "_verdict_on_path"]
                 if isinstance(name, ast.Constant):  # others are passed on, as the rules of lint are
                     names.add(name.value)
     assert names == CONDITIONS.keys() - {"policy-change"}

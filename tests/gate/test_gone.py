@@ -209,5 +209,5 @@ def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repositor
         assert found.code == 2 and "gate: INVALID" in found.out and "is deleted" not in found.out, stub
         whole = gate(repository, "--base-ref", "main")
         unreadable = stub in ("broken", "utf-16", "nul", "misspelt")
-        assert ("train.toml, a pipeline at main, is no pipeline any more" in whole.out) != unreadable, stub
+        assert ("train.toml, a pipeline at main, is no longer a pipeline" in whole.out) != unreadable, stub
         assert whole.code == (2 if unreadable else 0), stub

@@ -76,7 +76,11 @@ def linked(root: Path) -> None:
 
 
 PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
-    "restated": (write(RESTATED), 1, "restatement: train: it states its own cost, and as gaussian it was priced by its noise"),
+    "restated": (
+        write(RESTATED),
+        1,
+        "restatement: train: it states its own cost, and as gaussian it had a cost that followed from its noise",
+    ),
     "deleted": (deleted, 0, "ads/train.toml, a pipeline at main, is deleted: what it has released stays released"),
     "moved out of the glob": (
         moved,
@@ -93,7 +97,7 @@ PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "a waiver for itself": (
         write(RESTATED + waiver("restatement")),
         1,
-        "does not count: the policy takes no waivers from pipeline files",
+        "is not valid: the policy accepts no waivers in pipeline files",
     ),
     "releases widened": (edit('releases = "final-model"', 'releases = "outputs"'), 1, "privacy.releases final-model -> outputs"),
 }
@@ -165,14 +169,16 @@ def test_a_new_policy_is_told(repository: Path) -> None:
     (repository / "fresh.toml").write_text("format = 1\nepsilon = 9.0\n")
     result = dpcli("gate", "ads/train.toml", "--base-ref", "main", "--policy", "fresh.toml", "-f", "json", folder=repository)
     assert result.code == 0
-    assert json.loads(result.out)["policy"]["warnings"] == ["new in this change: main has no such policy, so it applies as written"]
+    assert json.loads(result.out)["policy"]["warnings"] == [
+        "the policy is new in this change, as main does not have it: it applies as written"
+    ]
 
 
 RULES = [
-    ('files = "ad/*.toml"', 'rule[1] (files = "ad/*.toml") matches no file: nothing is held to it'),
-    ('unit = "usr"', 'rule[1] (unit = "usr") holds for none of the files judged here'),
-    ('files = "ads/*"\nunit = "usr"', 'rule[1] (files = "ads/*", unit = "usr") holds for none of the files judged here'),
-    ('adjacency = "zero-out"', 'rule[1] (adjacency = "zero-out") holds for none of the files judged here'),
+    ('files = "ad/*.toml"', 'rule[1] (files = "ad/*.toml") matches no file, and has no effect'),
+    ('unit = "usr"', 'rule[1] (unit = "usr") applies to none of the judged files'),
+    ('files = "ads/*"\nunit = "usr"', 'rule[1] (files = "ads/*", unit = "usr") applies to none of the judged files'),
+    ('adjacency = "zero-out"', 'rule[1] (adjacency = "zero-out") applies to none of the judged files'),
     ('files = "ads/*.toml"', None),
     ('files = "policy.toml"', None),  # a file of the repository that was not asked about
 ]
@@ -188,13 +194,16 @@ def test_a_rule_that_holds_for_nothing_is_told(repository: Path, selector: str, 
 def test_a_guarantee_in_a_part_is_found_out(repository: Path) -> None:
     part = RESTATED.replace('name = "train"', 'name = "claim"')
     write(part + '\n[[mechanism]]\nname = "train"\ntype = "composed"\nmechanisms = ["claim"]\n')(repository)
-    assert "restatement: train: it states its own cost, and as gaussian it was priced by its noise" in told(repository)[1]
+    assert (
+        "restatement: train: it states its own cost, and as gaussian it had a cost that followed from its noise"
+        in told(repository)[1]
+    )
 
 
 def test_a_guarantee_under_a_new_name_is_found_out(repository: Path) -> None:
     write(RESTATED.replace('name = "train"', 'name = "model"'))(repository)
     assert (
-        "restatement: model: it states its own cost, and train, which is gone, as gaussian it was priced by its noise"
+        "restatement: model: it states its own cost, and train, which was removed, as gaussian it had a cost that followed from its noise"
         in told(repository)[1]
     )
 
@@ -231,7 +240,7 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
     assert "is not a git repository" in outside.err
     for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
         none = dpcli(*words, folder=alone)
-        assert none.code == 2 and "git reads no repository here: not a git repository" in none.err, none.err
+        assert none.code == 2 and "no git repository here: not a git repository" in none.err, none.err
     edit("steps = 5_000", "steps = 5_001")(repository)
     git(repository, "commit", "-qam", "second")
     git(alone, "clone", "-q", "--depth", "1", f"file://{repository}", "shallow")
@@ -248,4 +257,4 @@ def test_no_repository_and_a_shallow_clone_are_called_so(repository: Path, tmp_p
         told = dpcli("diff", a, b, folder=alone / "shallow")
         assert told.code == 2 and "fetch-depth: 0 in CI" in told.err
     known = dpcli("gate", "ads/train.toml", "--policy", "HEAD:no-policy.toml", folder=alone / "shallow")
-    assert known.code == 2 and "nothing that git knows here" in known.err and "shallow" not in known.err
+    assert known.code == 2 and "an object that git does not know here" in known.err and "shallow" not in known.err

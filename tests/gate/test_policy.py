@@ -284,8 +284,8 @@ def test_the_file_states_a_horizon(tmp_path: Path) -> None:
     found = named("horizon", path)
     assert found["verdict"] == "fail"
     assert found["message"].startswith("53 runs (every week, years: 1): epsilon ")
-    assert "for all together, cap 3.0; at most " in found["message"]
-    assert "belong in a ledger" in found["message"]
+    assert "for all runs together, cap 3.0; at most " in found["message"]
+    assert "to a ledger" in found["message"]
     assert found["line"] == 18
 
 
@@ -307,8 +307,8 @@ def test_every_horizon_holds_that_no_other_one_makes_needless(tmp_path: Path) ->
 @of_each(
     "arguments, message",
     [
-        (("--horizon", "5"), "expected both of --horizon and --horizon-epsilon, found one"),
-        (("--horizon-epsilon", "5"), "expected both of --horizon and --horizon-epsilon, found one"),
+        (("--horizon", "5"), "--horizon, --horizon-epsilon: expected both, found one"),
+        (("--horizon-epsilon", "5"), "--horizon, --horizon-epsilon: expected both, found one"),
         (("--horizon", "0", "--horizon-epsilon", "5"), "--horizon: expected a whole number from 1 to 10^18, found 0"),
         (("--horizon", "5", "--horizon-epsilon", "nan"), "--horizon-epsilon: expected a number > 0, found nan"),
     ],
@@ -336,4 +336,4 @@ def test_a_file_may_not_loosen_its_own_horizon(repository: Path, after: str, wor
     git(repository, "commit", "-qam", "horizon")
     path.write_text(held(GATE, after) if after else GATE)
     found = [c["message"] for c in judged(path, "--base-ref", "main")["files"][0]["conditions"] if c["name"] == "statement"]
-    assert found == ([f"{words} (--allow-statement-change lets it pass)"] if words else [])
+    assert found == ([f"{words} (allowed with --allow-statement-change)"] if words else [])

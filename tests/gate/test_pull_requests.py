@@ -148,7 +148,7 @@ PULLS: dict[str, tuple[Change, int, str]] = {
         1,
         "file=vendor/it.toml",
     ),
-    "a repository inside that nobody can check out": (without_address, 0, "not checked out: nothing in it is judged"),
+    "a repository inside that nobody can check out": (without_address, 0, "not checked out: its files are not judged"),
     **{f"a new file {name!a}": (write(name), 1, "epsilon 6.9") for name in NAMES},
     "a new file in a hidden folder": (write(".cache/x/new.toml"), 1, ".cache/x/new.toml"),
     "a new file of another ending": (write("conf/new.conf"), 1, "conf/new.conf"),
@@ -202,7 +202,7 @@ PULLS: dict[str, tuple[Change, int, str]] = {
     "a waiver of what it may waive": (
         both(edit("steps = 5_000", "steps = 9_000"), edit("[gate]", waiver("increase", "2099-01-01", epsilon="9.0") + "[gate]")),
         1,
-        "does not count: the policy takes no waivers from pipeline files",
+        "is not valid: the policy accepts no waivers in pipeline files",
     ),
     "the policy loosened": (edit("2.0", "9.0", "policy.toml"), 0, "policy.toml changed: its version at origin/main applies"),
     "the policy loosened for what it forbids": (both(edit("2.0", "9.0", "policy.toml"), write("x.toml", PIPELINE)), 1, "cap 2.0"),

@@ -46,4 +46,4 @@ def test_another_question_at_the_same_price_is_shown(change: dict[str, Any], tmp
 def test_another_column_of_units_protects_others(tmp_path: Path) -> None:
     """At the same epsilon: nothing but the file says whose a row is."""
     result = gate(tmp_path, SUM, unit="name")
-    assert "source.unit" in result.out and "by what the file says of its data" in " ".join(result.out.split())
+    assert "source.unit" in result.out and "because of a claim about data" in " ".join(result.out.split())

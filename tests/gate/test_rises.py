@@ -260,12 +260,12 @@ def test_the_level_of_the_warning_is_a_share_of_the_cap_that_holds(repository: P
 @pytest.mark.parametrize(
     ("before", "after", "held", "name", "words"),
     [
-        ("epsilon = 3.0", "epsilon = 6.0", "epsilon = 3.0", "terms", "budget.epsilon raised from 3 to 6; the policy's 3.0 holds"),
-        ("epsilon = 6.0", "epsilon = 9.0", "epsilon = 2.0", "terms", "budget.epsilon raised from 6 to 9; the policy's 2.0 holds"),
+        ("epsilon = 3.0", "epsilon = 6.0", "epsilon = 3.0", "terms", "budget.epsilon raised from 3 to 6; the policy's 3.0 applies"),
+        ("epsilon = 6.0", "epsilon = 9.0", "epsilon = 2.0", "terms", "budget.epsilon raised from 6 to 9; the policy's 2.0 applies"),
         ("epsilon = 2.0", "epsilon = 6.0", "epsilon = 3.0", "statement", "budget.epsilon 2 -> 6"),
-        ("epsilon = 2.0", "epsilon = 1.9", "epsilon = 3.0", "terms", "budget.epsilon 2 -> 1.9 (weakens no cap that holds)"),
+        ("epsilon = 2.0", "epsilon = 1.9", "epsilon = 3.0", "terms", "budget.epsilon 2 -> 1.9 (weakens no cap in force)"),
         ("epsilon = 2.0", "epsilon = 3.0", "epsilon = 1.6\ndelta = 1e-7", "statement", "budget.epsilon 2 -> 3"),
-        ("rho = 1.0", "rho = 2.0", "rho = 1.0", "terms", "budget.rho raised from 1 to 2; the policy's 1.0 holds"),
+        ("rho = 1.0", "rho = 2.0", "rho = 1.0", "terms", "budget.rho raised from 1 to 2; the policy's 1.0 applies"),
         ("rho = 1.0", "rho = 2.0", "rho = 1.5", "statement", "budget.rho 1 -> 2"),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_pull_request(repository: Path) -> None:
     file.write_text(longer.replace("20_000", "40_000") + waiver("increase", expires="2030-06-30", epsilon="2.6"))
     beyond = gate(file, "-f", "text")
     assert beyond.code == 1
-    assert "the waiver approved by ada holds up to epsilon 2.6, found " in beyond.out
+    assert "the waiver approved by ada is valid up to epsilon 2.6, found " in beyond.out
     file.write_text(longer + waiver("increase", expires="2030-06-30", epsilon="2.6"))
     ended = dpcli("gate", str(file), "--base-ref", "main", "--as-of", "2030-07-01", "-f", "text")
     assert ended.code == 1

@@ -260,7 +260,7 @@ def test_a_sum_above_every_cap_is_told_without_a_policy(pair: tuple[Path, float,
     for cap, told in ((1.01 * one, True), (0.999 * both, True), (1.001 * both, False)):
         capped(folder, cap)
         result = dpcli("gate", "ads/a.toml", "ads/b.toml", "-f", "text", folder=folder)
-        assert result.code == 0 and ("above the cap of each of them" in result.out) is told
+        assert result.code == 0 and ("above the cap of each file" in result.out) is told
         account = dpcli("account", "ads/a.toml", "ads/b.toml", folder=folder)
         assert ("is above the budget of each of its files" in " ".join(account.out.split())) is told
         assert "above the cap of each" not in dpcli("gate", "ads/a.toml", "-f", "text", folder=folder).out
@@ -369,7 +369,7 @@ def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pyte
     whole = dpcli(*asked, "--policy", "policy.toml", folder=folder)
     assert whole.code == 1 and "vendor/in.toml:31:1: gate/increase" in whole.err
     plain = dpcli(*asked, folder=clone)
-    assert plain.code == 0 and "vendor: a repository inside this one, linked to another commit" in plain.out
+    assert plain.code == 0 and "vendor: a repository inside this one, whose commit differs" in plain.out
     summed = dpcli(*asked, "--policy", "policy.toml", folder=clone)
     assert summed.code == 3 and "no sum, as vendor is not checked out" in summed.err
 
@@ -467,11 +467,15 @@ def test_a_file_that_joins_a_sum_later_is_told_and_no_other(
     files = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.toml")) if given else ["misc/c.toml"]
     result = dpcli("gate", *files, *caps, "--base-ref", "main", "--allow-statement-change", "-f", "text", folder=folder)
     lines = [line for line in result.out.splitlines() if "gate/joined" in line]
-    told = bool(caps) or "above the cap of each of them" in result.out
+    told = bool(caps) or "above the cap of each file" in result.out
     assert result.code == 0 and len(lines) == (told and bool(later)), result.out
     for line in lines:
         assert "dataset clicks: " in line
-        assert f"not yet in the sum at the base: {', '.join(later)}; " in line and "warning" in line and "fixed before" in line
+        assert (
+            f"these files were not in the sum at the base: {', '.join(later)}; " in line
+            and "warning" in line
+            and "fixed before" in line
+        )
 
 
 def test_files_that_all_come_at_once_are_fixed_before_the_first(folder: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_waiver_holds_only_up_to_its_epsilon(tmp_path: Path) -> None:
     path = written(tmp_path, OVER + waiver("budget", epsilon="5.5"))
     found = named("budget", path, *DAY)
     assert found["verdict"] == "fail"
-    assert "the waiver approved by ada holds up to epsilon 5.5, found 6.9211" in found["message"]
+    assert "the waiver approved by ada is valid up to epsilon 5.5, found 6.9211" in found["message"]
 
 
 @of_each("when, day", [("in 14 days", "2030-06-16"), ("in 1 day", "2030-06-29"), ("today", "2030-06-30")])
@@ -116,7 +116,7 @@ def test_a_waiver_makes_no_number_where_there_is_none(tmp_path: Path) -> None:
     [
         (
             waiver("DP103"),
-            "gate.waiver[1].rule: expected a rule that can be waived, found DP103, without which the number itself is wrong",
+            "gate.waiver[1].rule: expected a rule that can be waived, found DP103, whose findings mean that epsilon itself is wrong",
         ),
         (waiver("DP001"), "expected a rule that can be waived, found DP001"),
         (
@@ -241,7 +241,7 @@ def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, hold
     commit(place, name, mail)
     found, message = verdict(place)
     assert found == ("waived" if holds else "fail")
-    assert ("asks for the approval of another person" in message) == (not holds)
+    assert ("asks for another person's approval" in message) == (not holds)
     assert named("budget", place / "train.toml", *DAY)["verdict"] == "waived"  # where no policy asks
 
 
@@ -305,7 +305,7 @@ def test_where_git_does_not_know_the_waiver_holds_and_a_warning_says_so(
 ) -> None:
     waive(place)
     policy = ("--policy", str(place / "policy.toml"))
-    assert "git does not say who wrote it" in named("waiver", place / "train.toml", *policy, *DAY)["message"]
+    assert "git does not know its author" in named("waiver", place / "train.toml", *policy, *DAY)["message"]
     commit(place, "ada")
     assert verdict(place)[0] == "fail"
     (place / "other").write_text("x")

@@ -185,12 +185,14 @@ def agrees(ledger: Ledger, model: Model) -> None:
     }
     assert (Fraction(state.caps["epsilon"]), state.retired) == (model.cap, model.retired)
     for block in model.blocks or ("",):
-        part = state.over((block,) if block else ())
+        part = state.on_blocks((block,) if block else ())
         assert Fraction(part.spent["epsilon"]) == model.spent(PEOPLE, block)
         assert Fraction(part.reserved["epsilon"]) == model.spent(PEOPLE, block, "reserved", "started")
     for cost in ("0", "1E-300", "0.1", "0.5", "1"):
         for window in (model.blocks[:1], model.blocks[1:3], model.blocks):
-            fits = state.closed(window) is None and state.over(window).fits({"epsilon": Decimal(cost), "delta": Decimal(0)})
+            fits = state.retired_block(window) is None and state.on_blocks(window).fits(
+                {"epsilon": Decimal(cost), "delta": Decimal(0)}
+            )
             assert fits == model.fits(Fraction(cost), window)
     for quota in state.quotas.values():
         assert Fraction(state.quota_used(quota)["epsilon"]) == max(

@@ -52,10 +52,10 @@ def test_a_run_that_starts_again_is_not_covered_by_its_first_charge(ledger: Ledg
     ledger.start("long")
     with pytest.raises(LedgerError, match="found one that was: noise may have been drawn"):
         ledger.start("long")
-    with pytest.raises(LedgerError, match="found one that is started"):
+    with pytest.raises(LedgerError, match="found a run that is started"):
         ledger.reserve(pure(0.1), "long", 0.0)
     ledger.commit("long")
-    with pytest.raises(LedgerError, match="found one that is committed"):
+    with pytest.raises(LedgerError, match="found a run that is committed"):
         ledger.reserve(pure(0.1), "long", 0.0)
     assert ledger.state().spent["epsilon"] == Decimal("0.1")
 
@@ -178,7 +178,7 @@ def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
     bob = Ledger(open_ledger(place.url, setting.DATASET).store, setting.DATASET, who="bob")
     for ledger in (ana, bob):
         assert setting.charge(ana, "tuesday", kind=kind).repeated == (ledger is bob)
-    with pytest.raises(LedgerError, match=f"expected a run of bob, found one that {ana.who} was charged for"):
+    with pytest.raises(LedgerError, match=f"expected a run of bob, found a run that was charged to {ana.who}"):
         setting.charge(bob, "tuesday", kind=kind)
     assert len(ana.entries()) == 2
 

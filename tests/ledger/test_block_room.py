@@ -81,10 +81,10 @@ def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: flo
         found, within = block_room(ledger, run(cost)), block_room(ledger, run(cost), blocks)
         assert (within.before, within.after) == (None, None)
         assert (found.before, found.after) == ((None, None) if kind.listed else (blocks[1], blocks[4]))
-        assert found.unused_takes == (cost <= 1.0)
+        assert found.fits_unused == (cost <= 1.0)
         for form in ("text", "table"):
             said = " ".join(dpcli("budget", "windows", url, str(file), "-f", form).out.split())
-            takes = "each is whole and takes the run" if cost <= 1.0 else "each is whole, and its cap is too small for the run"
+            takes = "the run fits in each of them" if cost <= 1.0 else "the cap of a block is too small for the run"
             assert (f"blocks before {blocks[1]} and after {blocks[4]} were never charged: {takes}" in said) != bool(kind.listed)
         for flag in ("--within", "--window"):
             looked = dpcli("budget", "windows", url, str(file), flag, blocks[3], "-f", "json")
@@ -102,7 +102,7 @@ def test_the_commands(place: Place, tmp_path: Path) -> None:
     opening = ("--unit", "example", "--adjacency", "add-remove", "--epsilon", "1", "--delta", "0", "--filter", "approx-dp")
     cut = ("--blocks", "day", "--column", "event_date")
     refused = dpcli("budget", "init", place.url, "--dataset", "v", *opening, *cut)
-    assert refused.code == 2 and "--max-blocks: state in how many blocks" in refused.err
+    assert refused.code == 2 and "--max-blocks: state the number of blocks" in refused.err
     assert dpcli("budget", "init", place.url, "--dataset", "v", *opening, *cut, "--max-blocks", "2").code == 0
     assert "no block was charged yet" in dpcli("budget", "show", place.url).out
     assert dpcli("budget", "windows", place.url, str(file)).code == 2
@@ -133,7 +133,7 @@ def test_every_block_is_in_the_picture(by: str, tmp_path: Path) -> None:
 def test_only_of_blocks(tmp_path: Path) -> None:
     ledger = init(str(tmp_path / "l.db"), DATASET, replace(plain(), schema=""))
     assert calendar(ledger.state()) == ()
-    with pytest.raises(InputError, match="not cut into any"):
+    with pytest.raises(InputError, match="not cut into blocks"):
         block_room(ledger, run())
     ledger.close()
 
@@ -163,7 +163,7 @@ def test_a_file_that_states_its_window(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:  # as a program of somebody else's would
         patch.setattr(ledger, "stated_window", lambda pipeline, given: tuple(given))
         ledger.spend(load(str(file)), "elsewhere", window=["2026-03-01"])
-    assert [text for text in verify(ledger).problems if "other blocks than the window" in text]
+    assert [text for text in verify(ledger).problems if "other blocks than those of the window" in text]
     file.write_text(stating("[]"))
     assert dpcli("account", str(file)).code == 2
     plainly = str(tmp_path / "plain.db")
@@ -238,7 +238,7 @@ def test_a_file_states_no_window_that_moves(tmp_path: Path) -> None:
     with init(str(tmp_path / "l.db"), DATASET, replace(terms("day"), schema="")) as ledger:
         one = run(0.01)
         moving = replace(one, privacy=replace(one.privacy, window=("last 7 days",)))
-        with pytest.raises(InputError, match=r'"last 7 days" is for --window and for schedules'):
+        with pytest.raises(InputError, match=r'"last 7 days" is accepted by --window and in schedules'):
             ledger.spend(moving, "moving")
         assert not ledger.state().runs
 

@@ -188,7 +188,7 @@ def test_where_nothing_is_proved_nothing_is_opened(tmp_path: Path) -> None:
         if most == 1 or (name, delta) in PROVED:
             init(path, DATASET, found).close()
         else:
-            with pytest.raises(InputError, match="not proved"):
+            with pytest.raises(InputError, match="no bound is proved"):
                 init(path, DATASET, found)
             with pytest.raises(LedgerError):
                 by_hand(found)
@@ -204,11 +204,11 @@ def by_hand(found: LedgerTerms) -> None:
 
 WRONG: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
     ({"adjacency": "replace-one"}, {}, "may move between blocks"),
-    ({"dataset_size": 100}, {}, "each window has a size"),
+    ({"dataset_size": 100}, {}, "each window has its own size"),
     ({}, {"by": "hour"}, "expected one of day"),
     ({}, {"by": "region"}, "expected names"),
     ({}, {"by": "hash"}, "expected count"),
-    ({}, {"by": "hash", "count": 4, "max_blocks": 2}, "all lie"),
+    ({}, {"by": "hash", "count": 4, "max_blocks": 2}, "all records of a unit lie in one block"),
     ({}, {"names": ["a"]}, "neither names nor count"),
     ({}, {"by": "region", "names": ["EU", "EU"]}, "named twice"),
     ({}, {"by": "region", "names": ["b", "a"]}, "expected terms"),
@@ -407,7 +407,7 @@ def kept(url: str, folder: Path, seconds: float, workers: int, cap: Decimal) -> 
         assert found.failed == 0 and found.errors == []
         assert set(found.acknowledged) <= set(state.runs) and len(found.acknowledged) == len(set(found.acknowledged))
         for block in FAMILIES["day"][1]:
-            spent = state.over((block,)).spent["epsilon"]
+            spent = state.on_blocks((block,)).spent["epsilon"]
             assert spent == sum(COST for key in state.runs if block in window_of(key)) <= cap
         assert all(run.window == tuple(window_of(key)) for key, run in ((run.key, run) for run in state.runs.values()))
         assert state.fullest().spent["epsilon"] == cap and ledger.store.check() == ()

@@ -104,7 +104,7 @@ def in_order(acts: tuple[str, ...], path: Path) -> None:
 
 def test_another_end_of_the_same_reservation_is_told(books: dpcli.DatasetBudget) -> None:
     books.reserve(run(), "key", expires="2030-01-01T00:00:00Z")
-    with pytest.warns(UserWarning, match="keeps the --expires of its reservation, 2030-01-01T00:00:00Z"):
+    with pytest.warns(UserWarning, match="keeps the --expires of its reservation .2030-01-01T00:00:00Z"):
         books.reserve(run(), "key", expires="2031-01-01T00:00:00Z")
     books.reserve(run(), "key", expires="2030-01-01T00:00:00Z")
 

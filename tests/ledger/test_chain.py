@@ -80,10 +80,10 @@ def test_a_missing_or_repeated_entry_is_found() -> None:
 
 
 def test_entries_of_another_dataset_or_in_another_spelling_are_found() -> None:
-    with pytest.raises(LedgerError, match="belongs elsewhere"):
+    with pytest.raises(LedgerError, match="states another number or dataset"):
         next_entry(seal(OPEN, "clicks", Head()).row, "visits", Head())
     body = json.dumps(json.loads(seal(OPEN, "visits", Head()).row.body), indent=1)
-    with pytest.raises(LedgerError, match="belongs elsewhere"):
+    with pytest.raises(LedgerError, match="is not in canonical form"):
         next_entry(StoredRow(1, body, digest(body)), "visits", Head())
 
 

@@ -140,7 +140,7 @@ def test_verify_finds_totals_that_are_not_those_of_the_entries(place: str, tmp_p
         rewritten(path := again(place, tmp_path, name), **FORGED[name])
         with (
             open_ledger(path, DATASET) as ledger,
-            pytest.raises(LedgerError, match="the totals that were noted at it are not what the entries add up to"),
+            pytest.raises(LedgerError, match="the totals in its checkpoint are not the sums of the entries"),
         ):
             verify(ledger)
 
@@ -260,7 +260,7 @@ def test_another_history_under_the_same_totals_is_refused(place: str) -> None:
         (row,) = ledger.store.after(DATASET, seq - 1, 1)
     body = canonical({**json.loads(row.body), "why": "another"})
     past_guards(place, ("UPDATE entry SET body = ?, hash = ? WHERE dataset = ? AND seq = ?", (body, digest(body), DATASET, seq)))
-    with pytest.raises(LedgerError, match="is not the one that was there when the totals were noted"):
+    with pytest.raises(LedgerError, match="is not the entry that the checkpoint names"):
         open_ledger(place, DATASET).state()
 
 
@@ -335,7 +335,10 @@ def test_no_room_for_what_is_kept_meanwhile_is_said(
     monkeypatch.setattr(ForgetfulRuns, "__init__", small)
     more = (str(tmp_path / "run.toml"), "--key", "more", "--anchor", str(tmp_path / "anchor.json")) if "--anchor" in words else ()
     done = dpcli("budget", words[0], path, *more)
-    assert (done.code, done.out) == (4, "") and "temporary file, which cannot be used: database or disk is full" in done.err
+    assert (done.code, done.out) == (
+        4,
+        "",
+    ) and "temporary file for the keys of ended runs cannot be used: database or disk is full" in done.err
     assert open_ledger(path).state().charges == 40
 
 

@@ -166,7 +166,7 @@ def test_what_lies_beside_a_file_is_a_file(end: str, kind: str, tmp_path: Path) 
     init(str(path), DATASET, terms()).close()
     beside = Path(f"{path}{end}")
     beside.mkdir() if kind == "directory" else beside.symlink_to("/dev/null")
-    with pytest.raises(LedgerError, match=f"expected nothing but a journal next to it, found a {kind}"):
+    with pytest.raises(LedgerError, match=f"expected only a journal next to it, found a {kind}"):
         open_ledger(str(path), DATASET)
 
 
@@ -179,7 +179,7 @@ def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
     init(database.url, DATASET, terms()).close()
     through = Proxy(tmp_path, database).url
     monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: 2.0))
-    monkeypatch.setattr(postgres_connection, "OWN_NAMES", "SELECT pg_catalog.pg_sleep(3600)")
+    monkeypatch.setattr(postgres_connection, "SEARCH_PATH", "SELECT pg_catalog.pg_sleep(3600)")
     with database.cluster.connect(database.name) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT FROM dpcli.dataset FOR UPDATE")

@@ -22,7 +22,7 @@ from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores import copying
-from dpcli.ledger.stores.copying import Copied, Copying, move_dataset
+from dpcli.ledger.stores.copying import DatasetMove, MovedDataset, move_dataset
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import anchor_of, verify
 from tests.command import dpcli
@@ -159,8 +159,8 @@ def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tm
 
     die_moving(source, target, "open")
     ends = {
-        target.url: f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {address(target)}, completes the move",
-        source.url: f"has moved to {address(target)} (entry 10): it is charged there, and where that is not open yet, dpcli budget copy",
+        target.url: f"is a copy that is not open yet: dpcli budget copy, from its origin to {address(target)}, completes the move",
+        source.url: f"has moved to {address(target)} (entry 10): charge it there; if the copy is not open yet, dpcli budget copy",
     }
     words = sorted(words for words in ALL if words[0] == "budget" and words[1] not in WITHOUT_LEDGER)
     assert len(words) > 15
@@ -185,7 +185,7 @@ def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tm
         again = dpcli("budget", "upgrade", url)
         assert again.code == 0 and "nothing to do" in again.out and (rows(source), rows(target)) == before
     text = dpcli("budget", "overview", source.url, target.url).out
-    assert text.startswith("0 datasets; 1 that moved elsewhere; 1 that is a copy and not open yet;")
+    assert text.startswith("0 datasets; 1 that moved to another ledger; 1 that is a copy and not open yet;")
     move_dataset(source.url, target.url, DATASET)
     assert "closed" not in json.loads(dpcli("budget", "show", target.url, "-f", "json").out)
     assert open_places(source, target) == [target.url]
@@ -252,12 +252,12 @@ def test_a_ledger_of_blocks_and_one_of_declared_runs_move(way: tuple[Place, Plac
 # Death.
 
 POINTS: tuple[tuple[str, str, bool, int], ...] = (
-    ("_take", "nothing is taken", True, 1),
-    ("_take", "all is taken", False, 1),
-    ("read_again", "read again", False, 1),
+    ("_copy_entries", "nothing is taken", True, 1),
+    ("_copy_entries", "all is taken", False, 1),
+    ("check_written", "read again", False, 1),
     ("leave", "about to close it here", True, 1),
     ("leave", "closed here", False, 1),
-    ("_take", "the rest is taken", False, 2),
+    ("_copy_entries", "the rest is taken", False, 2),
     ("_prepare", "about to give it a name", True, 1),
     ("_prepare", "has a name, not durable", False, 1),
     ("create_or_fill", "durable there", False, 1),
@@ -275,7 +275,7 @@ HOMES: dict[str, Any] = {"leave": Ledger, "create_or_fill": copying, "verify": c
 
 def dying(name: str, before: bool, turn: int) -> None:
     """In this process, die at a call of something, before or after it."""
-    home = HOMES.get(name, Copying)
+    home = HOMES.get(name, DatasetMove)
     real, turns = getattr(home, name), iter(range(1, 99))
 
     def fatal(*arguments: Any, **named: Any) -> Any:
@@ -293,7 +293,7 @@ def dying(name: str, before: bool, turn: int) -> None:
 def die_moving(source: Place, target: Place, name: str, before: bool = True, turn: int = 1) -> None:
     """Move the dataset in a child that dies at a call of something."""
 
-    def task() -> Copied:
+    def task() -> MovedDataset:
         dying(name, before, turn)
         return move_dataset(source.url, target.url, DATASET)
 
@@ -397,7 +397,7 @@ ERRORS: dict[int, BaseException] = {
     4: LedgerError("the disk is full; nothing was written"),
     130: KeyboardInterrupt(),
 }  # by exit code
-FAILURES = [("read_again", False), ("_prepare", True), ("name", True), ("open", True)]
+FAILURES = [("check_written", False), ("_prepare", True), ("name", True), ("open", True)]
 LATER = ("_prepare", "open")  # in a long run
 
 
@@ -426,7 +426,7 @@ def test_who_fails_after_it_was_closed_here_says_so(
 
     for code, error in ERRORS.items():
         with monkeypatch.context() as patch:
-            patch.setattr(Copying, point, lambda *arguments, error=error: fail(error))
+            patch.setattr(DatasetMove, point, lambda *arguments, error=error: fail(error))
             done = dpcli("budget", "copy", source.url, target.url)
         assert done.code == code, error
         assert ("completes the move" in done.err) == closed, error
@@ -504,7 +504,7 @@ def test_a_ledger_is_not_copied_to_itself(place: Place) -> None:
     lived(place)
     other = f"{place.url}&application_name=other" if "?" in place.url else f"sqlite:///{os.path.abspath(place.url)}"
     before = rows(place)
-    with pytest.raises(LedgerError, match="FROM and TO are one ledger"):
+    with pytest.raises(LedgerError, match="FROM and TO are the same ledger"):
         move_dataset(place.url, other, DATASET)
     assert rows(place) == before
 
@@ -587,7 +587,7 @@ def governed(place: Place) -> tuple[LedgerState, dict[str, int]]:
 
 def proposed(source: Place, target: Place, why: str = "a server of our own") -> int:
     """The entry that proposes a move of a ledger of two persons."""
-    with pytest.raises(LedgerError, match=r"two persons want; entry ([0-9]+) of .* proposes it") as refused:
+    with pytest.raises(LedgerError, match=r"another person; entry ([0-9]+) of .* proposes it") as refused:
         move_dataset(source.url, target.url, DATASET, why)
     return int(re.search("entry ([0-9]+) of", str(refused.value))[1])  # type: ignore[index]
 
@@ -805,7 +805,7 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
             assert refused != "" and (content["kind"] in ("moved", "copied") or "has moved" in refused), content
             assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
         ledger.name_copy("a" * 64)
-        with pytest.raises(LedgerError, match="another copy of it was named"):
+        with pytest.raises(LedgerError, match="another copy was named before"):
             ledger.name_copy("b" * 64)
         row = forged(ledger.state(), "ada", {"kind": "moved", "to": "/elsewhere.db", "copy": "b" * 64})
         assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""
@@ -950,7 +950,7 @@ def test_a_draft_is_no_ledger(tmp_path: Path) -> None:
     (draft,) = tmp_path.glob(".b.db.*.new")
     for path in (str(draft), f"sqlite:///{draft}", os.path.join(str(tmp_path), ".", draft.name)):
         done = dpcli("budget", "show", path)
-        assert done.code == 4 and "the draft of one" in done.err, done
+        assert done.code == 4 and "the temporary file of a command that was interrupted" in done.err, done
     assert open_places(source, File(str(draft))) == []
     move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target, File(str(draft))) == [target.url]
@@ -965,7 +965,7 @@ def test_nothing_is_closed_where_the_copy_could_not_get_its_name(tmp_path: Path,
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", refused)
-        with pytest.raises(LedgerError, match="by a hard link"):
+        with pytest.raises(LedgerError, match="with hard links"):
             move_dataset(source.url, str(tmp_path / "b.db"), DATASET)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]
     assert open_places(source) == [source.url]

@@ -33,7 +33,7 @@ from tests.ledger.setting import DATASET, charge, past_guards, run_file, terms
 
 Damage = Callable[[Path], None]
 DAMAGED = "damaged: restore it from a backup and compare with an anchor (dpcli budget verify --anchor)"
-CUT_OFF = "the file was cut off: it holds fewer pages than it says; restore it from a backup"
+CUT_OFF = "the file was cut off: it has fewer pages than its header states; restore it from a backup"
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def cut(size: int) -> Damage:
     return lambda path: os.truncate(path, size)
 
 
-EMPTY = "an empty file is no ledger: restore it from a backup, or remove it and run dpcli budget init"
+EMPTY = "an empty file is not a ledger: restore it from a backup, or remove it and run dpcli budget init"
 NO_DATABASE = "not a ledger: the file is not a SQLite database"
 CASES: dict[str, tuple[Damage, str]] = {
     "missing": (Path.unlink, "no ledger here; dpcli budget init opens one"),
@@ -122,15 +122,15 @@ CASES: dict[str, tuple[Damage, str]] = {
     "a named pipe": (replaced(lambda path: os.mkfifo(path)), "expected a regular file, found a named pipe"),
     "a symbolic link": (
         lambda path: path.rename(path.with_name("kept.db")).parent.joinpath("ledger.db").symlink_to("kept.db"),
-        "expected the ledger itself, found a symbolic link: give the path that it points to",
+        "expected the ledger itself, found a symbolic link: state the path that it points to",
     ),
     "everybody may write": (
         lambda path: path.chmod(0o666),
-        "expected a file that its owner alone may write, found mode 0666: chmod 600",
+        "expected a file that only its owner may write, found mode 0666: chmod 600",
     ),
     "a group may write": (
         lambda path: path.chmod(0o620),
-        "expected a file that its owner alone may write, found mode 0620: chmod 600",
+        "expected a file that only its owner may write, found mode 0620: chmod 600",
     ),
     "a text": (lambda path: path.write_text("epsilon = 1\n" * 900) and None, NO_DATABASE),
     "noise": (lambda path: path.write_bytes(random.Random(1).randbytes(8192)) and None, NO_DATABASE),
@@ -162,7 +162,7 @@ def test_a_device() -> None:
 def test_a_link_to_nowhere_is_no_missing_file(place: Path) -> None:
     place.unlink()
     place.symlink_to("nowhere")
-    refused(place, "expected the ledger itself, found a symbolic link: give the path that it points to", show, spend)
+    refused(place, "expected the ledger itself, found a symbolic link: state the path that it points to", show, spend)
 
 
 def test_every_length_of_a_cut_off_file_is_refused(place: Path) -> None:
@@ -272,7 +272,7 @@ BY_HAND = [
     ),
     ("UPDATE entry SET body = x'00ff' WHERE seq = 3", DAMAGED),
     ("DROP TABLE entry", "damaged"),
-    ("ALTER TABLE entry RENAME COLUMN body TO bodies", "its tables are not those of a ledger"),
+    ("ALTER TABLE entry RENAME COLUMN body TO bodies", "it does not have the tables of a ledger"),
 ]
 
 
@@ -503,7 +503,7 @@ def test_a_ledger_lost_beside_its_journal(half_written: Path) -> None:
     before = snapshot(half_written.parent)
     result = dpcli("budget", "init", str(half_written), *options, "--filter", "approx-dp")
     journal = half_written.with_name("ledger.db-journal")
-    message = f"expected no leftover of another ledger next to a new one, found {journal}, which SQLite would play back"
+    message = f"expected no leftover of another ledger, found {journal}, which SQLite would apply to the new ledger"
     assert result == Result(4, "", f"dpcli: {half_written}: {message}\n")
     assert snapshot(half_written.parent) == before
 
@@ -535,7 +535,7 @@ def test_a_file_that_another_program_holds_in_wal_mode(place: Path, monkeypatch:
 def test_a_network_file_system_is_read_but_not_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "network_file_system", lambda path: "nfs4")
     message = (
-        "on a network file system (nfs4), whose locks do not keep two machines apart; nothing was written (DP409): keep it on a "
+        "on a network file system (nfs4), where locks do not exclude other machines; nothing was written (DP409): keep it on a "
         "local disk, or use PostgreSQL"
     )
     assert show(place).code == 0
@@ -548,7 +548,7 @@ def test_init_overwrites_nothing(place: Path) -> None:
     result = dpcli("budget", "init", str(place), *options, "--filter", "approx-dp")
     assert result.code == 4 and "expected a new dataset" in result.err
     assert snapshot(place.parent) == before
-    with pytest.raises(LedgerError, match="expected no file, found one"):
+    with pytest.raises(LedgerError, match="expected a new path, found an existing file"):
         sqlite.create(str(place), lambda store: None)
     assert snapshot(place.parent) == before
     assert stat.S_IMODE(place.stat().st_mode) == 0o600

@@ -182,7 +182,7 @@ def fail_after(ledger: Ledger, row: StoredRow) -> None:
 def test_a_writer_that_fails_leaves_nothing(place: Place, ledger: Ledger) -> None:
     charge(ledger, "before")
     content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1"}, "detail": ""}
-    entry = seal(ledger._signed(content), DATASET, ledger.state().head)
+    entry = seal(ledger._with_signature(content), DATASET, ledger.state().head)
     with unchanged(ledger):
         with pytest.raises(ZeroDivisionError):
             fail_after(ledger, entry.row)
@@ -194,7 +194,7 @@ def append_and_wait(url: str, ready: Any) -> None:
     """One process: append in a transaction, and never come to its end."""
     ledger = Ledger(open_store(url), DATASET)
     content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "1"}, "detail": ""}
-    entry = seal(ledger._signed(content), DATASET, ledger.state().head)
+    entry = seal(ledger._with_signature(content), DATASET, ledger.state().head)
     with ledger.store.writing(DATASET) as tail:
         tail.append(entry.row)
         ready.set()
@@ -265,7 +265,7 @@ def test_a_reservation_keeps_its_first_end_and_says_so(ledger: Ledger) -> None:
         with unchanged(ledger):
             told = ledger.reserve(run(0.1), key, expires=second).notes
         assert ledger.state().run(key).content.get("expires") == first
-        assert "this is no new run" in told[0]
+        assert "nothing is charged now" in told[0]
         assert [line for line in told if "keeps the --expires" in line and (first or "none") in line] == list(told[1:])
         assert len(told) == 1 + (first != second)
 

@@ -131,7 +131,7 @@ def test_declared_runs_of_another_dataset_open_nothing(stated: str | None, code:
     assert done.code == code, done
     assert (tmp_path / "l.db").exists() == (code == 0)
     if code:
-        assert f'privacy.dataset: expected "clicks", whose ledger this is, or none, found "{stated}"' in done.err
+        assert f'privacy.dataset: expected "clicks", the dataset of this ledger, or none, found "{stated}"' in done.err
     else:
         assert dpcli("budget", "spend", url, str(file), "--key", "one").code == 0
 

@@ -149,12 +149,12 @@ def test_what_does_not_fit_is_refused_as_a_whole_and_the_cap_that_is_named_holds
     with init(str(tmp_path / "l.db"), "d", terms) as ledger:
         ledger.spend(pure(0.01), "before", 0.0)
         path = written(tmp_path, lines)
-        with pytest.raises(Denied, match="what was spent is spent") as refused:
+        with pytest.raises(Denied, match="the history fits a cap of epsilon") as refused:
             imported(ledger, path)
         assert len(ledger.entries()) == 2
         done = dpcli("budget", "import", str(tmp_path / "l.db"), path)
         assert done.code == 1 and "the history does not fit" in done.err
-        (epsilon,) = re.findall(r"a cap of epsilon (\S+) holds it", str(refused.value))
+        (epsilon,) = re.findall(r"a cap of epsilon (\S+), which", str(refused.value))
         ledger.amend(float(epsilon) * 0.99, "not enough", "the board", unseen=True)
         with pytest.raises(Denied):
             imported(ledger, path)
@@ -167,7 +167,7 @@ def test_what_does_not_fit_is_refused_as_a_whole_and_the_cap_that_is_named_holds
 
 def test_a_delta_that_is_used_up_is_held_by_no_epsilon(ledger: Ledger, tmp_path: Path) -> None:
     line = {"date": "2024-01-01", "key": "wide", "epsilon": "0.1", "delta": "1e-5", **STATED}
-    with pytest.raises(Denied, match="no epsilon holds it, as delta is what does not fit"):
+    with pytest.raises(Denied, match="no epsilon suffices, as the delta of the history does not fit"):
         imported(ledger, written(tmp_path, [line]))
     assert len(ledger.entries()) == 1
 
@@ -334,11 +334,12 @@ def test_a_history_is_charged_to_whoever_imports_it(place: Place, tmp_path: Path
         imported(ledger, written(tmp_path, lines[:1]))
         ledger.quota("person", ledger.who, "0.25", why="a fair share")
         before = ledger.state().head
-        with pytest.raises(Denied, match=r"whoever imports a history is charged for it, and the quota of .*, 0.25 of the cap"):
+        reason = r"the person who imports a history is charged for it, and this history exceeds the quota of .*, 0.25 of the cap"
+        with pytest.raises(Denied, match=reason):
             imported(ledger, written(tmp_path, lines))
         assert ledger.state().head == before
         done = dpcli("budget", "import", place.url, written(tmp_path, lines))
-        assert done.code == 1 and "does not hold this one (entry 4)" in done.out + done.err and "what was spent" not in done.out
+        assert done.code == 1 and "of the cap (entry 4)" in done.out + done.err and "the history fits" not in done.out
         done = dpcli("budget", "import", place.url, written(tmp_path, lines[:3]))
         assert done.code == 0 and f"warning: the quota of {ledger.who}, 0.25 of the cap, is used to 100" in done.err, done
         (quota,) = (each for each in ledger.state().quotas.values() if each.name == ledger.who)

@@ -138,8 +138,8 @@ def test_a_database_of_an_earlier_version_is_charged_and_upgraded_once(later: st
     with pytest.raises(LedgerError, match="dpcli budget upgrade"):
         move_dataset(later, str(tmp_path / "new.db"), "days")
     done = dpcli("budget", "upgrade", later)
-    assert (done.code, done.out) == (0, f"the checks are those of this version: noted in {', '.join(sorted(NAMES))}\n")
-    assert dpcli("budget", "upgrade", later).out == "the checks are those of this version: nothing to do\n"
+    assert (done.code, done.out) == (0, f"the definitions are those of this version: recorded for {', '.join(sorted(NAMES))}\n")
+    assert dpcli("budget", "upgrade", later).out == "the definitions are those of this version: nothing to do\n"
     for name, count in NAMES.items():
         with open_ledger(later, name) as ledger:
             found = verify(ledger)

@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], Ledger], str]] = {
     "DP304": (_large_epsilon, "epsilon = 10.5"),
     "DP304 amended": (_amended, "more is spent than the cap allows"),
     "DP005": (_other_size, '"b" states dataset_size 1000000000, "a" (entry 2) 1000'),
-    "DP404": (_twice, '"a-retry" is the run of "a" (entry 2) again'),
+    "DP404": (_twice, '"a-retry" repeats the run of "a" (entry 2)'),
     "DP406": (_unnamed, "without a fingerprint"),
     "DP408": (_older, "charged by dpcli 0.0.9"),
     "DP409": (_network, "nfs4"),
@@ -124,7 +124,7 @@ def test_a_bad_ledger_triggers_its_rule_alone(tmp_path: Path) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    assert len(CASES) == len(rules.RULES) + 1  # _delta has two
+    assert len(CASES) == len(rules.RULES) + 1  # _delta_for_size has two
 
 
 def test_a_voided_run_may_be_made_again(tmp_path: Path) -> None:

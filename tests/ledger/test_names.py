@@ -60,7 +60,9 @@ def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
     with init(url, "ads", terms()) as ledger:
         for request in REQUESTS.values():
             for other in ("clicks", "ADS", "\u0430ds"):
-                with pytest.raises(InputError, match=r'privacy\.dataset: expected "ads", whose ledger this is, or none, found'):
+                with pytest.raises(
+                    InputError, match=r'privacy\.dataset: expected "ads", the dataset of this ledger, or none, found'
+                ):
                     request(ledger, named(other))
         assert len(ledger.entries()) == 1
         for request in REQUESTS.values():
@@ -68,7 +70,7 @@ def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
         ledger.spend(pipeline(QUERY, HEAD), "c")
     (tmp_path / "other.toml").write_text(f'{HEAD}delta = 1e-6\ndataset = "clicks"\n{QUERY}')
     judged = dpcli("gate", "other.toml", "--max-epsilon", "9", "--ledger", url, folder=tmp_path)
-    assert judged.code == 2 and 'expected "ads", whose ledger this is' in judged.err
+    assert judged.code == 2 and 'expected "ads", the dataset of this ledger' in judged.err
 
 
 def named(dataset: str) -> Pipeline:

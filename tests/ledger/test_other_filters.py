@@ -30,7 +30,7 @@ def test_a_refused_run_is_told_a_filter_that_takes_it(run: str, tmp_path: Path) 
     able = [name for name in FILTERS if said[name].code in (0, 1)]  # it has a price there, whether or not it fits
     assert able
     for name in FILTERS:
-        told = f"the filter of this ledger is {name}, and one with --filter {able[0]} takes this run"
+        told = f"the filter of this ledger is {name}, and a ledger with --filter {able[0]} accepts this run"
         assert (told in said[name].err) == (name not in able), said[name]
     if run == "sampled":
         assert "zcdp" not in able

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dpcli.ledger import dataset_overview as module
-from dpcli.ledger.dataset_overview import CHANGED, UNNOTED, Glance, Unread, overview
+from dpcli.ledger.dataset_overview import CHANGED_DEFINITIONS, OLD_DEFINITIONS, DatasetSummary, UnreadableDataset, overview
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.stores.places import init, open_store
@@ -79,10 +79,10 @@ def test_what_is_to_be_looked_at(tmp_path: Path) -> None:
         charge(ledger, "half", "0.5")
         ledger.amend(0.25, "fewer runs", "ben", acknowledged=True)
     warnings = {glance.dataset: glance.warnings for glance in overview([url])[1]}
-    assert warnings == {"full": ("used up",), "lowered": ("more is spent than the cap allows since it was lowered",)}
+    assert warnings == {"full": ("used up",), "lowered": ("more is spent than the cap allows, as the cap was lowered",)}
     with closing(sqlite3.connect(url)) as connection, connection:
         connection.execute("CREATE TRIGGER another AFTER INSERT ON entry BEGIN SELECT 1; END")
-    assert all(CHANGED in glance.warnings for glance in overview([url])[1])
+    assert all(CHANGED_DEFINITIONS in glance.warnings for glance in overview([url])[1])
 
 
 def test_definitions_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_definitions_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(type(ledger.store), "outdated", property(lambda store: "of an earlier version"))
         monkeypatch.setattr(type(ledger.store), "version", property(lambda store: 99))
         monkeypatch.setattr(module, "digest", lambda text: "another")
-    assert overview([url])[1][0].warnings == ("of an earlier version", UNNOTED)
+    assert overview([url])[1][0].warnings == ("of an earlier version", OLD_DEFINITIONS)
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -106,7 +106,7 @@ def test_what_adds_the_runs_up(name: str, tmp_path: Path) -> None:
 def test_no_password_is_shown() -> None:
     url = "postgresql://ana:secret@nowhere.invalid:1/ledger?connect_timeout=1"
     (found,) = overview([url])[0]
-    assert isinstance(found, Unread) and "secret" not in found.ledger + found.why
+    assert isinstance(found, UnreadableDataset) and "secret" not in found.ledger + found.why
     assert "secret" not in dpcli("budget", "overview", url).out
 
 
@@ -138,7 +138,7 @@ def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatc
                 charge(ledger, f"run {ledger.state().head.seq}", "0.0001")
         asked.clear()
         (glance,) = overview([place.url])[1]
-        assert isinstance(glance, Glance) and glance.state.head.seq == size
+        assert isinstance(glance, DatasetSummary) and glance.state.head.seq == size
         counts.append((stores[-1].rows, len(asked)))
     assert counts[0] == counts[1] and counts[0][0] <= 4, counts
 
@@ -155,7 +155,7 @@ def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
     assert [(row["dataset"], row["moved_to"]) for row in found] == [("here", None), ("gone", target)]
     assert found[1]["warnings"][0].startswith(f"has moved to {target} (entry ")
     text = dpcli("budget", "overview", source).out
-    assert "1 dataset, the fullest here" in text and "1 that moved elsewhere" in text and f"has moved to {target}" in text
+    assert "1 dataset, the fullest here" in text and "1 that moved to another ledger" in text and f"has moved to {target}" in text
     assert dpcli("budget", "overview", source, "-f", "total").out == "1\n"
     both = json.loads(dpcli("budget", "overview", source, target, "-f", "json").out)["datasets"]
     assert [(row["dataset"], row["moved_to"]) for row in both] == [("gone", None), ("here", None), ("gone", target)]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.planning.plan_changes import instead_of
+from dpcli.ledger.planning.plan_changes import changes_of_plan
 from dpcli.ledger.planning.plan_rehearsal import BEYOND, BudgetPlan, outlook_of, plan_of, window_on
 from dpcli.ledger.planning.schedule import Rhythm, Schedule, ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.plugin import BLOCKS
@@ -102,7 +102,7 @@ def test_a_plan_is_what_happens(by: str, data: st.DataObject, tmp_path_factory: 
     with opened(str(folder / "l.db"), by, data.draw(st.integers(1, 2)) if by in ("day", "week", "region") else 1) as ledger:
         head = ledger.state().head
         plan = plan_of(ledger, schedule)
-        found = instead_of(ledger, plan)
+        found = changes_of_plan(ledger, plan)
         assert ledger.state().head == head  # nothing was written
         assert [run.day for run in plan.runs] == sorted(run.day for run in plan.runs)
         assert made(ledger, plan) == [run.fits for run in plan.runs]
@@ -169,8 +169,10 @@ def test_a_run_every_week_over_28_days_touches_each_block_four_times(place: Plac
     init(place.url, DATASET, replace(terms("day"), schema="")).close()
     with open_ledger(place.url) as ledger:
         plan = plan_of(ledger, weekly(tmp_path, 0.25, window="last 28 days"))
-        assert plan.refused is None and max(plan.touched.values()) == 4
-        assert plan.touched["2026-02-01"] == 4 and plan.touched["2026-01-05"] == 1 and "2026-02-02" in plan.touched
+        assert plan.refused is None and max(plan.runs_by_block.values()) == 4
+        assert (
+            plan.runs_by_block["2026-02-01"] == 4 and plan.runs_by_block["2026-01-05"] == 1 and "2026-02-02" in plan.runs_by_block
+        )
         assert plan.runs[0].window[0] == "2026-01-05" and plan.runs[0].window[-1] == "2026-02-01"
         outlook = outlook_of(plan)
         assert outlook is not None and outlook.refused is None and outlook.walked == BEYOND
@@ -178,7 +180,7 @@ def test_a_run_every_week_over_28_days_touches_each_block_four_times(place: Plac
         assert plan.refused is not None and plan.refused.day == date(2026, 2, 23) and plan.in_order == 3
         assert "0.040000 too little, on 7 of the 28 blocks of its window (2026-01-26," in plan.refused.why
         assert plan.fitting == 9  # after the week without a run there is room for three again
-        told = [each.change for each in instead_of(ledger, plan)]
+        told = [each.change for each in changes_of_plan(ledger, plan)]
         assert told == ["count = 3 (now 12)", 'every = "2 weeks" (now "week")', 'window = "last 21 days" (now "last 28 days")']
         assert not [run.key for run in ledger.state().runs.values()]
 
@@ -194,7 +196,7 @@ def test_the_day_on_which_a_budget_is_used_up(tmp_path: Path) -> None:
         file = tmp_path / "dear.toml"
         file.write_text(run_file(5.0))
         alone = plan_of(ledger, Schedule((ScheduledRun(str(file), FIRST),)))
-        assert alone.fitting == 0 and instead_of(ledger, alone) == () and outlook_of(alone) is None
+        assert alone.fitting == 0 and changes_of_plan(ledger, alone) == () and outlook_of(alone) is None
 
 
 def test_noise_that_fits_a_whole_plan(tmp_path: Path) -> None:
@@ -205,7 +207,7 @@ def test_noise_that_fits_a_whole_plan(tmp_path: Path) -> None:
     schedule = Schedule((ScheduledRun(str(file), FIRST, "day", None, 7),), "schedule.toml")
     with init(str(tmp_path / "l.db"), DATASET, replace(plain(), schema="")) as ledger:
         plan = plan_of(ledger, schedule)
-        told = instead_of(ledger, plan)
+        told = changes_of_plan(ledger, plan)
         assert plan.in_order == 2 and told[0].change == "count = 2 (now 7)"
         found = re.match(r"scale = ([0-9.]+) in counts \(now 2\) of ", told[-1].change)
         assert found and told[-1].runs == 7
@@ -279,7 +281,7 @@ def test_what_no_ledger_takes(tmp_path: Path) -> None:
         stated = run_file(0.1).replace('releases = "outputs"\n', 'releases = "outputs"\nwindow = ["2026-01-01"]\n')
         file.write_text(stated)
         own = replace(plan.schedule.runs[0], window=None)
-        assert plan_of(ledger, Schedule((own,))).touched == {"2026-01-01": 10}
+        assert plan_of(ledger, Schedule((own,))).runs_by_block == {"2026-01-01": 10}
         for other in ("2026-01-02", "last 2 days"):
             with pytest.raises(InputError, match="contradicts the window of"):
                 plan_of(ledger, Schedule((replace(own, window=other),)))
@@ -289,6 +291,6 @@ def test_a_plan_that_nobody_could_wait_for_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(run_file(0.001))
     with opened(str(tmp_path / "l.db"), "day") as ledger:
         run = ScheduledRun(str(tmp_path / "run.toml"), date(2030, 1, 1), "day", None, 10_000, "last 2000 days")
-        with pytest.raises(InputError, match=r"at most 2,000,000 blocks in all.*found 20,000,000"):
+        with pytest.raises(InputError, match=r"at most 2,000,000 blocks, counted once per run, found 20,000,000"):
             plan_of(ledger, Schedule((run,), "long.toml"))
         assert len(plan_of(ledger, Schedule((replace(run, count=3),), "long.toml")).runs) == 3

@@ -65,7 +65,7 @@ def test_all_fit_or_one_does_not(by: str, place: Place, tmp_path: Path) -> None:
     assert (fits.code, fits.err) == (0, "") and f"{name}: all 3 runs fit; " in fits.out, fits
     full = asked(place.url, schedule(tmp_path, by, 9), "--dataset", name)
     assert full.code == 1 and full.err == f"dpcli: the run of {tmp_path}/runs/weekly.toml on 2028-01-20 does not fit\n"
-    assert "does not is" in full.out and "too little" in full.out and "would fit: count = 3 (now 9), 3 runs in all" in full.out
+    assert "does not fit is" in full.out and "too little" in full.out and "would fit: count = 3 (now 9), 3 runs in all" in full.out
     assert "the budget runs out on 2028-01-20, after 3 runs" in full.out
     data = json.loads(asked(place.url, schedule(tmp_path, by, 9), "--dataset", name, "-f", "json").out)
     assert data["schema"] == "dpcli/budget-plan/v1" and data["exit_code"] == 1 and data["fitting_before_refused"] == 3
@@ -87,7 +87,7 @@ def assert_drawn(ending: str, by: str, url: str, folder: Path) -> None:
     assert now.read_bytes() != then.read_bytes()
     if ending == ".svg":
         titles = [ElementTree.parse(path).getroot()[0].text or "" for path in (now, then)]
-        expected = ["now", "at the end of the plan"] if by else ["what is left of the budget", "what the plan leaves of the budget"]
+        expected = ["now", "at the end of the plan"] if by else ["remaining budget", "remaining budget during the plan"]
         assert all(words in title for words, title in zip(expected, titles, strict=True))
 
 

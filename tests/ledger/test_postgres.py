@@ -86,7 +86,7 @@ def test_no_server(database: Database, tmp_path: Path) -> None:
 
 
 def test_no_database_and_no_user(cluster: Cluster) -> None:
-    assert refusal(lambda: open_store(cluster.url("nothing"))).endswith("the server has no database of that name")
+    assert refusal(lambda: open_store(cluster.url("nothing"))).endswith("the server has no database with that name")
     assert refusal(lambda: open_store(cluster.url("postgres", "nobody at all"))).endswith("the server has no such user")
 
 
@@ -206,7 +206,7 @@ def test_a_dataset_that_is_locked_for_too_long(database: Database, ledger: Ledge
     with ledger.store.writing(DATASET):
         assert refusal(lambda: charge(hasty, "run")).endswith(
             f"locked by another writer for too long; nothing was written; held by {OWNER} (server process "
-            f"{ledger.store.connection.info.backend_pid}); an administrator of the server ends that: "
+            f"{ledger.store.connection.info.backend_pid}); an administrator of the server can end it: "
             f"SELECT pg_terminate_backend({ledger.store.connection.info.backend_pid})"
         )
     charge(hasty, "run")
@@ -265,7 +265,7 @@ def kill(ledger: Ledger, database: Database) -> None:
 def test_a_connection_lost_between_two_requests_is_opened_again(database: Database, ledger: Ledger) -> None:
     charge(ledger, "first")
     kill(ledger, database)
-    assert "nothing more was written, and what was written before stands" in refusal(lambda: charge(ledger, "second"))
+    assert "nothing more was written, and earlier entries remain valid" in refusal(lambda: charge(ledger, "second"))
     assert not charge(ledger, "second").repeated
 
 
@@ -300,10 +300,10 @@ def test_errors_that_nobody_can_cause_here(database: Database) -> None:
 
     expected = {
         psycopg.errors.DiskFull: "the server's disk is full; nothing was written",
-        psycopg.errors.DataCorrupted: "the server found its own data damaged",
-        psycopg.errors.DeadlockDetected: "another writer came in between",
+        psycopg.errors.DataCorrupted: "the server's data are damaged",
+        psycopg.errors.DeadlockDetected: "another writer was faster",
         psycopg.errors.AdminShutdown: "the connection was lost: nothing is acknowledged",
-        psycopg.errors.TooManyConnections: "the server takes no more connections",
+        psycopg.errors.TooManyConnections: "the server accepts no more connections",
         psycopg.errors.FeatureNotSupported: "the server says nothing (SQLSTATE 0A000)",
     }
     for error, text in expected.items():

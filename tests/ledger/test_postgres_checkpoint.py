@@ -92,11 +92,11 @@ def test_totals_that_are_not_those_of_the_entries(how: str, often: Database) -> 
         }[how]
     )
     if how == "lost":
-        with pytest.raises(LedgerError, match="was there when the totals were noted"):
+        with pytest.raises(LedgerError, match="but the checkpoint names it"):
             open_ledger(often.url).state()
     elif how == "spent":
         often.by_hand(USUAL)
-        with pytest.raises(LedgerError, match="not what the entries add up to"):
+        with pytest.raises(LedgerError, match="not the sums of the entries"):
             verify(open_ledger(often.url))
     else:
         alike(open_ledger(often.url).state(), truth)

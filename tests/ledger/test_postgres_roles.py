@@ -319,7 +319,7 @@ def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:
     spender, soon = ledger(opened, "sam"), time_after(utc_now(), 1 / 86_400)
     spender.reserve(run(0.1), "long", expires=soon)
     assert until(lambda: utc_now() >= soon)
-    with pytest.raises(LedgerError, match="found one that expired"):
+    with pytest.raises(LedgerError, match="found one that has expired"):
         spender.void("long", "it never started")
     spender.now = lambda: EARLIER
     with pytest.raises(LedgerError, match="expected the time by the server's clock"):
@@ -467,9 +467,9 @@ def test_the_function_looks_at_the_team_too(teams: Database) -> None:
 
 def test_a_name_or_data_of_another_team_is_not_taken_twice(teams: Database) -> None:
     url = teams.cluster.url(teams.name, "bob")
-    with pytest.raises(LedgerError, match="taken by a dataset which this login may not see; nothing was written"):
+    with pytest.raises(LedgerError, match="the name belongs to a dataset that this login may not see; nothing was written"):
         init(url, "red", terms())
-    with pytest.raises(LedgerError, match="the same data under a second name"):
+    with pytest.raises(LedgerError, match="the data are registered under another name"):
         init(url, "purple", replace(terms(), fingerprint=digest("red")))
 
 
@@ -546,7 +546,7 @@ def test_whoever_may_not_create_roles_is_told_what_to_ask_for(opened: Database) 
     opened.cluster.run(f"GRANT CREATE ON DATABASE {name} TO nick")
     try:
         with pytest.raises(
-            LedgerError, match=r"an administrator runs: CREATE ROLE dpcli_viewer; .* GRANT dpcli_admin to this user"
+            LedgerError, match=r"ask an administrator to run: CREATE ROLE dpcli_viewer; .* GRANT dpcli_admin to this user"
         ):
             init(opened.cluster.url(name, "nick"), DATASET, terms())
         with pytest.raises(LedgerError, match="GRANT CREATE ON DATABASE"):

@@ -80,7 +80,7 @@ def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
         entries.append(seal(content, "visits", state.head))
         state.apply(entries[-1])
     prices = Prices(state.open_terms())
-    return [said for entry in entries[1:] for said in prices.understated(entry)]
+    return [said for entry in entries[1:] for said in prices.problems_of(entry)]
 
 
 CHANGED = [names for count in (1, 2, 3) for names in itertools.combinations(OTHERS, count)]
@@ -148,7 +148,7 @@ def test_a_file_with_such_an_entry_fails_verify(tmp_path: Any) -> None:
     ledger = init(path, "visits", terms("zcdp"))
     content = charge(terms("zcdp"), stated(HONEST, ("unit", "adjacency")))
     with ledger.store.writing("visits") as tail:
-        tail.append(seal(ledger._signed(content), "visits", ledger.state().head).row)
+        tail.append(seal(ledger._with_signature(content), "visits", ledger.state().head).row)
     done = dpcli("budget", "verify", path)
     assert done.code == 1
     assert "stated for unit example instead of user, adjacency add-remove instead of replace-one" in done.out
@@ -166,7 +166,7 @@ def test_a_declared_run_that_is_another_is_found() -> None:
     heavy = {**charge(found, HONEST), "pipeline": tables_of(parse(FILE.replace("20.0", "0.2").encode(), "run.toml"))}
     entry = seal(heavy, "visits", state.head)
     state.apply(entry)
-    (said,) = Prices(state.open_terms()).understated(entry)
+    (said,) = Prices(state.open_terms()).problems_of(entry)
     assert "is not one of the 1 runs that were declared" in said
 
 
@@ -174,7 +174,7 @@ def test_a_declared_run_that_is_another_is_found() -> None:
 def test_what_was_priced_before_is_priced_as_if_it_had_not(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that differ in anything, each charged too little, some of them again and again."""
     seed = random.randrange(2**32)
-    monkeypatch.setattr("dpcli.ledger.verify.REMEMBERED", remembered)
+    monkeypatch.setattr("dpcli.ledger.verify.CACHED_COSTS", remembered)
     found, chance = terms("rdp"), random.Random(seed)
     changes = [
         {"noise": 20.0},

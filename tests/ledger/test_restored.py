@@ -70,13 +70,13 @@ def test_an_older_backup_is_sound_and_found_by_the_anchor(lived: Place, tmp_path
         assert dpcli("budget", "verify", lived.url, *asked).code == 0
     for words in (("verify", lived.url), ("spend", lived.url, str(tmp_path / "run.toml"), "--key", "third")):
         done = dpcli("budget", *words, "--anchor", late)
-        assert done.code == 4 and "restored from an old backup (DP405)" in done.err
+        assert done.code == 4 and "an old backup was restored (DP405)" in done.err
     with open_ledger(lived.url) as ledger:
         assert list(ledger.state().runs) == ["first", "long"]  # nothing was written
         for key in ("x", "y", "z"):
             charge(ledger, key, "0.1")
     done = dpcli("budget", "verify", lived.url, "--anchor", late)
-    assert done.code == 4 and "another history was put in its place (DP405)" in done.err
+    assert done.code == 4 and "the history was replaced (DP405)" in done.err
     assert dpcli("budget", "verify", lived.url, "--anchor", early).code == 0
 
 
@@ -110,7 +110,7 @@ def test_a_backup_from_before_a_move_is_open_and_the_anchor_of_the_copy_finds_it
     done = dpcli("budget", "verify", lived.url, "--anchor", anchor)
     assert done.code == 4 and "DP405" in done.err
     again = dpcli("budget", "copy", lived.url, target)
-    assert again.code == 4 and "differs: a dataset is copied" in again.err
+    assert again.code == 4 and "differs; move the dataset to a ledger that does not have it" in again.err
     with open_ledger(target) as ledger:
         assert verify(ledger).problems == ()
 

@@ -106,7 +106,7 @@ def test_a_cap_changes_by_an_entry_alone(ledger: Ledger, path: str, monkeypatch:
 
 def test_an_amendment_needs_an_approver(ledger: Ledger) -> None:
     for why, approver in (("a reason", " "), ("", "the board")):
-        with pytest.raises(InputError, match="--reason and --approver"):
+        with pytest.raises(InputError, match="--reason, --approver"):
             ledger.amend(2.0, why, approver)
 
 
@@ -141,7 +141,7 @@ def test_a_race_for_the_place_of_a_new_ledger_has_one_winner(path: str) -> None:
         with suppress(RecursionError):
             init(path, "theirs", terms())
 
-    with pytest.raises(LedgerError, match="expected no file, found one"):
+    with pytest.raises(LedgerError, match="expected a new path, found an existing file"):
         sqlite.create(path, fill)
     assert open_ledger(path).dataset == "theirs"
     assert os.listdir(os.path.dirname(path)) == ["ledger.db"]

@@ -154,9 +154,9 @@ def test_no_ledger_is_charged_for_the_published_protocol(place: Path) -> None:
     assert outcome.code == 2 and "what is no guarantee has no cost to charge" in outcome.err
     with pytest.raises(InputError, match=PUBLISHED):
         dpcli.load(path)
-    from dpcli.ledger.commands.budget import opened
+    from dpcli.ledger.commands.budget import opened_ledger
 
-    with opened("ledger.db", None) as ledger:
+    with opened_ledger("ledger.db", None) as ledger:
         assert len(ledger.entries()) == before
 
 

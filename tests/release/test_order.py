@@ -261,7 +261,7 @@ def test_two_at_once_under_one_key_draw_once(tmp_path: Path, monkeypatch: pytest
 
     with books(tmp_path) as ledger:
         monkeypatch.setattr(Ledger, "reserve", interrupted)
-        with pytest.raises((Denied, LedgerError), match=r"started by another process|found one that is committed"):
+        with pytest.raises((Denied, LedgerError), match=r"started by another process|found a run that is committed"):
             release(plan(tmp_path / "a"), ledger, "key")
     assert Table.asked == 1
 

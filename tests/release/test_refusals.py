@@ -231,6 +231,6 @@ def test_a_unit_that_a_server_spells_in_several_ways(release_cluster: Cluster, t
 def test_the_password_of_a_url_is_not_shown(release_cluster: Cluster, tmp_path: Path) -> None:
     url = release_cluster.url("no_such_database", password=HIDDEN)
     found = Source(columns=COLUMNS, url=url, table="rows", unit="who")
-    assert "no database of that name" in refused(found, tmp_path)
+    assert "no database with that name" in refused(found, tmp_path)
     with pytest.raises(InputError):
         require_source(found, str(tmp_path / "file.toml"), ())

@@ -1,4 +1,4 @@
-"""The command `dpcli gate`: judge pipelines against their caps, a policy and a base, with an exit code for CI."""
+"""The command `dpcli gate`, which judges pipelines against their caps, a policy and a base, with an exit code for CI."""
 
 from __future__ import annotations
 
@@ -11,68 +11,69 @@ from dpcli.cli.options import composed, emit, output_options
 # FILES, and the options of `dpcli.gate.gate_terms.checked_terms`.
 gate_options = composed(
     click.argument("files", nargs=-1),
-    click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest of this, a policy's and a file's holds."),
-    click.option("--max-rho", type=float, help="Cap on rho (zCDP), beside the cap on epsilon; the smallest holds."),
+    click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest cap of flag, policy and file applies."),
+    click.option("--max-rho", type=float, help="Cap on rho (zCDP), in addition to a cap on epsilon; the smallest applies."),
     click.option(
-        "--max-together", type=float, help="Cap on epsilon of each dataset: of all pipelines of the repository that name it."
+        "--max-together", type=float, help="Cap on epsilon of each dataset, over all pipelines of the repository that name it."
     ),
-    click.option("--delta", type=float, help="Delta of --max-epsilon; without that, no cap holds at a larger one."),
-    click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes; the smallest holds."),
+    click.option("--delta", type=float, help="Delta of --max-epsilon; without that flag, largest delta of any cap."),
+    click.option("--max-increase", type=float, help="Largest allowed rise of epsilon over the base; the smallest limit applies."),
     click.option(
         "--allow-statement-change",
         is_flag=True,
-        help="Let a file change its unit, adjacency, delta, ... or loosen its own caps.",
+        help="Allow a file to change its unit, adjacency, delta, ..., or to loosen its caps.",
     ),
-    click.option("--base-ref", metavar="REF", help="Compare with the files as they stand at this git revision."),
-    click.option("--baseline", metavar="JSON", help="Compare with what an earlier gate wrote with -f json."),
+    click.option("--base-ref", metavar="REF", help="Compare with the files at this git revision."),
+    click.option("--baseline", metavar="JSON", help="Compare with the JSON that an earlier gate wrote with -f json."),
     click.option("--policy", metavar="FILE", help="Caps, requirements and waivers for all files; also REVISION:PATH."),
     click.option("--horizon", type=int, metavar="RUNS", help="Planned runs of each file, together within --horizon-epsilon."),
     click.option(
         "--horizon-epsilon", type=float, metavar="E", help="Cap on epsilon of all runs of --horizon, at the budget's delta."
     ),
-    click.option("--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit."),
-    click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several."),
+    click.option("--ledger", metavar="URL", help="Also check whether the runs of all files together still fit in this ledger."),
+    click.option("--dataset", metavar="NAME", help="Dataset in the ledger; required if the ledger has several."),
     click.option("--require-proof", is_flag=True, help="Fail a file whose epsilon, as printed, has no proof (dpcli certify)."),
     click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC."),
 )
 
 
-@click.command(short_help="Stop a change that overspends: verdict by exit code.")
+@click.command(short_help="Judge pipelines against caps and their earlier cost.")
 @gate_options
 @output_options("table", "findings", "checks", "records")
 def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **flags: Any) -> int:
-    """Judge FILES against their caps and, with --base-ref or --baseline, against what they cost before.
+    """Judge FILES against their caps and, with --base-ref or --baseline, against their earlier cost.
 
-    Of the caps of flags, the policy and the file the tighter one holds; caps at different deltas hold each at its own. A comparison fails
-    where the number no longer means the same (unit, adjacency, max_contributions, dataset_size, delta), or where the file has loosened
-    its own caps and no other one holds in their place. The base's max_increase holds too. With --base-ref, each change is priced alone,
-    and a failure is reported at the line that costs most.
+    Of the caps that flags, the policy and the file state, the tightest cap applies. Caps at different deltas all apply, each at its delta.
+    A comparison fails if the meaning of epsilon has changed (unit, adjacency, max_contributions, dataset_size, delta), or if the file has
+    loosened its caps and no other cap replaces them. The base's max_increase applies too. With --base-ref, the cost of each change alone is
+    computed, and a failure is reported at the line that costs most.
 
     With --base-ref, links are followed, and a renamed file is compared with the deleted file that shares at least half of its keys and
-    values. A file of a repository inside this one (a submodule) is compared with what stood in its place, else with the commit that the
-    base links to. In a baseline, a relative path counts from the working directory and from the root of the repository around it. A file
-    that is new is a warning where its increase is limited.
+    values. A file of a repository inside this one (a submodule) is compared with the file that was at its path, or else with the commit to
+    which the base links. In a baseline, a relative path may be relative to the working directory or to the root of the repository around
+    it. A new file gives a warning if its increase is limited.
 
-    Against a base, every changed key of [privacy], [budget] and [gate] is reported, and fails where it may weaken the file. A mechanism
-    that was priced by its noise and now states its own cost (pure-dp, zcdp, post-processing, ...) fails as a restatement until a waiver
-    lets it pass. With --base-ref, a key that lowers epsilon by what it says of data or program (sensitivity, partition, sampling scheme,
-    a stated cost) is a warning, and so are other data to read ([train] data, [source] path, ...). A pipeline that was moved to a file
-    that is not judged fails, a deleted one is a warning, and a policy that the change itself edits binds as it is at the base. So is
-    a changed workflow file that calls dpcli. Without FILES, every pipeline that git knows and that differs from REF is judged, wherever it
-    is, in repositories inside too; with FILES, others that differ are a warning.
+    Against a base, every changed key of [privacy], [budget] and [gate] is reported, and fails if it may weaken the file. If the cost of a
+    mechanism followed from its noise, and the mechanism now states its own cost (pure-dp, zcdp, post-processing, ...), the change fails as
+    a restatement unless a waiver covers it. With --base-ref, a key that lowers epsilon by a claim about data or program (sensitivity,
+    partition, sampling scheme, a stated cost) gives a warning, and so does a change of the data that are read ([train] data, [source] path,
+    ...). A pipeline that was moved to a file that is not judged fails, and a deleted pipeline gives a warning. If the change edits the
+    policy, the base's version applies, with a warning. A changed workflow file that calls dpcli gives a warning too. Without FILES, every
+    pipeline that git tracks and that differs from REF is judged, wherever it is, also in repositories inside. With FILES, other pipelines
+    that differ give a warning.
 
-    A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day; it never makes up for a number
-    that cannot be certified. A horizon is a schedule fixed in advance; runs decided on after looking at results belong in a ledger.
+    A waiver ([[gate.waiver]] in the file, [[waiver]] in the policy) lets one condition fail until a day. It never covers a number that
+    cannot be certified. A horizon is a schedule that is fixed in advance. Charge runs that depend on earlier results to a ledger.
 
-    A policy's [[together]] caps what all pipelines of the repository say of one dataset, also those that are not in FILES; so does
-    --max-together. Without either, FILES of one dataset whose sum is above the cap of each of them are a warning.
+    [[together]] in a policy caps the sum over all pipelines of the repository that name a dataset, including pipelines that are not in
+    FILES; so does --max-together. Without a cap, FILES of one dataset give a warning if their sum exceeds the cap of each of them.
 
-    --ledger adds up all the files of a call: each one run, or as many as its horizon plans.
+    --ledger adds up all files of a call, each with one run or with the runs of its horizon.
 
-    -o summary=PATH appends to PATH, as GITHUB_STEP_SUMMARY wants it; every other format replaces the file.
+    -o summary=PATH appends to PATH, as GITHUB_STEP_SUMMARY requires. Every other format replaces the file.
 
-    Exit code 0: all pass. 1: a cap, an increase or a soundness rule says no. 2: a file cannot be read. 3: not certified. 4: the ledger
-    cannot be asked. Of several files, 4 comes before 2, 2 before 3, 3 before 1.
+    Exit code 0: all pass. 1: a cap, an increase or a soundness rule fails. 2: a file cannot be read. 3: not certified. 4: the ledger
+    cannot be read. Of several files, 4 comes before 2, 2 before 3, 3 before 1.
     """
     from dpcli.gate.documents.gate import document
     from dpcli.gate.gate_terms import checked_terms

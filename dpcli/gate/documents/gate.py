@@ -1,4 +1,4 @@
-"""The verdicts of a gate as a document."""
+"""The result of a gate as a document."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from dpcli.gate.verdicts import (
 )
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
+# The words of tables and headlines for each verdict.
 WORDS: dict[Verdict, str] = {
     "pass": "pass",
     "warn": "warning",
@@ -37,10 +38,12 @@ WORDS: dict[Verdict, str] = {
     "invalid": "INVALID",
     "error": "LEDGER ERROR",
 }
+# The columns of the csv output.
 SHEET = (
     *("file", "verdict", "base_epsilon", "epsilon_upper", "increase", "cap_epsilon", "cap_delta"),
     *("delta", "unit", "adjacency", "accountant"),
 )
+# The verdict by which a document is coloured, and the level of a finding, if they differ from the verdict.
 COLOURS: dict[Verdict, Any] = {"waived": "warn", "invalid": "fail", "error": "fail"}
 LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": "error", "error": "error", "warn": "warning"}
 
@@ -100,20 +103,20 @@ def _summary(file: Judged) -> str:
 
 
 def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
+    """Yield the tables of the document: files, conditions, costs of changes, and waivers in force."""
     columns = ("", "file", "before", "epsilon", "change", "cap", "at delta")
     yield Table("files", columns, tuple(_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
     rows = tuple((f.path, c.name, WORDS[c.verdict], c.message) for f in judged for c in f.conditions)
     yield Table("conditions", ("file", "condition", "verdict", "why"), rows)
     changes = tuple(row for file in judged for row in _change_rows(file))
-    yield Table(
-        "what each change costs, made alone to the base", ("file", "change", "epsilon", "effect"), changes, frozenset({2, 3})
-    )
+    yield Table("cost of each change alone", ("file", "change", "epsilon", "effect"), changes, frozenset({2, 3}))
     waivers = tuple(_waiver_row(f, c, c.pardon) for f in judged for c in f.conditions if c.pardon is not None)
     names = ("file", "rule", "up to", "approver", "expires", "days left", "written in", "reason")
     yield Table("waivers in force", names, waivers, frozenset({2, 5}), folded=True)
 
 
 def _row(file: Judged) -> tuple[str, ...]:
+    """Return the row of a file or sum in the table of files."""
     warned = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
     word = WORDS["warn" if warned and file.verdict == "pass" else file.verdict]
     if isinstance(file, JudgedSum) and file.uncapped is not None:
@@ -188,7 +191,7 @@ def _file_data(file: Judged) -> dict[str, Any]:
 
 
 def _sum_data(total: JudgedSum) -> dict[str, Any]:
-    """Return the JSON form of a sum. It is similar to that of a file, and also lists the files in the sum."""
+    """Return a sum as JSON values. They are similar to the values of a file, and also list the files in the sum."""
     common = {
         "datasets": list(total.datasets),
         "files": list(total.members),
@@ -206,7 +209,7 @@ def _sum_data(total: JudgedSum) -> dict[str, Any]:
 
 
 def _premise() -> str:
-    """Return the assumption under which a sum over files holds. The import is local, as a gate without sums does not need it."""
+    """Return the assumption under which a sum over files is a bound. The import is local, as a gate without sums does not need it."""
     from dpcli.analysis.dataset_sum import FIXED
 
     return FIXED
@@ -243,7 +246,7 @@ def _check(path: str, condition: Condition) -> Check:
 def _findings(file: Judged) -> Iterator[Finding]:
     """Yield a finding for each condition that does not pass, and the lint findings that are not conditions.
 
-    If a file cannot be read and the errors in it have lines, they replace the condition "file".
+    If a file cannot be read and its errors have lines, these errors replace the condition "file".
     """
     names = {condition.name for condition in file.conditions}
     has_errors = any(
@@ -252,15 +255,16 @@ def _findings(file: Judged) -> Iterator[Finding]:
     for condition in file.conditions:
         if condition.verdict != "pass" and not (condition.name == "file" and has_errors):
             yield _finding(file, condition)
-    yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _repeated(d, file))
+    yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _is_repeated(d, file))
 
 
-def _repeated(diagnostic: Diagnostic, file: Judged) -> bool:
-    """Return whether a diagnostic is about the whole file and a condition has the same message already."""
+def _is_repeated(diagnostic: Diagnostic, file: Judged) -> bool:
+    """Return whether a diagnostic is about all of the file and a condition already has its message."""
     return diagnostic.line == 0 and any(condition.message.endswith(diagnostic.message) for condition in file.conditions)
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:
+    """Return the finding about a condition of a file, with its place, title and explanation."""
     from dpcli.lint.catalogue import link_to_source, rule, summary_of
 
     pardon = condition.pardon

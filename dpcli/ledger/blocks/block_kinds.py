@@ -1,6 +1,6 @@
 """The kinds of blocks into which a dataset can be cut: days, weeks, listed parts, and parts by a hash of the unit.
 
-The name of each block has exactly one spelling.
+Each block has one name with exactly one spelling, so that no block can be charged under two names.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]
 PARTS: tuple[Part, ...] = ("value", "week")
 
-# The assumptions of every ledger with blocks, besides those of its filter.
+# The assumptions of every ledger with blocks, in addition to the assumptions of its filter.
 PREMISES: Premises = (
     Premise(
         "The block of a record depends on that record alone.",
-        "train, release, pate, pmixed, prompt and generate, where the ledger names a column; elsewhere whoever states the window",
+        "train, release, pate, pmixed, prompt and generate, if the ledger names a column; otherwise the person who states the window",
         "tests/premises/test_blocks.py::test_blocks_by_rank_move_as_a_whole",
     ),
     Premise(
-        "No unit has records in more blocks than max_blocks says.",
-        "who opens the ledger",
+        "No unit has records in more than max_blocks blocks.",
+        "the person who opens the ledger",
         "tests/premises/test_blocks.py::test_a_unit_in_one_block_more_loses_more_than_the_cap",
     ),
     Premise(
-        "Under zero-out a blank adds nothing to a part or a block that it enters.",
-        "account, lint and the ledger, which refuse what may add something",
+        "Under zero-out a blank record adds nothing to a part or a block that it enters.",
+        "account, lint and the ledger, which refuse mechanisms to which a blank may add something",
         "tests/accountants/test_partitions.py::test_under_zero_out_a_blank_must_add_nothing",
     ),
     Premise(
         "A run reads no block outside of its window.",
-        "train, release, pate, pmixed, prompt and generate, where the ledger names a column; elsewhere whoever states the window",
+        "train, release, pate, pmixed, prompt and generate, if the ledger names a column; otherwise the person who states the window",
         "tests/premises/test_blocks.py::test_a_block_outside_of_the_window_is_read_for_nothing",
     ),
 )
@@ -51,13 +51,14 @@ class BlockKind(ABC):
     Attributes:
         names: The names of the blocks, if they are listed.
         count: The number of the blocks, if a hash determines them.
-        needs: The term of the ledger that determines the blocks, "names" or "count"; "" if the calendar does.
+        needs: The term of the ledger that determines the blocks, "names" or "count"; "" if the calendar determines them.
         within: Whether all records of a unit lie in one block.
         ordered: Whether the blocks have an order.
         weekly: Whether a calendar shows a week of blocks in one line.
         word: A block in words, for messages.
         column_type: The type of the column that determines the block of a record; None if dpcli cannot compute the block from a column.
-        shared: The part of the column's value that is equal for all records of a block and differs between blocks.
+        shared: The part of the column's value that all records of a block share and that differs between blocks: the value itself, or the
+            week of a date.
         premises: The assumptions under which the guarantees of the blocks hold.
     """
 
@@ -170,7 +171,10 @@ class Weeks(BlockKind):
 
 
 class Regions(BlockKind):
-    """Parts that are listed at the opening: data under a name that was not listed may be data under a second name."""
+    """Parts that are listed at the opening.
+
+    An unlisted name is refused, as it could be a second name of a listed part.
+    """
 
     needs: ClassVar[str] = "names"
     ordered: ClassVar[bool] = False
@@ -188,11 +192,11 @@ class Regions(BlockKind):
         return self.names.index(name)
 
     def between(self, first: str, last: str) -> Sequence[str]:
-        raise InputError(f"--window: expected the names of blocks, found {first}..{last}: what is listed has no order")
+        raise InputError(f"--window: expected the names of blocks, found {first}..{last}: listed blocks have no order")
 
 
 class Hashes(BlockKind):
-    """Parts 0 to count - 1 by a hash of the unit, whose records all lie in one of them."""
+    """Parts 0 to count - 1 by a hash of the unit. All records of a unit lie in one part."""
 
     needs: ClassVar[str] = "count"
     within: ClassVar[bool] = True
@@ -204,7 +208,7 @@ class Hashes(BlockKind):
         return [str(i) for i in range(self.count or 0)]
 
     def extent(self, name: str) -> tuple[str, str]:
-        raise InputError(f"expected a block that a column tells, found part {name} of a hash, which is computed elsewhere")
+        raise InputError(f"expected a block that a column determines, found part {name} of a hash, which dpcli does not compute")
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("0|[1-9][0-9]{0,6}", name)) and int(name) < (self.count or 0)
@@ -217,7 +221,7 @@ class Hashes(BlockKind):
 
 
 def week_of(day: date) -> str:
-    """Return the ISO 8601 week of a day, as 2026-W05."""
+    """Return the ISO 8601 week of a day, for example 2026-W05."""
     calendar = day.isocalendar()
     return f"{calendar.year:04}-W{calendar.week:02}"
 

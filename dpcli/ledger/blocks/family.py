@@ -1,31 +1,41 @@
 """The blocks of a growing dataset. Each block has its own cap and filter, so that new data bring new budget.
 
 When the ledger is opened, its terms fix how the blocks are cut (`by` a `column`) and in how many blocks the records of one unit may lie
-(`max_blocks`). The block of a record must depend on that record only. A run names the blocks that it reads, its window. One entry charges
-it in full on every block of the window, or it is refused. A run without a window is refused, as nobody knows which blocks it reads. A block
-opens with its first charge. It accepts no further charge if its cap is used up or an entry has retired it.
+(`max_blocks`). The block of a record must depend on that record only. The window of a run is the set of blocks that the run reads. Every
+run must state its window. One entry charges the full cost of the run on every block of the window, or the run is refused. A block accepts
+no further charge if its cap is used up or an entry has retired it.
 
-The guarantee follows in these steps. Let a unit (the ledger's unit, which every run must state) lie in blocks B, |B| <= m = max_blocks. Let
-run r read j_r of these blocks, and let c_r be its cost in the filter's currency for a change of one unit's records in one block.
+The following steps prove the guarantee.
 
-The ledger ensures that sum(c_r over the runs that read a block) <= C for each block. This holds on every path of outputs, no matter how
-windows and runs were chosen. Summed over B this gives sum(j_r c_r) <= m C, and j_r <= m. A run with j_r = 0 does not read the unit. For a
-run with j_r > 0 the unit is a group of j_r changes, one after the other. Its cost for the whole unit is
+1. Let m = max_blocks. The records of a unit (the ledger's unit, which every run must state) lie in a set B of at most m blocks.
+2. Let run r read j_r of the blocks in B, so that j_r <= m. Let c_r be the cost of the run, in the filter's currency, if the records of one
+   unit in one block change.
+3. The ledger ensures for each block that the costs c_r of the runs that read the block sum to at most C. This holds on every path of
+   outputs, no matter how the windows and runs were chosen.
+4. The sum of step 3 over the blocks in B gives sum(j_r c_r) <= m C.
+5. A run with j_r = 0 does not read the unit. For a run with j_r > 0 the unit is a group of j_r changes, one after the other. The cost of
+   the run for the whole unit is
 
-* pure epsilon: j_r c_r, as likelihood ratios multiply, and so at most m C in all;
-* rho of zCDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, group privacy);
-* mu^2 of GDP: j_r^2 c_r. A test that rejects one dataset with probability p rejects its neighbour with probability at most
-  Phi(Phi^-1(p) + mu) (Dong et al. 2019, arXiv:1905.02383), and the mu of j neighbours add up.
+   * pure epsilon: j_r c_r, as likelihood ratios multiply;
+   * rho of zCDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, group privacy);
+   * mu^2 of GDP: j_r^2 c_r. A test that rejects one dataset with probability p rejects its neighbour with probability at most
+     Phi(Phi^-1(p) + mu) (Dong et al. 2019, arXiv:1905.02383). So the mu of j neighbours add up.
 
-The last two are at most m sum(j_r c_r) <= m^2 C in all. The theorems of the filters require only that such a sum is bounded on every path.
-They are applied to one pair of datasets, with and without the unit. So C is the cap of a ledger without blocks, divided by m or m^2 and
-rounded down, and the ledger's epsilon and delta hold for the whole unit.
+6. The costs of all runs for the whole unit therefore sum to at most m C for pure epsilon, by step 4. For rho and mu^2 they sum to at most
+   m sum(j_r c_r) <= m^2 C, as j_r <= m.
+7. The theorems of the filters require only that such a sum is bounded on every path. They are applied to one pair of datasets, with and
+   without the unit.
+8. So C is set to the cap of a ledger without blocks, divided by m or m^2 and rounded down. The ledger's epsilon and delta then hold for the
+   whole unit.
 
-A run that bounds the contribution of the unit to its whole window costs the unit at most c_r, so that the same C is enough. With m = 1
-every filter is accepted, as j_r <= 1. With m > 1 the filters with a delta, or with the Renyi divergence at one order, are refused: group
-privacy multiplies delta by a power of e^epsilon, and needs the divergence at other orders. The adjacency replace-one is refused, as a
-replaced record may move between blocks. A blanked record may move as well. So under zero-out a run on blocks is refused unless a blank
-record adds nothing to its mechanisms (Ledger.stated_window).
+A run may also bound the contribution of a unit to the whole window. Such a run costs the unit at most c_r, so that C is small enough.
+
+Some terms are refused:
+
+* With m > 1, filters with a delta or with the Renyi divergence at one order. Group privacy multiplies delta by a power of e^epsilon, and it
+  needs the divergence at other orders. With m = 1 every filter is accepted, as j_r <= 1.
+* The adjacency replace-one, as a replaced record may move between blocks. Under zero-out a blanked record may move between blocks as well.
+  So a run on blocks is refused unless a blank record adds nothing to the outputs of its mechanisms (Ledger.stated_window).
 
 Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrnic 2021, arXiv:2008.11193 (filters for each individual).
 """
@@ -50,7 +60,7 @@ MOST = 2000  # largest number of blocks in one window
 
 @dataclass(frozen=True, slots=True)
 class BlockFamily:
-    """The blocks of a dataset.
+    """The terms of a ledger that determine the blocks of its dataset.
 
     Attributes:
         by: The kind of the blocks: "day", "week", "region" or "hash".
@@ -82,14 +92,14 @@ class BlockFamily:
         }
 
     def wrong(self, window: object) -> str | None:
-        """Return the fault of a window in an entry, as "expected ..."; None if it is a list of distinct blocks of this family, sorted."""
+        """Return the fault of a window in an entry, as a text "expected ..."; None if it is a sorted list of distinct blocks."""
         if type(window) is not list or not 1 <= len(window) <= MOST or any(type(name) is not str for name in window):
             return f"expected a window of 1 to {MOST} blocks"
         kind = self.kind
-        stray = next((name for name in window if not kind.holds(name)), None)
-        if stray is not None:
-            return f"expected {kind.word}, found {stray[:60]!a}"
-        return None if window == sorted(set(window)) else "expected the blocks of a window once each, in order"
+        unknown = next((name for name in window if not kind.holds(name)), None)
+        if unknown is not None:
+            return f"expected {kind.word}, found {unknown[:60]!a}"
+        return None if window == sorted(set(window)) else "expected each block of a window once, in order"
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
         """Return the blocks of a stated window, sorted.
@@ -98,15 +108,15 @@ class BlockFamily:
             stated: Names of blocks, and ranges FIRST..LAST that include both ends.
 
         Raises:
-            InputError: A name is not a block, a range is reversed, or there are none or more than `MOST` blocks.
+            InputError: A name is not a block, a range is reversed, or the number of blocks is 0 or above `MOST`.
         """
         kind, blocks = self.kind, set[str]()
         for text in stated:
             first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")
-            stray = next((name for name in (first, last) if not kind.holds(name)), None)
-            if stray is not None:
-                moving = ' ("last 7 days" is for --window and for schedules)' if text.startswith("last ") else ""
-                raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{moving}")
+            unknown = next((name for name in (first, last) if not kind.holds(name)), None)
+            if unknown is not None:
+                hint = ' ("last 7 days" is accepted by --window and in schedules)' if text.startswith("last ") else ""
+                raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{hint}")
             if dots and kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # checked before the blocks are listed
                 raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
             blocks.update(kind.between(first, last) if dots else (text,))
@@ -128,27 +138,25 @@ class BlockFamily:
         return {name: divide_down(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
 
     def unproved(self, rule: Filter, adjacency: str, delta: float) -> str | None:
-        """Return why no guarantee is known for such a family, as "expected ..."; None if one is proved."""
+        """Return why no guarantee is proved for these blocks, as a text "expected ..."; None if the proof of this module applies."""
         given = {term for term in ("names", "count") if getattr(self, term)}
         if given != {self.kind.needs} - {""}:
             needed = self.kind.needs or "neither names nor count"
             return f"expected {needed} with blocks by {self.by}, found {' and '.join(sorted(given)) or 'none'}"
         if adjacency == "replace-one":
-            return (
-                "expected add-remove or zero-out with blocks, found replace-one: a record that is replaced may move between blocks"
-            )
+            return "expected add-remove or zero-out with blocks, found replace-one: a replaced record may move between blocks"
         if self.kind.within and self.max_blocks != 1:
-            return f"expected max_blocks = 1 with blocks by {self.by}, in one of which a unit's records all lie, found {self.max_blocks}"
+            return f"expected max_blocks = 1 with blocks by {self.by}, as all records of a unit lie in one block, found {self.max_blocks}"
         if self.max_blocks > 1 and (rule.group_power is None or (delta > 0.0 and "delta" in rule.currency)):
             return (
                 f"expected max_blocks = 1, or pure epsilon (approx-dp at delta = 0), zcdp or gdp, found {self.max_blocks} with {rule.name} "
-                f"at delta = {delta!r}: what a group of blocks costs in that currency is not proved"
+                f"at delta = {delta!r}: no bound is proved for the cost of several blocks in that currency"
             )
         return None
 
 
 def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the maximal runs of consecutive blocks, in order. If the blocks have no order, each block is returned by itself."""
+    """Return the maximal stretches of consecutive blocks, in order. If the blocks have no order, each stretch is one block."""
     kind = family.kind
     ranked = sorted(set(blocks), key=kind.rank)
     gaps = groupby(enumerate(ranked), key=lambda item: kind.rank(item[1]) - item[0] if kind.ordered else item[0])
@@ -156,5 +164,5 @@ def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...
 
 
 def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:
-    """Return blocks in the spelling of privacy.window and --window, with FIRST..LAST for each stretch of consecutive blocks."""
+    """Return blocks as privacy.window and --window take them, with FIRST..LAST for each stretch of consecutive blocks."""
     return tuple(part[0] if len(part) == 1 else f"{part[0]}..{part[-1]}" for part in stretches(family, blocks))

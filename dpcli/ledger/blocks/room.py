@@ -1,4 +1,4 @@
-"""The windows in which a run still fits, as stretches of consecutive blocks. Nothing is charged."""
+"""The blocks in which a run still fits, as stretches of consecutive blocks. Nothing is charged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stretch:
 
     @property
     def words(self) -> str:
-        """The stretch as --window takes it."""
+        """The stretch as --window accepting it."""
         return self.blocks[0] if len(self.blocks) == 1 else f"{self.blocks[0]}..{self.blocks[-1]}"
 
 
@@ -37,24 +37,24 @@ class BlockRoom:
     Attributes:
         within: The blocks that were checked, in order.
         stretches: The stretches of blocks in which the run fits, in order.
-        cost: The cost of one run, on each of its blocks.
+        cost: The cost of the run, which is charged on each of its blocks.
         share: The cost as a share of a block's cap.
-        unused_takes: Whether the run fits in a block that was never charged.
-        before, after: The first and the last of the checked blocks, if no block before or after it was ever charged, retired or checked;
-            None otherwise.
+        fits_unused: Whether the run fits in a block that was never charged.
+        before: The first checked block, if no block before it was ever charged, retired or checked; None otherwise.
+        after: The last checked block, if no block after it was ever charged, retired or checked; None otherwise.
     """
 
     within: tuple[str, ...]
     stretches: tuple[Stretch, ...]
     cost: Cost
     share: float
-    unused_takes: bool
+    fits_unused: bool
     before: str | None = None
     after: str | None = None
 
     @property
     def widest(self) -> Stretch | None:
-        """The longest stretch, and of several the latest; None if the run fits in no block."""
+        """The longest stretch, or the latest of the longest ones; None if the run fits in no block."""
         return max(reversed(self.stretches), key=lambda stretch: len(stretch.blocks), default=None)
 
     @property
@@ -67,7 +67,8 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     """Return the blocks in which a run of `pipeline` fits.
 
     Args:
-        within: The blocks to check. If empty, these are all listed blocks or, by calendar, all from the first to the last charged block.
+        within: The blocks to check. If empty, all listed blocks are checked. If the blocks are not listed, all blocks from the first to the
+            last charged or retired block are checked, but at most the last `MOST`.
 
     Raises:
         InputError: The dataset has no blocks, or no block was charged yet and none is stated.
@@ -77,30 +78,31 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())
     cost, _ = ledger.cost(pipeline, delta)
     wanted = amounts.read(cost.amounts)
-    takes = [block for block in blocks if state.closed((block,)) is None and state.over((block,)).fits(wanted)]
+    accepting = [block for block in blocks if state.retired_block((block,)) is None and state.on_blocks((block,)).fits(wanted)]
     family = state.open_terms().family
-    parts = [] if family is None else stretches(family, takes)
-    unused_takes = amounts.exceeded(wanted, state.caps) is None
+    parts = [] if family is None else stretches(family, accepting)
+    fits_unused = amounts.exceeded(wanted, state.caps) is None
     before, after = (None, None) if within else _unused_sides(state, blocks)
     return BlockRoom(
-        blocks, tuple(map(Stretch, parts)), cost, amounts.largest_share(wanted, state.caps), unused_takes, before, after
+        blocks, tuple(map(Stretch, parts)), cost, amounts.largest_share(wanted, state.caps), fits_unused, before, after
     )
 
 
 def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
+    """Return the blocks to check, in order. Raises InputError if the dataset has no blocks, or if there is none to check."""
     family = state.open_terms().family
     if family is None:
-        raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which is not cut into any')
+        raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which is not cut into blocks')
     known = family.kind.listed or _used_blocks(state)
     if within:
         return tuple(sorted(within, key=family.kind.rank))
     if not known:
         raise InputError(
-            f'--within: name the blocks to look at: no run was charged to "{state.dataset}" yet, and each block is whole'
+            f'--within: name the blocks to check: no run was charged to "{state.dataset}" yet, so each block has its full budget'
         )
     if family.kind.listed:
         return tuple(known)[-MOST:]
-    end = family.kind.rank(known[-1])  # at most `MOST` blocks are listed, also if a block in the year 1 was charged
+    end = family.kind.rank(known[-1])  # at most `MOST` blocks are checked, even if a day in the year 1 was charged
     return tuple(family.kind.between(next(block for block in known if end - family.kind.rank(block) < MOST), known[-1]))
 
 
@@ -110,7 +112,7 @@ def _used_blocks(state: LedgerState) -> list[str]:
 
 
 def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None, str | None]:
-    """Return `BlockRoom.before` and `BlockRoom.after`."""
+    """Return the attributes `before` and `after` of BlockRoom, if the blocks from the first to the last used one were checked."""
     family = state.open_terms().family
     if family is None or family.kind.listed:
         return None, None

@@ -1,4 +1,4 @@
-"""The blocks of a window as a condition on rows: a row may be read if the value of one column lies in the blocks.
+"""The condition on rows that a window of blocks implies. A row may be read only if the value of one column lies in the blocks.
 
 All commands that read rows use this condition.
 """
@@ -16,7 +16,7 @@ from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.ledger.blocks.block_kinds import PARTS, ColumnType, Part, week_of
 from dpcli.ledger.blocks.family import BlockFamily, spelled, stretches
 
-REMEMBERED = 2**16  # number of values of a column for which the result of the check is cached
+CACHED_VALUES = 2**16  # number of values of a column for which the result of the check is cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class RowWindow:
     Attributes:
         column: The column of the data that determines the block of a row.
         type: The type of its values.
-        spans: The smallest and the largest value in each stretch of consecutive blocks, as dates or as texts in the order of their bytes. A
-            row whose value is of another type is in no block.
+        spans: The smallest and the largest value in each stretch of consecutive blocks, as dates or as texts in the order of their bytes.
+            A row whose value is of another type is in no block.
         blocks: The blocks in the spelling of privacy.window.
         family: The terms of the blocks.
-        each: The part of the value that all rows of a block share, if the contributions of a unit are bounded in each block by itself; None
-            if they are bounded in the whole window.
+        each: The part of the value that all rows of a block share, if the contributions of a unit are bounded in each block separately.
+            None if they are bounded in the whole window.
     """
 
     column: str
@@ -48,21 +48,21 @@ class RowWindow:
 
     @property
     def which(self) -> str:
-        """The rows that are read, as a part of a sentence."""
+        """The rows that are read, as a noun phrase."""
         return f'rows whose "{self.column}" lies in {blocks_words(self.blocks)}'
 
     def holds(self, value: object) -> bool:
-        """Check whether a row with this value in the column is in the window. The engines of dpcli release check the same."""
+        """Check whether a row with this value in the column is in the window. The engines of dpcli release make the same check in SQL."""
         place = PLACES[self.type](value)
         return place is not None and any(least <= place <= most for least, most in self.spans)
 
     def judge(self) -> Callable[[object], bool]:
-        """Return `holds` with a cache, as a column has few different days, and a window may have many stretches."""
-        by_text = lru_cache(REMEMBERED)(self.holds)
+        """Return the function `holds` with a cache, as a column has few different days and a window may have many stretches."""
+        by_text = lru_cache(CACHED_VALUES)(self.holds)
         return lambda value: by_text(value) if isinstance(value, str) else self.holds(value)
 
     def part(self, value: object) -> str:
-        """Return a text that is the same for all rows of a block and differs between blocks.
+        """Return a text that all rows of a block share and that differs between blocks.
 
         The row must be in the window, and `each` must not be None.
         """
@@ -70,13 +70,13 @@ class RowWindow:
         return place if self.each != "week" else week_of(date.fromisoformat(place))
 
     def content(self) -> dict[str, Any]:
-        """Return the rows as JSON values, for a file of a session. The blocks are left out, as the session stores its window."""
+        """Return the condition as JSON values, for a file of a session. The blocks are left out, as the session stores its window."""
         spans = [list(span) for span in self.spans]
         return {"column": self.column, "type": self.type, "spans": spans, "each": self.each, "words": self.words}
 
 
 def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
-    """Return the rows of some blocks; None if no column determines the block, as for blocks by a hash."""
+    """Return the condition on the rows of these blocks; None if no column determines the block, as for blocks by a hash."""
     kind = family.kind
     if kind.column_type is None:
         return None
@@ -86,7 +86,7 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
 
 
 def rows_from_content(content: object, window: object) -> RowWindow | None:
-    """Return the rows that `RowWindow.content` described, with the blocks of a window; None if `content` is None.
+    """Return the condition that `RowWindow.content` wrote, with the blocks of a window; None if `content` is None.
 
     Raises:
         ValueError: The content has another form.
@@ -100,14 +100,14 @@ def rows_from_content(content: object, window: object) -> RowWindow | None:
     if each is None and content.get("each") is not None:
         raise ValueError("rows")
     kind = next((type_ for type_ in PLACES if type_ == content.get("type")), None)
-    if not isinstance(column, str) or kind is None or not isinstance(spans, list) or not all(map(_text, blocks)):
+    if not isinstance(column, str) or kind is None or not isinstance(spans, list) or not all(map(_is_text, blocks)):
         raise ValueError("rows")
-    if not all(isinstance(span, list) and len(span) == 2 and all(map(_text, span)) for span in spans):
+    if not all(isinstance(span, list) and len(span) == 2 and all(map(_is_text, span)) for span in spans):
         raise ValueError("rows")
     return RowWindow(column, kind, tuple((least, most) for least, most in spans), blocks, each=each)
 
 
-def _text(value: object) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
@@ -134,4 +134,5 @@ def _text_of(value: object) -> str | None:
     return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+# The function for each type of column that returns the comparable text of a value; None if the value is of another type.
 PLACES: Mapping[ColumnType, Callable[[object], str | None]] = {"date": day_of, "text": _text_of}

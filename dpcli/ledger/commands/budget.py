@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger, Receipt
 
 
-@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="The ledger: what a dataset has spent, and what still fits.")
+@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Keep a ledger of what a dataset has spent and has left.")
 def command() -> None:
-    """Keep the budget of a dataset over many runs: LEDGER is a path, sqlite:///PATH or postgresql://HOST/DATABASE.
+    """Keep the ledger of a dataset's privacy budget. LEDGER is a path, sqlite:///PATH or postgresql://HOST/DATABASE.
 
-    A ledger holds the mechanisms of every run in a hash chain. A privacy filter, fixed by `init`, adds up what was chosen adaptively.
+    A ledger records the mechanisms of every run in a hash chain. A privacy filter, fixed by `init`, adds up their costs, even if a run was
+    chosen because of earlier outputs.
 
-    Exit code 0: done (or done before, under the same key). 1: the budget says no, and nothing was written. 2: input error. 3: the run has
-    no cost that could be charged. 4: the ledger is missing, locked, damaged, or holds something else under the same key.
+    Exit code 0: done now, or done before under this key. 1: the run does not fit in the budget; nothing was written. 2: input error. 3: the
+    run has no cost that could be charged. 4: the ledger is missing, locked or damaged, or the key belongs to another run.
     """
 
 
@@ -41,7 +42,7 @@ def reason_option(text: str, required: bool = False) -> Callable[..., Any]:
 
 
 ledger_argument = click.argument("ledger")
-dataset_option = click.option("--dataset", metavar="NAME", help="The dataset, where LEDGER holds several.")
+dataset_option = click.option("--dataset", metavar="NAME", help="Name of the dataset, if LEDGER has several.")
 delta_option = click.option("--delta", type=float, help="Delta at which the run is described, instead of the file's.")
 window_option = click.option(
     "--window",
@@ -49,37 +50,41 @@ window_option = click.option(
     multiple=True,
     metavar="BLOCKS",
     help='The blocks that the run reads, as 2026-01-01..2026-01-28, "last 28 days" (up to yesterday in UTC) or one name; repeatable. '
-    "Needed where the dataset is cut into blocks.",
+    "Required if the dataset is cut into blocks.",
 )
 proposing_option = click.option(
     "--expires",
     metavar="TIME",
-    help="Two-person ledger: until when it can be approved, as an ISO time (UTC) or days (14d); 7d where absent.",
+    help="Two-person ledger: the time until which it can be approved, an ISO time (UTC) or days (14d); default 7d.",
 )
 raising_options = composed(
-    click.option("--no-output-seen", "unseen", is_flag=True, help="Raise the cap: whoever decides it has seen no output."),
-    click.option("--acknowledge", is_flag=True, help="Raise it without a guarantee, or lower it, which guarantees nothing less."),
+    click.option("--no-output-seen", "unseen", is_flag=True, help="State that nobody who decides on the cap has seen an output."),
+    click.option(
+        "--acknowledge",
+        is_flag=True,
+        help="Accept that a raised cap guarantees nothing, or that a lower cap changes no guarantee.",
+    ),
 )
 answer_options = output_options("text", "total", "records")
 
 
 def subcommand(name: str, *parameters: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decorator that makes a subcommand of its parameters, with its line of `dpcli budget --help`."""
+    """Return the decorator of a subcommand, with its parameters and its line in `dpcli budget --help`."""
     return composed(click.command(name, short_help=SUBCOMMANDS[name][1]), *parameters)
 
 
 @contextmanager
-def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
+def opened_ledger(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
     """Yield the ledger of a dataset, and close it at the end.
 
     Args:
         ledger: Path or address of the ledger.
         dataset: Name of the dataset, if the ledger contains several.
-        anchor: File with an earlier head of the chain, which the entries must still lead to; None to check nothing.
+        anchor: Path of an anchor file, which contains an earlier head of the chain. The entries must contain this head. None for no check.
 
     Raises:
         InputError: There is no such ledger or dataset.
-        LedgerError: The entries of the ledger no longer lead to the anchor.
+        LedgerError: The entries of the ledger do not contain the anchor.
     """
     from dpcli.ledger.stores.places import open_ledger
 
@@ -99,12 +104,12 @@ def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], *
     from dpcli.cli.options import emit
     from dpcli.ledger.documents.ledger_answers import receipt
 
-    with opened(ledger, dataset) as book:
+    with opened_ledger(ledger, dataset) as book:
         return emit(receipt(book, lambda: ask(book)), **output)
 
 
 def _without_window_flag(error: InputError) -> InputError:
-    """Return the error with --window replaced by the parameter that names blocks in this command, if it has no --window."""
+    """Return the error for a command without --window, with --window replaced by the command's parameter for blocks."""
     from dpcli.file.pipeline.datasets import without_flag
 
     context = click.get_current_context()
@@ -116,14 +121,14 @@ def _without_window_flag(error: InputError) -> InputError:
     return InputError(without_flag(str(error), parameter, alternative))
 
 
-def with_delta_judged(document: Document, ledger: Ledger, pipeline: Pipeline, path: str, delta: float | None) -> Document:
+def with_delta_findings(document: Document, ledger: Ledger, pipeline: Pipeline, path: str, delta: float | None) -> Document:
     """Return the document with the findings of lint rule DP105 on --delta and the ledger's delta. The charge does not depend on them."""
     from dpcli.lint.delta import judged_deltas
     from dpcli.lint.documents.diagnostics import note
 
     terms, size = ledger.state().open_terms(), pipeline.privacy.dataset_size
     size = terms.dataset_size if size is None else size
-    cap = None if size is None else terms.delta  # a ledger opened without a size has been warned about
+    cap = None if size is None else terms.delta  # the user was warned when a ledger without a size was opened
     problems = judged_deltas({"--delta": delta, "the ledger's delta": cap}, size, path)
     return replace(document, alerts=(*document.alerts, *map(note, problems))) if problems else document
 
@@ -142,5 +147,5 @@ def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str
 
 
 def wants(name: str, format_: str, outputs: tuple[str, ...]) -> bool:
-    """Check whether a format is requested, on the terminal or as an output file."""
+    """Check whether a format is requested, for the terminal or for an output file."""
     return name == format_ or any(output.startswith(f"{name}=") for output in outputs)

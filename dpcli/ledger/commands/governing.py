@@ -1,4 +1,4 @@
-"""The commands `dpcli budget amend`, quota, approve, refuse and retire: decide what runs may be charged."""
+"""The commands `dpcli budget amend`, quota, approve, refuse and retire, which decide what may be charged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpcli.ledger.commands.budget import (
 )
 
 
-def answering(name: str, reason: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
+def proposal_subcommand(name: str, reason: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
     """Return the decorator of a subcommand about a proposal: LEDGER ENTRY --reason ..."""
     entry = click.argument("entry", type=int)
     return subcommand(name, ledger_argument, entry, dataset_option, reason_option(reason, required=True), answer_options, *extra)
@@ -30,8 +30,8 @@ def answering(name: str, reason: str, *extra: Callable[..., Any]) -> Callable[..
     ledger_argument,
     dataset_option,
     click.option("--epsilon", type=float, required=True, help="The new cap on epsilon, at the ledger's delta."),
-    reason_option("Why the cap changes.", required=True),
-    click.option("--approver", default="", metavar="NAME", help="Who is said to have allowed it; not in a two-person ledger."),
+    reason_option("Reason for the change.", required=True),
+    click.option("--approver", default="", metavar="NAME", help="Person who approved the change; not in a two-person ledger."),
     raising_options,
     proposing_option,
     answer_options,
@@ -47,19 +47,20 @@ def amend(
     expires: str | None,
     **output: Any,
 ) -> int:
-    """Change the cap of LEDGER upwards or downwards, by an entry in the chain. Unit, adjacency, delta and filter never change.
+    """Raise or lower the cap of LEDGER, by an entry in the chain. Unit, adjacency, delta and filter never change.
 
-    A lower cap lets less through from then on. It does not mean that what was released satisfies the lower epsilon: whoever lowers it may
-    have looked at the outputs, and only the cap that held while they were made is a bound. Hence --acknowledge.
+    A lower cap stops further runs earlier. It does not mean that the released outputs satisfy the lower epsilon. The person who lowers it
+    may have looked at the outputs, so only the cap that was valid while they were made is a bound. Hence --acknowledge is required.
 
-    A cap that is raised because of an output bounds nothing: more runs could have followed, so the old cap was never a bound, nor is the
-    new one. What holds: up to the --ceiling of `init` the cap may be raised whatever was seen, and the ceiling is guaranteed. Above it,
-    --no-output-seen is the approver's word, written into the log, that whoever decides this has seen no output of a run that was charged
-    to this ledger; the new cap is then guaranteed on that word. Without it the cap is raised with --acknowledge alone, and from then on
-    show, log and export say that no epsilon is guaranteed.
+    If a cap is raised because of an output, neither the old nor the new cap is a bound. Two ways keep a guarantee. Up to the --ceiling of
+    `init` the cap may be raised for any reason, and the ceiling is guaranteed. Above the ceiling, --no-output-seen states that nobody who
+    decides on the cap has seen an output of a run that was charged to this ledger. The new cap is then guaranteed on the word of the
+    approver, which the log records. Without this statement the cap is raised only with --acknowledge, and from then on show, log and export
+    state that no epsilon is guaranteed.
 
-    The approver is another person than whoever asks; nobody checks who, so the log says "stated approver". In a ledger that was opened
-    with --two-person this proposes the change, and the cap stays as it is until another person approves it: `dpcli budget approve`.
+    The approver must be another person than the one who requests the change. As nobody checks this, the log says "stated approver". In a
+    ledger that was opened with --two-person the command proposes the change. The cap stays as it is until another person approves the
+    proposal with `dpcli budget approve`.
     """
     return answer(ledger, dataset, lambda book: book.amend(epsilon, why, approver, acknowledge, expires, unseen), **output)
 
@@ -68,14 +69,16 @@ def amend(
     "quota",
     ledger_argument,
     dataset_option,
-    click.option("--person", metavar="NAME", help="Whose charges: a login in a database, in a file the name of an account."),
-    click.option("--team", metavar="NAME", help="The name of a team, whose members' charges are added up."),
+    click.option(
+        "--person", metavar="NAME", help="Person whose charges count: a login of the database, or an account name for a file."
+    ),
+    click.option("--team", metavar="NAME", help="Name of the team whose members' charges are added up."),
     click.option("--member", "members", multiple=True, metavar="NAME", help="A member of the team; repeatable."),
     click.option("--share", required=True, metavar="SHARE", help="Share of the cap, 0 to 1; 1 removes the quota."),
     click.option(
-        "--alert-at", default="0.8", show_default=True, metavar="SHARE", help="Share of the quota from which charges warn."
+        "--alert-at", default="0.8", show_default=True, metavar="SHARE", help="Share of the quota from which on a warning is shown."
     ),
-    reason_option("Why.", required=True),
+    reason_option("Reason for the quota.", required=True),
     proposing_option,
     answer_options,
 )
@@ -91,14 +94,14 @@ def quota(
     expires: str | None,
     **output: Any,
 ) -> int:
-    """Let a person, or the members of a team together, charge no more than a share of LEDGER's cap: by an entry in the chain, which the
-    next one for the same name replaces.
+    """Limit the charges of a person, or of all members of a team together, to a share of LEDGER's cap.
 
-    Charges from before count, voided ones do not. Where the dataset is cut into blocks the share is of each block's cap. A charge over a
-    quota is denied (exit code 1). One that takes a quota beyond --alert-at is granted, and standard error says so. A database holds people
-    to it by their logins, and takes quotas from the role dpcli_admin; to whoever may write a file they are a reminder.
+    The quota is an entry in the chain. A later quota for the same name replaces it. Charges from before the quota count, and voided charges
+    do not. If the dataset is cut into blocks, the quota is a share of each block's cap. A charge that exceeds a quota is denied (exit code
+    1). If a charge reaches --alert-at, it is granted, and standard error shows a warning. A database enforces quotas by logins, and only
+    the role dpcli_admin may set them. In a file, quotas are only a reminder, as anybody who can write the file can use another name.
 
-    In a ledger that was opened with --two-person this proposes it: `dpcli budget approve`.
+    In a ledger that was opened with --two-person the command proposes the quota; another person approves it with `dpcli budget approve`.
     """
     from dpcli.ledger.opening import quota_from_flags
 
@@ -106,27 +109,27 @@ def quota(
     return answer(ledger, dataset, lambda book: book.quota(*terms, why=why, expires=expires), **output)
 
 
-@answering("approve", "Why it is approved.", raising_options)
+@proposal_subcommand("approve", "Reason for the approval.", raising_options)
 def approve(ledger: str, entry: int, dataset: str | None, why: str, acknowledge: bool, unseen: bool, **output: Any) -> int:
-    """Make what entry ENTRY of LEDGER proposes effective, in a ledger that was opened with --two-person.
+    """Approve the proposal in entry ENTRY of LEDGER, which makes it effective. Only for a ledger that was opened with --two-person.
 
-    Whoever proposed it cannot approve it, nor can somebody whose name looks like his. In a database the login counts, and it needs the role
-    dpcli_admin. A file cannot tell people apart: the name of the account is noted, and proves nothing.
+    The proposer cannot approve the proposal, nor can a person whose name looks like the proposer's. In a database the login counts, and it
+    needs the role dpcli_admin. A file cannot distinguish people: the name of the account is recorded, and proves nothing.
 
-    Whoever approves a cap above all that is guaranteed so far says with --no-output-seen that whoever decides it has seen no output, or
-    with --acknowledge that no epsilon is guaranteed from then on: see `dpcli budget amend --help`.
+    If a proposal raises the cap above the guaranteed epsilon, the approver needs one of two flags. --no-output-seen states that nobody who
+    decides on the cap has seen an output. --acknowledge accepts that no epsilon is guaranteed from then on (`dpcli budget amend --help`).
 
-    A proposal is approved once, and within its time. It ends when it is refused, and when what it is about has changed since: the cap was
-    amended, the run was started, or somebody proposed anew. `dpcli budget show` lists those that are open.
+    A proposal can be approved once, and only until it expires. It is closed when it is refused or when its subject changes: the cap was
+    amended, the run was started, or somebody made a new proposal. `dpcli budget show` lists the open proposals.
     """
     return answer(ledger, dataset, lambda book: book.approve(entry, why, unseen, acknowledge), **output)
 
 
-@answering("refuse", "Why it is refused or withdrawn.")
+@proposal_subcommand("refuse", "Reason for the refusal or withdrawal.")
 def refuse(ledger: str, entry: int, dataset: str | None, why: str, **output: Any) -> int:
-    """Close the proposal in entry ENTRY of LEDGER for good: nobody can approve it any more.
+    """Close the proposal in entry ENTRY of LEDGER, so that nobody can approve it any more.
 
-    Whoever proposed it withdraws it so. In a database anybody else needs the role dpcli_admin.
+    The proposer withdraws the proposal with this command. In a database, any other person needs the role dpcli_admin.
     """
     return answer(ledger, dataset, lambda book: book.refuse(entry, why), **output)
 
@@ -136,9 +139,9 @@ def refuse(ledger: str, entry: int, dataset: str | None, why: str, **output: Any
     ledger_argument,
     click.argument("blocks", nargs=-1, required=True),
     dataset_option,
-    reason_option("Why, as: the data were deleted.", required=True),
+    reason_option("Reason, for example: the data were deleted.", required=True),
     answer_options,
 )
 def retire(ledger: str, blocks: tuple[str, ...], dataset: str | None, why: str, **output: Any) -> int:
-    """Close BLOCKS of LEDGER (2026-01-01, or 2026-01-01..2026-01-28): no further run reads them. What was charged stays charged."""
+    """Close BLOCKS of LEDGER (2026-01-01, or 2026-01-01..2026-01-28) for further runs. Earlier charges remain."""
     return answer(ledger, dataset, lambda book: book.retire(blocks, why), **output)

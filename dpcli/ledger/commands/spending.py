@@ -1,4 +1,4 @@
-"""The commands `dpcli budget spend`, reserve, start, commit and void: charge a run and record its progress."""
+"""The commands `dpcli budget spend`, reserve, start, commit and void, which charge a run and record its progress."""
 
 from __future__ import annotations
 
@@ -14,115 +14,122 @@ from dpcli.ledger.commands.budget import (
     dataset_option,
     delta_option,
     ledger_argument,
-    opened,
+    opened_ledger,
     proposing_option,
     reason_option,
     subcommand,
     window_option,
-    with_delta_judged,
+    with_delta_findings,
 )
 
 
-def charging(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
+def charging_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
     """Return the decorator of a subcommand that charges a file: LEDGER FILE --key ..."""
     return subcommand(
         name,
         ledger_argument,
         click.argument("file"),
-        click.option("--key", required=True, metavar="NAME", help="The run's name: a retry under it is not charged again."),
+        click.option("--key", required=True, metavar="NAME", help="Name of the run; a retry under this name is not charged again."),
         dataset_option,
         delta_option,
-        reason_option("Why, for those who read the log."),
+        reason_option("Reason, for the log."),
         window_option,
-        click.option("--anchor", metavar="PATH", help="Read all entries, and refuse where they no longer lead to this anchor."),
+        click.option("--anchor", metavar="PATH", help="Read all entries first, and refuse if they do not contain this anchor."),
         *extra,
         answer_options,
     )
 
 
-def moving(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
+def run_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
     """Return the decorator of a subcommand about a reserved run: LEDGER KEY ..."""
     return subcommand(name, ledger_argument, click.argument("key"), dataset_option, *extra, answer_options)
 
 
-@charging("spend", click.option("--once", is_flag=True, help="Refuse (exit code 4) a key that was charged before."))
+@charging_subcommand("spend", click.option("--once", is_flag=True, help="Refuse a key that was charged before (exit code 4)."))
 def spend(
     ledger: str, file: str, key: str, dataset: str | None, delta: float | None, why: str, window: tuple[str, ...], **options: Any
 ) -> int:
     """Charge one run of the pipeline FILE to LEDGER, before its noise is drawn.
 
-    When the command returns 0 the charge is on disk. Where it does not fit nothing is written, and the exit code is 1.
+    When the command returns 0, the charge is durable. If the run does not fit, nothing is written, and the exit code is 1.
 
-    A key that was charged before is not charged again: the exit code is 0, as after a connection that broke, and standard error says that
-    this is no new run. A script that draws noise next asks with --once. The file's [budget] is not looked at: `dpcli gate` judges it.
+    A key that was charged before is not charged again. The exit code is 0, so that a request can be repeated after a lost connection, and
+    standard error states that nothing is charged now. A script that draws noise afterwards should use --once. This command ignores the
+    [budget] of the file, which `dpcli gate` judges.
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.documents.ledger_answers import receipt
-    from dpcli.ledger.ledger import Receipt, first_time
+    from dpcli.ledger.ledger import Receipt, require_first_charge
 
     anchor, once, pipeline = options.pop("anchor"), options.pop("once"), load(file)
-    with opened(ledger, dataset, anchor) as book:
+    with opened_ledger(ledger, dataset, anchor) as book:
 
         def ask() -> Receipt:
             charged = book.spend(pipeline, key, delta, why, window)
-            return first_time(charged, key) if once else charged
+            return require_first_charge(charged, key) if once else charged
 
-        return emit(with_delta_judged(receipt(book, ask), book, pipeline, file, delta), **options)
+        return emit(with_delta_findings(receipt(book, ask), book, pipeline, file, delta), **options)
 
 
-@charging(
+@charging_subcommand(
     "reserve",
-    click.option("--expires", metavar="TIME", help="ISO time (UTC) or days (14d) after which it can no longer be voided."),
+    click.option("--expires", metavar="TIME", help="ISO time (UTC) or days (14d) after which the run cannot be voided."),
 )
 def reserve(
     ledger: str, file: str, key: str, dataset: str | None, delta: float | None, why: str, window: tuple[str, ...], **options: Any
 ) -> int:
     """Charge one run of the pipeline FILE to LEDGER in full, before it starts.
 
-    Then `start` it before the first noise, and `commit` it at its end. It can be voided only before it was started. A reservation that
-    nobody comes back to stays charged: past --expires it cannot even be voided. Reserved again under its key before it was started, it is
-    the same reservation with its first --expires, and standard error says so.
+    Then call `start` before the first noise is drawn, and `commit` at the end of the run. A reservation can be voided only before it is
+    started, and only until --expires. An abandoned reservation stays charged. If the command is repeated with this key before the start,
+    the reservation and its first --expires remain, and standard error states this.
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.chain import expiry_time
     from dpcli.ledger.documents.ledger_answers import receipt
 
     anchor, expires, pipeline = options.pop("anchor"), options.pop("expires"), load(file)
-    with opened(ledger, dataset, anchor) as book:
+    with opened_ledger(ledger, dataset, anchor) as book:
         until = expiry_time(expires, book.now())
         document = receipt(book, lambda: book.reserve(pipeline, key, delta, why, until, window))
-        return emit(with_delta_judged(document, book, pipeline, file, delta), **options)
+        return emit(with_delta_findings(document, book, pipeline, file, delta), **options)
 
 
-@moving("start", reason_option("Why: needed where somebody else made the reservation."))
+@run_subcommand("start", reason_option("Reason; required if another person made the reservation."))
 def start(ledger: str, key: str, dataset: str | None, why: str, **output: Any) -> int:
-    """Note that the reserved run KEY is about to draw noise: from then on it cannot be voided.
+    """Record that the reserved run KEY is about to draw noise. From then on it cannot be voided.
 
-    Whoever made the reservation may; anybody else has to be an administrator and say why. In a database the login counts. A file cannot
-    tell people apart: whoever may write it is its administrator, and the account that the process has is noted."""
+    The person who made the reservation may do this. Any other person has to be an administrator and state a reason. In a database the login
+    counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is
+    recorded.
+    """
     return answer(ledger, dataset, lambda book: book.start(key, why), **output)
 
 
-@moving("commit", reason_option("Why: needed where somebody else made the reservation, or nobody started it."))
+@run_subcommand(
+    "commit", reason_option("Reason; required if another person made the reservation, or if the run was never started.")
+)
 def commit(ledger: str, key: str, dataset: str | None, why: str, **output: Any) -> int:
-    """Note that the reserved run KEY has ended. It was charged when it was reserved, and stays so.
+    """Record that the reserved run KEY has ended. It stays charged.
 
-    A run that was never started needs a --reason: a start comes before the first noise and is granted once, so that of two who hold one
-    reservation only one draws noise.
+    A run that was never started needs a --reason. Every run should be started before its first noise is drawn. As a start is granted only
+    once, two people who share a reservation cannot both draw noise.
 
-    Whoever made the reservation may; anybody else has to be an administrator and say why. In a database the login counts. A file cannot
-    tell people apart: whoever may write it is its administrator, and the account that the process has is noted."""
+    The person who made the reservation may do this. Any other person has to be an administrator and state a reason. In a database the login
+    counts. A file cannot distinguish people: everybody who can write it counts as an administrator, and the name of the account is
+    recorded.
+    """
     return answer(ledger, dataset, lambda book: book.commit(key, why), **output)
 
 
-@moving("void", reason_option("Why no noise was drawn.", required=True), proposing_option)
+@run_subcommand("void", reason_option("Reason why no noise was drawn.", required=True), proposing_option)
 def void(ledger: str, key: str, dataset: str | None, why: str, expires: str | None, **output: Any) -> int:
-    """Give back the reservation KEY, of which no noise was drawn: the log keeps who said so, and why.
+    """Cancel the reservation KEY, for which no noise was drawn. The log records who stated this, and why.
 
-    Refused where the run was started, committed, or its reservation has expired: then it stays charged. Whoever made the reservation may
-    void it, and an administrator. A database goes by its own clock, a file by this machine's.
+    If the run was started or committed, or if the reservation has expired, it cannot be voided and stays charged. The person who made the
+    reservation may void it, and so may an administrator. A database uses its own clock, a file the clock of this machine.
 
-    In a ledger that was opened with --two-person this proposes it, and the run stays charged until another person approves:
-    `dpcli budget approve`.
+    In a ledger that was opened with --two-person the command only makes a proposal. The run stays charged until another person approves it
+    with `dpcli budget approve`.
     """
     return answer(ledger, dataset, lambda book: book.void(key, why, expires), **output)

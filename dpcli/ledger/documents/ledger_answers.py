@@ -1,4 +1,4 @@
-"""The answers of a ledger as documents: to a request, to the import of a history, to its opening, and in a dry run."""
+"""The answers of a ledger as documents: to a request, to the import of a history, to the opening, and to a dry run."""
 
 from __future__ import annotations
 
@@ -34,21 +34,24 @@ from dpcli.lint.documents.diagnostics import note
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-SCHEMA = "dpcli/budget/v2"
-DONE = {"spend": "charged", "reserve": "reserved", "start": "started", "commit": "committed", "void": "voided"}
-EARLIER = "the cap bounds these runs too if it was fixed before they were made, or if neither they nor it were chosen for what they showed"
-UNKNOWN = "warning: without --data, the same data can be registered twice under different names"
+SCHEMA = "dpcli/budget/v2"  # value of "schema" in the JSON output
+# The past participle of each kind of request, for headlines.
+PARTICIPLES = {"spend": "charged", "reserve": "reserved", "start": "started", "commit": "committed", "void": "voided"}
+PAST_RUNS_NOTE = (
+    "the cap also bounds these runs if it was fixed before they were made, or if neither the runs nor the cap depend on outputs"
+)
+NO_FINGERPRINT_WARNING = "warning: without --data, the same data can be registered twice under different names"
 
 
 def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
-    """Make a request by calling `ask`, and return the answer: granted, granted before, or denied.
+    """Make a request by calling `ask`, and return the answer. The request is granted, was granted before, or is denied.
 
-    If the request is denied, nothing was written and the exit code is 1.
+    If the request is denied, nothing was written, and the exit code is 1.
     """
     try:
         result = ask()
-    except Denied as no:
-        return _denial_document(ledger, no, "the run does")
+    except Denied as denial:
+        return _denial_document(ledger, denial, "the run does")
     state, run, kind = result.state, result.run, _entry_kind(result)
     data = {"schema": SCHEMA, "granted": kind != "propose", "repeated": result.repeated, "entry": entry_data(result.entry)}
     if kind == "propose" and result.entry is not None:
@@ -79,16 +82,16 @@ def _entry_kind(result: Receipt) -> str:
 
 
 def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
-    """Charge a history by calling `ask`, and return the answer: all runs are charged, some were charged before, or all are denied."""
+    """Charge a history by calling `ask`, and return the answer. All runs are charged, or some were charged before, or all are denied."""
     try:
         receipts = ask()
-    except Denied as no:
-        return _denial_document(ledger, no, "the history does")
+    except Denied as denial:
+        return _denial_document(ledger, denial, "the history does")
     state, entries = ledger.state(), [entry_data(each.entry) or {} for each in receipts if each.entry is not None]
     runs = f"{len(receipts)} {'run' if len(receipts) == 1 else 'runs'} of the history"
-    charged = f"charged {len(entries)} of {runs}" + (", the others before" if len(receipts) > len(entries) else "")
+    charged = f"charged {len(entries)} of {runs}" + (", the others were charged before" if len(receipts) > len(entries) else "")
     done = charged if entries else f"{runs}: charged before, and nothing was written"
-    notes = (EARLIER,) if entries else ()
+    notes = (PAST_RUNS_NOTE,) if entries else ()
     fullest = "" if state.open_terms().family is None else " on the fullest block"
     return Document(
         f"{done}{guarantee_words(state)}; {left_percent(remaining_room(state))} of the cap is left{delta_remark(state)}{fullest}",
@@ -109,22 +112,24 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
     )
 
 
-def _denial_document(ledger: Ledger, no: Denied, subject: str) -> Document:
-    headline, *why = str(no).split("\n  ")
+def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
+    """Return the document of a denial. `subject` begins the reason, for example "the run does"."""
+    headline, *why = str(denial).split("\n  ")
     state = ledger.state()
     return Document(
         headline,
-        {"schema": SCHEMA, "granted": False, "reason": str(no), **balance_data(state), "exit_code": no.exit_code},
+        {"schema": SCHEMA, "granted": False, "reason": str(denial), **balance_data(state), "exit_code": denial.exit_code},
         "fail",
         notes=tuple(why),
         total=share_spent_text(state),
-        exit_code=no.exit_code,
+        exit_code=denial.exit_code,
         why=f"denied: {subject} not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
         details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
     )
 
 
 def _grant_words(result: Receipt, kind: str) -> str:
+    """Return the headline for a granted request. `kind` is the kind of the entry, or "" if nothing was written."""
     state, run = result.state, result.run
     cut, declared = state.open_terms().family is not None, state.open_terms().mode == "declared"
     if cut:
@@ -136,19 +141,19 @@ def _grant_words(result: Receipt, kind: str) -> str:
     if run is not None:
         return _run_words(result, run, left)
     if result.entry is None:
-        return "retired already: nothing was written" if cut else f"{_cap_words(state)}; {left}"
+        return "already retired: nothing was written" if cut else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
     if kind == "retire":
         closed = len(state.retired)
-        return f"retired, entry {seq}: {closed} {'block takes' if closed == 1 else 'blocks take'} no further run"
+        return f"retired, entry {seq}: {closed} {'block accepts' if closed == 1 else 'blocks accept'} no further run"
     if kind == "quota":
         return f"set, entry {seq}: {quota_words(state, state.quotas[subject_of(content)])}"
     if kind == "refuse":
-        return f"entry {content['proposal']} is closed, by entry {seq}: nobody can approve it; {left}"
+        return f"entry {content['proposal']} is closed by entry {seq}: nobody can approve it; {left}"
     if kind == "moved":
-        return f"closed, entry {seq}: the dataset moves to {content['to']}; dpcli budget copy completes that"
+        return f"closed, entry {seq}: the dataset moves to {content['to']}; dpcli budget copy completes the move"
     if kind == "upgrade":
-        return f"upgraded: version {state.version} guards the entries from now on; {left}"
+        return f"upgraded: the entries are now guarded by the definitions of version {state.version}; {left}"
     return f"{_cap_words(state)}; {left}"
 
 
@@ -157,14 +162,15 @@ def _cap_words(state: LedgerState) -> str:
 
 
 def _run_words(result: Receipt, run: Run, left: str) -> str:
+    """Return the headline for a granted request about a run."""
     cost = costs(run.cost)
     if result.notes:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
         return f"{before}; {cost} is {run.status}; {left}"
     if result.entry is None:
         again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
-        return f'"{run.key}": {cost} (charged by entry {run.seq}) is {run.status} already: nothing was written; {left}{again}'
-    return f'{DONE[result.entry.kind]} "{run.key}": {cost}, entry {result.entry.row.seq}; {left}'
+        return f'"{run.key}": {cost} (charged by entry {run.seq}) is already {run.status}: nothing was written; {left}{again}'
+    return f'{PARTICIPLES[result.entry.kind]} "{run.key}": {cost}, entry {result.entry.row.seq}; {left}'
 
 
 def opening_document(ledger: Ledger) -> Document:
@@ -173,24 +179,24 @@ def opening_document(ledger: Ledger) -> Document:
     stated = state.open_terms()
     headline = (
         f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {stated.epsilon!r} at delta = {stated.delta!r} '
-        f"per {stated.unit}, {stated.adjacency}; {composition_words(state)}; fixed for good{guarantee_words(state)}"
+        f"per {stated.unit}, {stated.adjacency}; {composition_words(state)}; these terms cannot be changed{guarantee_words(state)}"
     )
-    lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
+    lines = () if stated.fingerprint is not None or stated.family is not None else (NO_FINGERPRINT_WARNING,)
     data = {"schema": SCHEMA, **terms_data(state), **balance_data(state), "told": list(lines), "exit_code": 0}
-    delta = stated.delta if stated.dataset_size is not None or stated.family is None else None  # each window has a size of its own
+    delta = stated.delta if stated.dataset_size is not None or stated.family is None else None  # each window has its own size
     problems = judged_deltas({"--delta": delta}, stated.dataset_size, ledger.store.place)
     return Document(
         headline, data, "pass", total=share_spent_text(state), notes=lines, details=lines, alerts=tuple(map(note, problems))
     )
 
 
-def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
-    """Return the document of a dry run with the answer of a ledger, whether the run would fit.
+def with_quote(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
+    """Return the document of a dry run with the answer of a ledger, which states whether the run would fit.
 
     Args:
         document: The document without the answer.
-        ledger: The ledger. If it is None, the document is returned unchanged.
-        dataset: The dataset; None for the only one of the ledger.
+        ledger: Path or URL of the ledger. If it is None, the document is returned unchanged.
+        dataset: Name of the dataset; None for the only dataset of the ledger.
         pipeline: The pipeline of the run.
         run: The key under which the run may have been charged before. If it was, the run fits, as nothing more would be charged.
 
@@ -206,7 +212,7 @@ def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline
         with open_ledger(ledger, dataset) as book:
             known = book.state().runs.get(run)
         if known is not None and known.status != "void":
-            return _with_answer(document, True, f"charged before, as {run[:12]}: nothing more would be charged")
+            return _with_answer(document, True, f"charged before under the key {run[:12]}: nothing more would be charged")
     try:
         answer = quote(ledger, dataset, pipeline)
         return _with_answer(document, answer.fits, answer.message)
@@ -215,6 +221,7 @@ def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline
 
 
 def _with_answer(document: Document, fits: bool, message: str, code: int = 1) -> Document:
+    """Return the document of a dry run with the answer of the ledger. `code` is the exit code if the run does not fit."""
     line = f"{'fits in the ledger' if fits else 'the ledger would deny it'}: {message}"
     exit_code = document.exit_code if fits or document.exit_code else code
     extended = replace(

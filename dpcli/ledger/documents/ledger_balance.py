@@ -33,16 +33,21 @@ if TYPE_CHECKING:
     from dpcli.ledger.budget import DatasetBudget
 
 WIDTH = 50  # characters of the bar
-SHOWN = 20  # largest number of runs in the table; the log shows all runs
-REASON = 80  # characters; limit of a reason in the table
+SHOWN_RUNS = 20  # largest number of runs in the table; the log shows all runs
+LONGEST_REASON = 80  # characters of a reason in the table
 
 
 def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
-    """Return the document of a dataset's balance and runs. pictured: Whether it contains the pictures of the ledger."""
+    """Return the document of a dataset's balance and runs.
+
+    Args:
+        ledger: The ledger of the dataset.
+        pictured: Whether the document contains the pictures of the ledger.
+    """
     state, now = ledger.state(), ledger.now()
     remaining = remaining_room(state)
     every = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs, as there may be many
-    table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN))
+    table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
     return Document(
         headline=headline(state, remaining),
         data={"schema": "dpcli/budget/v2", **terms_data(state), **balance_data(state), "runs": every, "exit_code": 0},
@@ -75,7 +80,7 @@ def picture(ledger: Ledger) -> Chart:
     """Return a chart of the blocks or, without blocks, of the remaining budget over time. Raises InputError before the first charge."""
     charts = _pictures(ledger)
     if not charts:
-        raise InputError(f"{ledger.store.place}: nothing to draw: nothing was charged to {ledger.dataset} yet")
+        raise InputError(f"{ledger.store.place}: nothing to draw, as nothing was charged to {ledger.dataset} yet")
     return charts[0]
 
 
@@ -85,22 +90,22 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
     cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
     spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
     if remaining.planned is not None:
-        spent = f"{share} of the declared runs are made; the whole plan costs epsilon {up(remaining.planned)}, cap {cap}"
+        spent = f"{share} of the declared runs are made; all declared runs cost epsilon {up(remaining.planned)}, cap {cap}"
     per = f"(per {stated.unit}, {stated.adjacency}; {composition_words(state)})"
     return f"{state.dataset}: {spent} {per}{guarantee_words(state)}{_left_words(state, remaining)}"
 
 
 def guarantee_words(state: LedgerState) -> str:
-    """Return the guarantee of all runs together in words, with its basis; "" if it is the current cap."""
+    """Return the guarantee of all runs together in words, with its basis; "" if the guarantee is the current cap."""
     if state.guarantee == "none":
         return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     if state.guarantee == "stated":
-        largest = f"epsilon {state.largest!r}, the largest cap there was"
-        return f"; guaranteed is {largest}, if no output had been seen when it was raised, as stated"
+        largest = f"epsilon {state.largest!r}, the largest cap so far"
+        return f"; guaranteed is {largest}, if the statement is true that no output had been seen when it was raised"
     if state.guarantee == "ceiling":
-        return f"; guaranteed is the ceiling, epsilon {state.largest!r}: the cap may be raised up to it whatever the outputs show"
+        return f"; guaranteed is the ceiling, epsilon {state.largest!r}: the cap may be raised up to the ceiling for any reason"
     if state.largest > state.epsilon:
-        return f"; what was released before is guaranteed the largest cap there was, epsilon {state.largest!r}"
+        return f"; guaranteed for earlier runs is the largest cap so far, epsilon {state.largest!r}"
     return ""
 
 
@@ -108,38 +113,38 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
     if state.open_terms().mode == "declared":
         return ""
     if remaining.spent > 1.0:
-        return "; more was spent than the cap allows since it was amended: nothing fits"
+        return "; more is spent than the cap allows, as the cap was lowered: nothing fits"
     return f"; {left_percent(remaining)} of the {state.open_terms().filter} cap is left{delta_remark(state)}"
 
 
 def delta_remark(state: LedgerState) -> str:
-    """Return a remark if delta has the largest used share of all amounts, which is easily overlooked; else ""."""
+    """Return a remark if delta has the largest used share of all amounts, which users easily overlook; else ""."""
     state = state.fullest()
     tightest = max(state.caps, key=lambda name: amounts.largest_share({name: state.spent[name]}, state.caps))
     if tightest != "delta" or not state.spent["delta"]:
         return ""
     if not state.left()["delta"]:
         return " (delta is used up: only runs at delta = 0 still fit)"
-    return " (delta is what runs out: state a smaller privacy.delta in the files of runs)"
+    return " (delta will be used up first: state a smaller privacy.delta in the files of runs)"
 
 
 def delta_warning(state: LedgerState, run: Run) -> str:
-    """Return a warning about a run that takes half of the ledger's delta or more, so that at most one more such run fits; else ""."""
+    """Return a warning about a run that costs at least half of the ledger's delta, so that at most one more such run fits; else ""."""
     share = float(run.cost["delta"] / state.caps["delta"]) if run.cost.get("delta") else 0.0
     if share < 0.5 or run.status == "void":
         return ""
-    taken = f'warning: "{run.key}" takes {down(100.0 * share, 1)} % of the ledger\'s delta, which is fixed for good'
-    return f"{taken}: deltas add up, so state a privacy.delta many times smaller in files that share a ledger"
+    taken = f'warning: "{run.key}" costs {down(100.0 * share, 1)} % of the ledger\'s delta, which cannot be changed'
+    return f"{taken}: deltas add up, so state a much smaller privacy.delta in files that share a ledger"
 
 
 def composition_words(state: LedgerState) -> str:
-    """Return how the runs are composed, in words, and whether changes need two persons."""
+    """Return how the runs are composed, in words, and whether changes need a second person."""
     stated = state.open_terms()
-    two = "; two persons for amend, void, quota and copy" if stated.two_person else ""
+    two = "; amend, void, quota and copy need a second person" if stated.two_person else ""
     if stated.mode == "declared":
         return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
-    own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
-    return f"adaptive, filter: {stated.filter}{own}{blocks_words(state)}{two}"
+    parameters = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
+    return f"adaptive, filter: {stated.filter}{parameters}{blocks_words(state)}{two}"
 
 
 def blocks_words(state: LedgerState) -> str:
@@ -156,6 +161,7 @@ def left_percent(remaining: Remaining) -> str:
 
 
 def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, ...]:
+    """Return lines about the runs that still fit, the declared runs, reservations, quotas and proposals."""
     if state.departure is not None:
         return (str(state.departure),)
     lines = []
@@ -170,22 +176,22 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
             for name, item in numbered_runs(state.open_terms().declared)
         ]
     elif state.open_terms().family is not None:
-        lines.append("which windows still take a run: dpcli budget windows LEDGER FILE")
+        lines.append("dpcli budget windows LEDGER FILE shows the windows in which a run still fits")
     else:
         lines.append(f"largest pure epsilon that fits in one run: {down(remaining.pure)}")
     floor = _conversion(state)
     if floor > 0.05 * state.epsilon:
-        taken = f"epsilon {up(floor)} is what the conversion to delta = {state.open_terms().delta!r} takes, however little is spent"
-        lines.append(f"{taken}: the shares are of the filter's own cap")
+        taken = f"the conversion to delta = {state.open_terms().delta!r} uses up epsilon {up(floor)}, however little is spent"
+        lines.append(f"{taken}: the shares are shares of the cap in the filter's currency")
     if remaining.reserved:
         lines.append(
-            f"{percent_used(remaining.reserved)} of the cap is reserved or under way: it counts in full until it is voided"
+            f"{percent_used(remaining.reserved)} of the cap is reserved or under way, and counts in full unless it is voided"
         )
     return (*lines, *quota_lines(state), *proposal_lines(state, now))
 
 
 def _conversion(state: LedgerState) -> float:
-    """Return the epsilon that the filter's conversion takes before any run is charged: the epsilon of almost no spending."""
+    """Return the epsilon that the filter's conversion uses up before any run is charged, which is the epsilon of a tiny spending."""
     stated = state.open_terms()
     if stated.mode == "declared":
         return 0.0
@@ -206,7 +212,7 @@ def _bar(remaining: Remaining, of: str) -> str:
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
-    """Return the table of runs. It has a column of reasons if a run states one, as a random key does not say what the run is."""
+    """Return the table of runs. If a run states a reason, the table has a column of reasons, as a random key does not describe a run."""
     reasons = [_short(str(run.content.get("why", ""))) for run in last]
     stated = any(reasons)
     rows = [
@@ -222,10 +228,12 @@ def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
         )
         for run, why in zip(last, reasons, strict=True)
     ]
-    title = "runs" if state.charges <= SHOWN else f"the last {SHOWN} of {state.charges:,} runs (dpcli budget log lists all)"
+    title = (
+        "runs" if state.charges <= SHOWN_RUNS else f"the last {SHOWN_RUNS} of {state.charges:,} runs (dpcli budget log lists all)"
+    )
     heads = ("run", "status", "share", "cost", "who", "when", *(["why"] if stated else []), "mechanisms")
     return Table(title, heads, tuple(rows), frozenset({2}))
 
 
 def _short(why: str) -> str:
-    return why if len(why) <= REASON else why[: REASON - 3] + "..."
+    return why if len(why) <= LONGEST_REASON else why[: LONGEST_REASON - 3] + "..."

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.ledger.state import LedgerState
 
-LEGEND = "blocks by share used: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
-SHOWN = 53  # largest number of lines of a calendar
-EACH = 14  # number of blocks in a line of a calendar, if the blocks are not days
+LEGEND = "blocks by used share: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
+SHOWN_LINES = 53  # largest number of lines of a calendar, a year of weeks
+BLOCKS_PER_LINE = 14  # number of blocks in a line of a calendar, if the blocks are not days
 
 
 def calendar(state: LedgerState) -> tuple[str, ...]:
     """Return the lines of a calendar of the blocks for a terminal. If the blocks are days, each line is a week.
 
-    There are no lines if the dataset has no blocks.
+    If the dataset has no blocks, the result is empty.
     """
     family = state.open_terms().family
     if family is None:
@@ -38,8 +38,8 @@ def calendar(state: LedgerState) -> tuple[str, ...]:
         return ("no block was charged yet",)
     blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
     lines = _week_lines(marks) if family.kind.weekly else _block_lines(blocks, marks)
-    hidden = [f"... {len(lines) - SHOWN} earlier lines"] if len(lines) > SHOWN else []
-    return ("", LEGEND, *hidden, *lines[-SHOWN:])
+    hidden = [f"... {len(lines) - SHOWN_LINES} earlier lines"] if len(lines) > SHOWN_LINES else []
+    return ("", LEGEND, *hidden, *lines[-SHOWN_LINES:])
 
 
 def _mark(share: float) -> str:
@@ -62,13 +62,13 @@ def _monday(day: date) -> date:
 
 
 def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
-    rows = [blocks[i : i + EACH] for i in range(0, len(blocks), EACH)]
+    rows = [blocks[i : i + BLOCKS_PER_LINE] for i in range(0, len(blocks), BLOCKS_PER_LINE)]
     wide = max(len(row[0]) for row in rows)
     return [f"{row[0]:{wide}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
 
 
 def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
-    """Return the document of the windows in which one run fits. Its exit code is 1 if there are none."""
+    """Return the document of the windows in which one run fits. Its exit code is 1 if the run fits in no block."""
     widest, latest = fits.widest, fits.latest
     amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"
@@ -81,13 +81,13 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
         "windows": [list(stretch.blocks) for stretch in fits.stretches],
         "widest": None if widest is None else list(widest.blocks),
         "latest": None if latest is None else list(latest.blocks),
-        "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.unused_takes},
+        "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.fits_unused},
         "exit_code": 0 if fits.stretches else 1,
     }
     notes = _notes_on_unused(fits)
     if widest is None or latest is None:
-        headline = f"{ledger.dataset}: none of {len(fits.within)} blocks takes the run; {cost}"
-        why = f"no block {'that was looked at ' if notes else ''}has room for the run"
+        headline = f"{ledger.dataset}: the run fits in none of {len(fits.within)} blocks; {cost}"
+        why = f"the run fits in no block{' that was checked' if notes else ''}"
         return Document(headline, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
     rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in fits.stretches)
     headline = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
@@ -110,8 +110,8 @@ def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
     places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:
         return ()
-    room = "each is whole and takes the run" if fits.unused_takes else "each is whole, and its cap is too small for the run"
-    return (f"blocks {' and '.join(places)} were never charged: {room} (--within looks at them)",)
+    room = "the run fits in each of them" if fits.fits_unused else "the cap of a block is too small for the run"
+    return (f"blocks {' and '.join(places)} were never charged: {room} (--within checks them)",)
 
 
 def _count(blocks: tuple[str, ...]) -> str:

@@ -24,14 +24,14 @@ def change_of(proposal: Proposal, state: LedgerState) -> str:
         return f"a cap of epsilon {asks['epsilon']!r} instead of {state.epsilon!r}"
     if asks["kind"] == "quota":
         return f"{asks['share']} of the cap for {'' if asks['of'] == 'person' else 'the team '}{asks['name']}"
-    return f"to move the dataset to {asks['to']}" if asks["kind"] == "moved" else f'to give back "{asks["key"]}"'
+    return f"to move the dataset to {asks['to']}" if asks["kind"] == "moved" else f'to cancel the reservation "{asks["key"]}"'
 
 
 def proposal_answer(proposal: Proposal, state: LedgerState) -> str:
     """Return the answer to a request that became a proposal."""
     until = f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_of(proposal, state)}"
     raises = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
-    seen = ", who says whether an output was seen (--no-output-seen)" if raises else ""
+    seen = ", who states whether an output was seen (--no-output-seen)" if raises else ""
     return f"{until}; nothing changes before another person approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
 
 
@@ -46,7 +46,7 @@ def proposal_lines(state: LedgerState, now: str) -> tuple[str, ...]:
 
 
 def _share_of_quota(state: LedgerState, quota: Quota) -> float:
-    """Return the used share of a quota, for the amount with the largest share. With blocks, it is that of the fullest block."""
+    """Return the used share of a quota, for the amount with the largest share. With blocks, it is the share of the fullest block."""
     return amounts.largest_share(state.quota_used(quota), quota.limits(state.caps))
 
 
@@ -55,13 +55,13 @@ def _is_alerting(state: LedgerState, quota: Quota) -> bool:
 
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
-    """Return a sentence about a quota: its share of the cap, how much of it is used, and how much is left."""
+    """Return a clause about a quota, with its share of the cap, its used part and its remaining part."""
     left = {name: max(value, ZERO) for name, value in amounts.add(quota.limits(state.caps), state.quota_used(quota), -1).items()}
     words = " and ".join(f"{down(value)} of {label(name)}" for name, value in left.items() if state.caps[name])
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     on = "" if state.open_terms().family is None else " on the fullest block"
     share = _share_of_quota(state, quota)
-    taken = f"used to {up(100.0 * share, 1)} %" if share <= 100.0 else "exceeded by what was charged before it"
+    taken = f"used to {up(100.0 * share, 1)} %" if share <= 100.0 else "exceeded by earlier charges"
     return f"{quota.words}{members}, {quota.share} of the cap, is {taken}{on}: {words} left"
 
 
@@ -76,8 +76,8 @@ def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
     if not names:
         return ()
     listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-    holds = f"{quota.words} holds whoever signs with exactly {'that name' if len(names) == 1 else 'those names'}"
-    return (f"note: {listed} {'was' if len(names) == 1 else 'were'} charged nothing so far; {holds}",)
+    limits = f"{quota.words} limits only charges that are signed with exactly {'this name' if len(names) == 1 else 'these names'}"
+    return (f"note: nothing was charged to {listed} so far; {limits}",)
 
 
 def quota_lines(state: LedgerState) -> tuple[str, ...]:
@@ -90,9 +90,10 @@ def quota_lines(state: LedgerState) -> tuple[str, ...]:
 
 
 def balance_data(state: LedgerState) -> dict[str, Any]:
-    """Return the balance as JSON values, as shares of the cap and in the filter's currency. With blocks, it is that of the fullest block.
+    """Return the balance as JSON values, as shares of the cap and in the filter's currency.
 
-    "epsilon_guaranteed" is the guarantee of all runs together, None if there is none. "guarantee" is its basis (`LedgerState.guarantee`).
+    With blocks, these are the numbers of the fullest block. "epsilon_guaranteed" is the guarantee of all runs together; None if nothing is
+    guaranteed. "guarantee" is its basis (`LedgerState.guarantee`).
     """
     remaining, full = remaining_room(state), state.fullest()
     return {
@@ -138,7 +139,7 @@ def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
 
 
 def block_data(state: LedgerState) -> dict[str, Any]:
-    """Return what is spent on each block, if there are any."""
+    """Return the field "blocks" with the spending of each charged or retired block; an empty table if the dataset has no blocks."""
     if state.open_terms().family is None:
         return {}
     spent, none = spent_by_block(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)
@@ -157,7 +158,7 @@ def block_data(state: LedgerState) -> dict[str, Any]:
 
 
 def run_data(state: LedgerState) -> list[dict[str, Any]]:
-    """Return every charge."""
+    """Return all charges as JSON values."""
     return [
         {
             "key": run.key,
@@ -173,12 +174,12 @@ def run_data(state: LedgerState) -> list[dict[str, Any]]:
 
 
 def terms_data(state: LedgerState) -> dict[str, Any]:
-    """Return what the ledger was opened for."""
+    """Return the dataset and the terms of a ledger as JSON values."""
     return {"dataset": state.dataset, "terms": state.open_terms().content()}
 
 
 def entry_data(entry: LedgerEntry | None) -> dict[str, Any] | None:
-    """Return one entry, with its hash."""
+    """Return the content and the hash of an entry as JSON values; None for no entry."""
     return None if entry is None else {**entry.content, "hash": entry.row.hash}
 
 
@@ -188,12 +189,12 @@ def amount_texts(total: amounts.Amounts) -> Mapping[str, str]:
 
 
 def share_spent_text(state: LedgerState) -> str:
-    """Return the used share of the cap as a bare number. It is in [0, 1], or above 1 if the cap was lowered. It is not an epsilon."""
+    """Return the used share of the cap (not an epsilon) as a bare number. It is above 1 only if the cap was lowered."""
     return repr(remaining_room(state).spent)
 
 
 def aligned_lines(table: Table) -> tuple[str, ...]:
-    """Return the lines of a table for a terminal, in aligned columns: the heads, and each row. There are none if the table has no row."""
+    """Return the lines of a table for a terminal, in aligned columns: the heads and each row. A table without rows has no lines."""
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
 
     def line(row: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The entries of a ledger as documents: the log, the export, the head, and the results of verification, upgrade and move.
 
-For the log and the export the entries are read twice: first to check the chain, and again while the document is written. They are not held
-in memory.
+For the log and the export the entries are read twice, first to check the chain, and again while the document is written. So they need not
+fit in memory.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
-    from dpcli.ledger.stores.copying import Copied
+    from dpcli.ledger.stores.copying import MovedDataset
     from dpcli.ledger.verify import Verified
 
 Shown = TypeVar("Shown")
-Sessions = dict[
-    tuple[str, str], int
-]  # the last entry that counts answers of a session, by the key of its run and the answers' name
+# The number of the last entry that counts answers of a session, by the key of the session's run and the name of the answers.
+Sessions = dict[tuple[str, str], int]
 
 
 def log(ledger: Ledger) -> Document:
-    """Return the document of all entries. A table shows only the last count of a session, which is the sum of all."""
+    """Return the document of all entries. The table shows only the last count of a session, which contains the earlier counts."""
     state, last, counts = _check_chain(ledger)
     head = state.head
 
@@ -39,9 +38,9 @@ def log(ledger: Ledger) -> Document:
     lines = head.seq - counts + len(last)
     return Document(
         headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
-        data=_data("dpcli/budget-log/v1", state, _rereading(ledger, state, entry_data)),
+        data=_data("dpcli/budget-log/v1", state, _reread_entries(ledger, state, entry_data)),
         tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), Walked(lines, rows), frozenset({0})),),
-        records=_rereading(ledger, state, lambda e: entry_data(e) or {}),
+        records=_reread_entries(ledger, state, lambda e: entry_data(e) or {}),
         log=Walked(lines, lambda: map("  ".join, rows())),
         long=True,
     )
@@ -50,8 +49,8 @@ def log(ledger: Ledger) -> Document:
 def export(ledger: Ledger) -> Document:
     """Return the document of all entries with their canonical texts and hashes."""
     state, _, _ = _check_chain(ledger)
-    entries = _rereading(ledger, state, _export_data)
-    rows = _rereading(ledger, state, lambda e: (*_table_row(e)[:3], *_table_row(e)[4:], e.row.body, e.row.hash))
+    entries = _reread_entries(ledger, state, _export_data)
+    rows = _reread_entries(ledger, state, lambda e: (*_table_row(e)[:3], *_table_row(e)[4:], e.row.body, e.row.hash))
     return Document(
         headline=f"{ledger.dataset}: {state.head.seq} entries{guarantee_words(state)}",
         data=_data("dpcli/budget-export/v1", state, entries),
@@ -66,7 +65,7 @@ def _export_data(e: LedgerEntry) -> dict[str, Any]:
 
 
 def _check_chain(ledger: Ledger) -> tuple[LedgerState, Sessions, int]:
-    """Read and check the whole chain. Return its state, the last count entry of each session, and the number of count entries."""
+    """Read and check all of the chain. Return its state, the last count entry of each session, and the number of count entries."""
     state, last, counts = LedgerState(ledger.dataset, hides=ledger.store.hides), Sessions(), 0
     for entry, after in ledger.replay():
         state = after
@@ -85,7 +84,7 @@ def _data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, 
     return {"schema": schema, "dataset": state.dataset, **guarantee, "entries": entries, "exit_code": 0}
 
 
-def _rereading(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
+def _reread_entries(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
     head = state.head  # a copy, as the state may change before the entries are read again
     return Walked(head.seq, lambda: map(show, ledger.reread(head)))
 
@@ -99,10 +98,10 @@ def anchor(ledger: Ledger) -> Document:
 
 
 def upgrade_document(names: tuple[str, ...]) -> Document:
-    """Return the document of an upgrade. names: The datasets in which it was recorded."""
-    done = f"noted in {', '.join(names)}" if names else "nothing to do"
+    """Return the document of an upgrade, which was recorded in the datasets `names`."""
+    done = f"recorded for {', '.join(names)}" if names else "nothing to do"
     return Document(
-        f"the checks are those of this version: {done}",
+        f"the definitions are those of this version: {done}",
         {"schema": "dpcli/budget-upgrade/v1", "datasets": list(names), "exit_code": 0},
     )
 
@@ -110,9 +109,9 @@ def upgrade_document(names: tuple[str, ...]) -> Document:
 def verification_document(ledger: Ledger, result: Verified) -> Document:
     """Return the document of a verification."""
     problems, departure = result.problems, ledger.state().departure
-    wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
+    wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries state"
     closed = {} if departure is None else {"closed": str(departure)}
-    headline = f"{ledger.dataset}: {result.entries} entries whole, head {result.head.hash[:16]}; {_costs_words(result)}"
+    headline = f"{ledger.dataset}: {result.entries} entries intact, head {result.head.hash[:16]}; {_costs_words(result)}"
     data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": result.entries, "head": result.head.hash}
     code, lines = int(bool(problems)), (*problems, *result.notes)
     return Document(
@@ -125,8 +124,8 @@ def verification_document(ledger: Ledger, result: Verified) -> Document:
     )
 
 
-def move_document(copies: Sequence[Copied]) -> Document:
-    """Return the document of a move: each dataset with the last entry that was copied, and the results of verifying the copies."""
+def move_document(copies: Sequence[MovedDataset]) -> Document:
+    """Return the document of a move, with the last copied entry of each dataset and the results of verifying the copies."""
     lines = [_moved_line(copy) for copy in copies]
     problems = [f"{copy.dataset}: {problem}" for copy in copies for problem in (*copy.verified.problems, *copy.verified.notes)]
     code = int(any(copy.verified.problems for copy in copies))
@@ -140,7 +139,7 @@ def move_document(copies: Sequence[Copied]) -> Document:
         details=(*(lines if len(lines) > 1 else ()), *problems),
         log=tuple(problems),
         exit_code=code,
-        why="the copies are whole, and verify finds more spent than the entries say" if code else "",
+        why="the copies are complete, but more was spent than the entries state" if code else "",
     )
 
 
@@ -148,19 +147,23 @@ def _costs_words(result: Verified) -> str:
     return f"{result.costs} cost{'' if result.costs == 1 else 's'} computed again"
 
 
-def _moved_line(one: Copied) -> str:
-    done, end = "had moved before" if one.repeated else "moved", f"{one.at.seq} entries, head {one.at.hash[:16]}"
-    return f"{one.dataset}: {done} to {one.to}, {end}; the copy has {one.verified.entries}, {_costs_words(one.verified)}"
+def _moved_line(dataset: MovedDataset) -> str:
+    done, end = "had moved before" if dataset.repeated else "moved", f"{dataset.at.seq} entries, head {dataset.at.hash[:16]}"
+    return f"{dataset.dataset}: {done} to {dataset.to}, {end}; the copy has {dataset.verified.entries}, {_costs_words(dataset.verified)}"
 
 
-def _moved_record(one: Copied) -> dict[str, Any]:
+def _moved_record(dataset: MovedDataset) -> dict[str, Any]:
     return {
-        "dataset": one.dataset,
-        "to": one.to,
-        "entries": one.at.seq,
-        "head": one.at.hash,
-        "repeated": one.repeated,
-        "copy": {"entries": one.verified.entries, "head": one.verified.head.hash, "problems": list(one.verified.problems)},
+        "dataset": dataset.dataset,
+        "to": dataset.to,
+        "entries": dataset.at.seq,
+        "head": dataset.at.hash,
+        "repeated": dataset.repeated,
+        "copy": {
+            "entries": dataset.verified.entries,
+            "head": dataset.verified.head.hash,
+            "problems": list(dataset.verified.problems),
+        },
     }
 
 
@@ -169,7 +172,7 @@ def _table_row(e: LedgerEntry) -> tuple[str, ...]:
 
 
 def _reason(entry: LedgerEntry) -> str:
-    """Return the reason, and where from or where to; in a two-person ledger also what was proposed, and where."""
+    """Return the reason of an entry, with the origin of a copy or run, the target of a move, and the proposal and approval if any."""
     content, why = entry.content, str(entry.content.get("why", ""))
     if entry.kind == "propose":
         return f"{_change(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
@@ -184,7 +187,7 @@ def _reason(entry: LedgerEntry) -> str:
 
 
 def _origin(content: Mapping[str, Any]) -> str:
-    """Return, in words, where a dataset moved, or when and by whom an imported run was made."""
+    """Return the target or origin of a moved dataset, or when and by whom an imported run was made, in words; else ""."""
     if "made" in content:
         maker = f" by {content['maker']}" if "maker" in content else ""
         return f"made {content['made'].removesuffix('T00:00:00Z')}{maker}"
@@ -196,7 +199,7 @@ def _change(asks: Mapping[str, Any]) -> str:
         return _quota(asks)
     if asks["kind"] == "moved":
         return f"move to {asks['to']}"
-    return f"cap epsilon {asks['epsilon']!r}" if asks["kind"] == "amend" else f'give back "{asks["key"]}"'
+    return f"cap epsilon {asks['epsilon']!r}" if asks["kind"] == "amend" else f'cancel "{asks["key"]}"'
 
 
 def _quota(asks: Mapping[str, Any]) -> str:
@@ -205,7 +208,7 @@ def _quota(asks: Mapping[str, Any]) -> str:
 
 
 def _cost(entry: LedgerEntry) -> str:
-    """Return the cost of a charge, or the cap of an opening or an amendment, in words."""
+    """Return the text of the column "cost": the cost of a charge, a cap, a quota or a number of answers; else ""."""
     content = entry.content
     if "caps" in content:
         stated = content.get("terms", {})

@@ -18,6 +18,7 @@ from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.planning.plan_rehearsal import BudgetPlan
 from dpcli.ledger.state import LedgerState
 
+# The least used share of each colour of a square, and the label of the colour.
 STEPS = (
     (0.0, "under 20 %"),
     (0.2, "20 to 40 %"),
@@ -29,15 +30,15 @@ STEPS = (
 EMPTY, CLOSED = "no charge", "retired"
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-ACROSS = 53  # weeks in one strip of the calendar
-TALL = 9  # rows of a strip: a row of months, seven rows of days, and an empty row
+ACROSS = 53  # number of weeks in one strip of the calendar
+TALL = 9  # number of rows in a strip: a row of months, seven rows of days, and an empty row
 STRIPS = 10  # largest number of strips
-NAMED, ROW = 300, 6  # largest number of squares with names, and number of them in a row
-NARROW, EACH = 3, 4  # columns that the name of a month needs, and columns between two labels of weeks
+NAMED, ROW = 300, 6  # largest number of squares with names, and their number in a row
+NARROW, EACH = 3, 4  # number of columns that the name of a month needs, and that lie between two labels of weeks
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class BlockDrawing:
     """The squares and headings of a chart of blocks.
 
     Attributes:
@@ -51,14 +52,15 @@ class Drawn:
     hidden: int = 0
 
 
-Squared = Callable[[str, int, int], Square]  # from the name of a block, its column and its row to its square
+SquareMaker = Callable[[str, int, int], Square]  # returns the square of a block, given its name, column and row
 
 
 def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     """Return a chart of all blocks; None if the dataset has no blocks, or if no block was charged or retired yet.
 
     Args:
-        when: Time of the shares.
+        state: The state of the ledger.
+        when: The time of the state, for the title.
     """
     terms = state.open_terms()
     family = terms.family
@@ -69,7 +71,7 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     grid = Grid("block", drawn.squares, drawn.headings, STEPS, EMPTY, CLOSED, drawn.named)
     return Chart(
         kind="blocks",
-        title=f"blocks of {state.dataset} by share used, {when}",
+        title=f"blocks of {state.dataset} by used share, {when}",
         subtitle=f"blocks by {family.by} of {family.column}, {_range_words(family, known)}; cap epsilon {state.epsilon!r} "
         f"at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
         x=Axis("column", 0.0, float(grid.columns)),
@@ -85,7 +87,8 @@ def _range_words(family: BlockFamily, known: set[str]) -> str:
     return f"{min(known, key=family.kind.rank)} to {max(known, key=family.kind.rank)}"
 
 
-def _square_maker(state: LedgerState) -> Squared:
+def _square_maker(state: LedgerState) -> SquareMaker:
+    """Return the function that makes the square of a block from its used share."""
     spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:
@@ -97,7 +100,8 @@ def _square_maker(state: LedgerState) -> Squared:
     return square
 
 
-def _draw(family: BlockFamily, known: set[str], square: Squared) -> Drawn:
+def _draw(family: BlockFamily, known: set[str], square: SquareMaker) -> BlockDrawing:
+    """Return the squares of a chart in the layout for the kind of blocks: a calendar of days, years of weeks, or a plain grid."""
     kind = family.kind
     days = {day for block in known if (day := kind.first_day(block)) is not None}
     if days:
@@ -105,11 +109,11 @@ def _draw(family: BlockFamily, known: set[str], square: Squared) -> Drawn:
     every = sorted(kind.listed, key=kind.rank)
     shown = every if len(every) <= NAMED else sorted(known, key=kind.rank)[:NAMED]
     squares = tuple(square(block, i % ROW, i // ROW) for i, block in enumerate(shown))
-    return Drawn(squares, (), named=True, hidden=len(known - set(shown)))
+    return BlockDrawing(squares, (), named=True, hidden=len(known - set(shown)))
 
 
-def _draw_days(days: set[date], square: Squared) -> Drawn:
-    """Draw weeks as columns, in strips of `ACROSS` weeks that end with the last week. Strips without a charged day are left out."""
+def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
+    """Draw weeks as columns, in strips of `ACROSS` weeks. The last strip ends with the last week. Strips without a charge are left out."""
     first, last = min(days), max(days)
     end = _week(last)
     strips = sorted({(end - _week(day)) // ACROSS for day in days}, reverse=True)
@@ -126,7 +130,7 @@ def _draw_days(days: set[date], square: Squared) -> Drawn:
         headings += [Heading(text, _week(day) - start, TALL * strip) for day, text in months]
         headings.append(Heading(f"{months[0][0].year:04}", -1, TALL * strip))
     hidden = sum((end - _week(day)) // ACROSS not in shown for day in days)
-    return Drawn(tuple(squares), tuple(headings), hidden=hidden)
+    return BlockDrawing(tuple(squares), tuple(headings), hidden=hidden)
 
 
 def _week(day: date) -> int:
@@ -142,8 +146,8 @@ def _days_of(week: int) -> list[date]:
 def _months(days: Sequence[date]) -> list[tuple[date, str]]:
     """Return the first shown day of each month, and its label.
 
-    The label is the name of the month, but the year for a January after the first label. If the first two labels would overlap, the first
-    one is left out.
+    The label is the name of the month. For a January after the first label it is the year. If the first two labels would overlap, the first
+    label is left out.
     """
     begun = [day for i, day in enumerate(days) if i == 0 or day.day == 1]
     if len(begun) > 1 and _week(begun[1]) - _week(begun[0]) < NARROW:
@@ -151,7 +155,7 @@ def _months(days: Sequence[date]) -> list[tuple[date, str]]:
     return [(day, f"{day.year:04}" if i and day.month == 1 else MONTHS[day.month - 1]) for i, day in enumerate(begun)]
 
 
-def _draw_weeks(mondays: set[date], square: Squared) -> Drawn:
+def _draw_weeks(mondays: set[date], square: SquareMaker) -> BlockDrawing:
     """Draw years as rows, and the weeks of a year as columns."""
     first, last = min(mondays), max(mondays)
     years = sorted({day.isocalendar().year for day in mondays})
@@ -163,7 +167,7 @@ def _draw_weeks(mondays: set[date], square: Squared) -> Drawn:
     columns = {each.column for each in squares}
     headings = [Heading(f"{year:04}", -1, row) for row, year in enumerate(shown, 1)]
     headings += [Heading(f"W{column + 1:02}", column, 0) for column in range(0, ACROSS, EACH) if column in columns]
-    return Drawn(tuple(squares), tuple(headings), hidden=sum(day.isocalendar().year not in shown for day in mondays))
+    return BlockDrawing(tuple(squares), tuple(headings), hidden=sum(day.isocalendar().year not in shown for day in mondays))
 
 
 def _monday(year: int, week: int) -> date | None:
@@ -176,7 +180,7 @@ def _monday(year: int, week: int) -> date | None:
 def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     """Return a chart of the part of the cap that remains after each entry, as steps; None if there is only the opening entry.
 
-    An amended cap is marked, and can raise or lower the line.
+    Amendments of the cap are marked, as they can raise or lower the line.
     """
     state, left, amended = LedgerState(str(entries[0].content["dataset"])), [], []
     for entry in entries:
@@ -190,7 +194,7 @@ def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     reserved = len(state.under_way)
     return Chart(
         kind="burn-down",
-        title="what is left of the budget",
+        title="remaining budget",
         subtitle=f"{state.dataset}: cap epsilon {state.epsilon!r} at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
         x=Axis("entry", 1.0, float(len(entries))),
         y=Axis("left of the cap", 0.0, 100.0, unit="%"),
@@ -204,7 +208,7 @@ def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
 
 
 def steps(values: Sequence[float], first: int = 1) -> tuple[tuple[float, float], ...]:
-    """Return the points of a line that is constant between entries and jumps at each. first: The number of the first entry."""
+    """Return the points of a line that is constant between entries and jumps at each entry. `first` is the number of the first entry."""
     points = [(float(first), values[0])]
     for i, (before, now) in enumerate(pairwise(values), start=first + 1):
         points += [(float(i), before), (float(i), now)]
@@ -221,7 +225,7 @@ def plan_chart(plan: BudgetPlan) -> Chart:
     ]
     return Chart(
         kind="plan",
-        title="what the plan leaves of the budget",
+        title="remaining budget during the plan",
         subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: cap epsilon {state.epsilon!r} at delta = "
         f"{terms.delta!r}, per {terms.unit}, {terms.adjacency}",
         x=Axis("run of the plan", 0.0, last),

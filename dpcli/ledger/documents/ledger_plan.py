@@ -1,4 +1,4 @@
-"""The rehearsal of a schedule as a document: which of its runs fit in a ledger."""
+"""The rehearsal of a schedule as a document, which shows the runs that fit in a ledger."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
-    from dpcli.ledger.planning.plan_changes import Instead
+    from dpcli.ledger.planning.plan_changes import PlanChange
     from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Outlook, PlannedRun, PricedRun
 
-UNRESERVED = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
+UNRESERVED = "nothing was written or reserved: other runs may use up the budget that the schedule needs"
 
 
-def plan_document(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
-    """Return the document of a plan: which runs fit, the first one that does not, and the share of the cap that is then used.
+def plan_document(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None, pictured: bool = False) -> Document:
+    """Return the document of a plan, with the runs that fit, the first run that does not fit, and the share of the cap that is then used.
 
     Its exit code is 1 if a run does not fit.
     """
     refused = plan.refused
-    notes = (*_notes(plan, instead, outlook), UNRESERVED)
+    notes = (*_notes(plan, changes, outlook), UNRESERVED)
     schedule = _schedule_table(plan)
     return Document(
         headline=_headline(plan),
-        data=_data(plan, instead, outlook),
+        data=_data(plan, changes, outlook),
         verdict="fail" if refused else "pass",
         tables=(schedule, _run_table(plan)),
         notes=notes,
@@ -64,7 +64,7 @@ def _headline(plan: BudgetPlan) -> str:
     if refused is None:
         many = "the run fits" if count == 1 else f"all {count:,} runs fit"
         return f"{plan.before.dataset}: {many}; {_used_words(plan)}"
-    which = f"the first that does not is {_file(plan, refused)} on {refused.day}: {refused.why}"
+    which = f"the first run that does not fit is {_file(plan, refused)} on {refused.day}: {refused.why}"
     return f"{plan.before.dataset}: {plan.fitting:,} of {count:,} runs fit; {which}"
 
 
@@ -82,18 +82,19 @@ def _is_declared(plan: BudgetPlan) -> bool:
     return plan.before.open_terms().mode == "declared"
 
 
-def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> list[str]:
+def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> list[str]:
+    """Return the notes of a plan: when the budget runs out, changes, the most charged blocks, the outlook and reservations."""
     lines = []
     if plan.refused is not None:
         before = f"after {plan.in_order:,} {'run' if plan.in_order == 1 else 'runs'}" if plan.in_order else "before any run"
         lines.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used_words(plan)}")
-        changes = "; or ".join(f"{each.change}, {each.runs:,} {'run' if each.runs == 1 else 'runs'} in all" for each in instead)
-        lines.append(f"would fit: {changes}" if instead else "no single change of that run was found with which all would fit")
-    touched = plan.touched
-    if touched:
-        most = max(touched.values())
-        blocks = sum(count == most for count in touched.values())
-        lines.append(f"{len(touched):,} blocks are charged, {blocks:,} of them by {most} runs, the most")
+        words = "; or ".join(f"{each.change}, {each.runs:,} {'run' if each.runs == 1 else 'runs'} in all" for each in changes)
+        lines.append(f"would fit: {words}" if changes else "no single change of that run was found with which all runs would fit")
+    runs_by_block = plan.runs_by_block
+    if runs_by_block:
+        most = max(runs_by_block.values())
+        blocks = sum(count == most for count in runs_by_block.values())
+        lines.append(f"{len(runs_by_block):,} blocks are charged, {blocks:,} of them by the largest number of runs, {most}")
     if outlook is not None:
         lines.append(_outlook_words(plan, outlook))
     reserved = plan.before.fullest()
@@ -104,23 +105,22 @@ def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None
 
 def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
     if outlook.refused is None:
-        return f"gone on with in the same way, the next {outlook.walked:,} runs fit too"
+        return f"if the schedule continues, the next {outlook.walked:,} runs fit too"
     run = outlook.refused
-    return (
-        f"gone on with in the same way, {outlook.walked:,} runs fit, and {_file(plan, run)} on {run.day} is the first that does not"
-    )
+    return f"if the schedule continues, {outlook.walked:,} runs fit, and {_file(plan, run)} on {run.day} is the first run that does not fit"
 
 
 def _schedule_table(plan: BudgetPlan) -> Table:
+    """Return the table with one row for each table of the schedule."""
     rows = []
     for place, run in enumerate(plan.priced):
-        planned_, fitting = plan.counted(place)
+        planned, fitting = plan.counted(place)
         row = (
             run.scheduled.file,
             run.scheduled.every or "once",
             *_first_and_last_day(plan, place),
             _window_words(plan, run),
-            str(planned_),
+            str(planned),
             str(fitting),
             costs(amounts.read(run.cost.amounts)),
             percent_used(share_of(plan.before, amounts.read(run.cost.amounts))),
@@ -142,6 +142,7 @@ def _window_words(plan: BudgetPlan, run: PricedRun) -> str:
 
 
 def _run_table(plan: BudgetPlan) -> Table:
+    """Return the table with one row for each planned run."""
     rows = tuple(
         (
             str(number),
@@ -158,10 +159,10 @@ def _run_table(plan: BudgetPlan) -> Table:
     return Table("runs", ("run", "day", "file", "window", used, "answer"), rows, frozenset({0, 4}), flagged=flagged, folded=True)
 
 
-def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None) -> dict[str, Any]:
+def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> dict[str, Any]:
     refused, end = plan.refused, plan.after.fullest()
-    touched = plan.touched
-    blocks = [{**block, "runs": touched[block["block"]]} for block in block_data(plan.after).get("blocks", ())]
+    runs_by_block = plan.runs_by_block
+    blocks = [{**block, "runs": runs_by_block[block["block"]]} for block in block_data(plan.after).get("blocks", ())]
     return {
         "schema": "dpcli/budget-plan/v1",
         "dataset": plan.before.dataset,
@@ -175,7 +176,7 @@ def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None)
         "fullest_block": fullest_block(plan.after),
         "spent_after": amount_texts(end.spent),
         **({} if plan.after.open_terms().family is None else {"blocks": blocks}),
-        "instead": [asdict(each) for each in instead],
+        "instead": [asdict(each) for each in changes],
         "beyond": None
         if outlook is None
         else {"fitting": outlook.walked, "first_refused": None if outlook.refused is None else _run_data(plan, outlook.refused)},

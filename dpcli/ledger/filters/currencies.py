@@ -1,6 +1,8 @@
 """The privacy filters.
 
 Their currencies are (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence at one order, and mu^2 of Gaussian DP.
+
+Factors such as 1 + 1e-14 make up for the rounding of the floating-point operations, so that each cost and each epsilon is an upper bound.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ class ApproxFilter(Filter):
 
 @dataclass(frozen=True, slots=True)
 class AdvancedFilter(Filter):
-    """A filter that stops before the deltas exceed delta - slack, or S + 2 sqrt(S log(1/slack)) > epsilon, S the sum of epsilon^2 / 2."""
+    """A filter that adds up S, the sum of epsilon^2 / 2 over all runs, and the deltas of the runs.
+
+    It stops before S + 2 sqrt(S log(1/slack)) exceeds epsilon, or the sum of the deltas exceeds delta - slack.
+    """
 
     slack: float
     name: ClassVar[str] = "advanced"
@@ -73,7 +78,11 @@ class AdvancedFilter(Filter):
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
-        """Return the filter whose conversion uses `slack` of delta; half of delta if None. Raises InputError if it is not in (0, delta]."""
+        """Return the filter whose conversion uses up `slack` of delta; half of delta if None.
+
+        Raises:
+            InputError: The slack is not in (0, delta].
+        """
         cls.refuse_delta(delta)
         slack = 0.5 * delta if slack is None else slack
         if not 0.0 < slack <= delta:
@@ -105,9 +114,9 @@ class AdvancedFilter(Filter):
 
 @dataclass(frozen=True, slots=True)
 class ZcdpFilter(Filter):
-    """A filter that stops before the sum of rho exceeds its cap: everything together is then cap-zCDP.
+    """A filter that stops before the sum of rho exceeds its cap. All runs together are then cap-zCDP.
 
-    At each order a, rho-zCDP bounds the Renyi divergence by a rho, and the Renyi filter at that order adds these up.
+    At each order a, rho-zCDP bounds the Renyi divergence by a rho. The Renyi filter at order a adds up these bounds.
     """
 
     name: ClassVar[str] = "zcdp"
@@ -127,7 +136,9 @@ class ZcdpFilter(Filter):
         return Cost({"rho": cost_text(rho)}, "sum of rho")
 
     def pure_room(self, left: float) -> float:
-        return pure_within(lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left)
+        return pure_within(
+            lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left
+        )  # rho as in dpcli.mechanisms.stated.pure_and_approx
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(float_above(amounts["rho"]), delta) if amounts["rho"] else 0.0
@@ -140,7 +151,7 @@ class ZcdpFilter(Filter):
 class RdpFilter(Filter):
     """A filter that stops before the sum of the Renyi divergences at `order` exceeds its cap.
 
-    The order must not depend on what is run: minimising over orders afterwards is no filter.
+    The order must not depend on the runs. If the order with the smallest epsilon is chosen after the runs, the theorem does not hold.
     """
 
     order: float
@@ -173,8 +184,8 @@ class RdpFilter(Filter):
         cap = largest_within(lambda rdp: self._epsilon(rdp, delta) <= epsilon, epsilon + 1e9)
         if cap == 0.0:
             raise InputError(
-                f"order {self.order:g}: expected an order whose conversion leaves something of epsilon = {epsilon:g} at delta = {delta:g}, "
-                "and this one spends more on the conversion alone; a larger order may do"
+                f"order {self.order:g}: expected an order whose conversion leaves a part of epsilon = {epsilon:g} at delta = {delta:g}, "
+                "but the conversion at this order uses up all of it; try a larger order"
             )
         return {"rdp": cap_text(cap)}
 
@@ -191,7 +202,8 @@ class RdpFilter(Filter):
     def pure_room(self, left: float) -> float:
         """Return the pure epsilon at which the Renyi divergence of randomised response at the order a is `left`.
 
-        The divergence is log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p = 1/(1 + e^-epsilon), q = 1 - p.
+        Of all mechanisms with this pure epsilon, randomised response has the largest divergence. With p = 1/(1 + e^-epsilon) and q = 1 - p
+        it is log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1).
         """
         above_one = self.order - 1.0
 
@@ -209,7 +221,7 @@ class RdpFilter(Filter):
 
 
 def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
-    """Return order - 1 at which the quotient of cap and order is largest. The quotient is the rho that Gaussian mechanisms could spend."""
+    """Return order - 1 for the order at which cap / order is largest. This quotient is the rho that Gaussian mechanisms could spend."""
     tried: list[tuple[float, float]] = []
 
     def negative_rho(z: float) -> float:
@@ -225,7 +237,7 @@ def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
 class GdpFilter(Filter):
     """A filter that stops before the sum of mu^2 exceeds its cap.
 
-    Everything together is then sqrt(cap)-Gaussian DP, as if all had been fixed in advance.
+    All runs together are then sqrt(cap)-Gaussian DP, as if they had been fixed in advance.
     """
 
     name: ClassVar[str] = "gdp"
@@ -258,10 +270,10 @@ def _gaussian_epsilon(square: float, delta: float) -> float:
 def mu_of(mechanism: Mechanism) -> float:
     """Return an upper bound on the mu for which a mechanism is mu-Gaussian DP.
 
-    It is the mechanism's own mu if it has Gaussian noise without sampling, and else follows from its pure epsilon.
+    The mu of a mechanism with Gaussian noise and without sampling is known. For another mechanism, mu follows from its pure epsilon.
 
     Raises:
-        NotRepresentable: The mechanism has neither.
+        NotRepresentable: The mechanism has neither a mu nor a finite pure epsilon.
     """
     try:
         return mechanism.gdp()
@@ -270,8 +282,10 @@ def mu_of(mechanism: Mechanism) -> float:
 
 
 def _pure_epsilon(mechanism: Mechanism) -> float:
-    """Return the pure epsilon of a mechanism. Raises NotRepresentable if it has no finite one."""
-    reason = "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this is neither"
+    """Return the pure epsilon of a mechanism. Raises NotRepresentable if it is infinite or unknown."""
+    reason = (
+        "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this mechanism is neither"
+    )
     try:
         pure = mechanism.approx_dp(0.0)
     except NotRepresentable:

@@ -1,8 +1,8 @@
 """The set of runs for which a ledger in declared mode is opened. Their epsilon is certified together, and each run is charged by number.
 
-A declared set is fixed before the first run, so any sound accountant may compose it: nothing about the runs depends on an output. Which of
-them are made, and in which order, may be chosen freely: whoever sees some of the outputs could have computed that view from all of them
-(post-processing).
+A declared set is fixed before the first run, so that no run depends on an output. Any sound accountant may therefore compose the set. The
+operator may freely choose which runs are made and in which order. The outputs of some runs are a function of the outputs of all runs, and
+such post-processing reveals nothing more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpcli.ledger.filters.filter import Cost, steps_of
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-DeclaredRuns = Sequence[Mapping[str, Any]]  # as in the opening entry, each {"pipeline": tables, "runs": number of runs}
+DeclaredRuns = Sequence[Mapping[str, Any]]  # the runs as in the opening entry, each {"pipeline": tables, "runs": number of runs}
 MOST_RUNS = 10**6  # largest number of runs of one pipeline
 
 
@@ -51,13 +51,13 @@ def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
 def numbered_runs(declared: DeclaredRuns) -> list[tuple[str, Mapping[str, Any]]]:
     """Return each declared run with the name of its amount ("run 1", "run 2", ...), in the order of the declaration.
 
-    This is not the order in an entry, where names are sorted as texts, "run 10" before "run 2".
+    The order in an entry is different, as names are sorted as texts there: "run 10" comes before "run 2".
     """
     return [(f"run {number}", item) for number, item in enumerate(declared, 1)]
 
 
 def declared_caps(declared: DeclaredRuns) -> dict[str, str]:
-    """Return the caps of a declared set: how often each run may be made, by the name of its amount."""
+    """Return the caps of a declared set, which state how often each run may be made, by the name of its amount."""
     return {name: str(item["runs"]) for name, item in numbered_runs(declared)}
 
 
@@ -68,6 +68,6 @@ def declared_cost(declared: DeclaredRuns, pipeline: Pipeline) -> Cost:
         if canonical(item["pipeline"]) == text:
             return Cost({name: "1"}, f"{name} of the declared set")
     raise InputError(
-        f"{pipeline.path or '<pipeline>'}: is not one of the {len(declared)} runs that were declared at the opening; what was not "
-        "fixed in advance needs a ledger in adaptive mode"
+        f"{pipeline.path or '<pipeline>'}: is not one of the {len(declared)} runs that were declared at the opening; a run that "
+        "was not fixed in advance needs a ledger in adaptive mode"
     )

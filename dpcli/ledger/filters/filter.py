@@ -3,8 +3,8 @@
 A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
 currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon.
 
-A privacy-loss distribution may describe one run, whose parameters were fixed in advance. Such distributions are not composed across runs
-(arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like those of other runs (Haney et al. 2023,
+A privacy-loss distribution may describe one run, as its parameters were fixed in advance. Distributions are not composed across runs
+(arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like the costs of consecutive runs (Haney et al. 2023,
 arXiv:2309.05901).
 """
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
-# The assumptions of every filter, besides those of its theorem.
+# The assumptions of every filter, in addition to the assumptions of its theorem.
 PREMISES: Premises = (
     Premise(
-        "Whatever is released of the dataset is charged, before anybody sees it.",
-        "train, release, pate, pmixed, prompt and generate; elsewhere whoever charges",
+        "Every release about the dataset is charged before anybody sees it.",
+        "train, release, pate, pmixed, prompt and generate; otherwise the person who charges",
         "tests/premises/test_filters.py::test_what_is_not_charged_exceeds_the_cap",
     ),
     Premise(
-        "What a run is charged for was fixed before it began.",
-        "the ledger, which prices the file; that the run is the file's, whoever charges",
+        "The mechanisms for which a run is charged were fixed before it began.",
+        "the ledger, which computes the cost of the file; that the run follows the file, the person who charges",
         "tests/premises/test_filters.py::test_a_run_that_grows_by_its_own_output_exceeds_the_cap",
     ),
     Premise(
-        "Nobody who had seen an output raised the cap beyond the ceiling, or the ledger says that nothing is guaranteed.",
-        "the ledger, and the word of who approves with --no-output-seen",
+        "Nobody who had seen an output raised the cap above the ceiling, or the ledger states that nothing is guaranteed.",
+        "the ledger, and the statement of the approver who uses --no-output-seen",
         "tests/ledger/test_raised_caps.py::test_a_cap_that_is_raised_after_outputs_bounds_nothing",
     ),
 )
@@ -72,14 +72,14 @@ class Filter(Protocol):
 
     Attributes:
         name, source: The name of the filter, and the source of its theorem.
-        premises: The assumptions under which its numbers hold, besides those of the theorem.
+        premises: The assumptions under which its numbers hold, in addition to the assumptions of the theorem.
         summary: The currency and its use, in a few words.
         currency: The names of the amounts.
-        labels: The printed names of amounts, if they differ from those in entries.
+        labels: The printed names of amounts, if they differ from the names in entries.
         ranges: The smallest and the largest value of each parameter.
         needs_delta: Whether a ledger with this filter needs delta > 0.
-        group_power: The power k such that a group of j changes costs j^k times as much in each amount except delta; None if no such power
-            is proved.
+        group_power: The power k of group privacy: a group of j changes costs j^k times as much as one change, in each amount except delta.
+            None if no such power is proved.
     """
 
     name: ClassVar[str]
@@ -94,7 +94,7 @@ class Filter(Protocol):
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> Self:
-        """Return the filter for a cap. A filter with parameters takes them as further arguments, and chooses a value for None."""
+        """Return the filter for a cap. The parameters of a filter are further arguments. If one is None, this method chooses its value."""
         cls.refuse_delta(delta)
         return cls()
 
@@ -109,11 +109,15 @@ class Filter(Protocol):
         return {name: getattr(self, name) for name in self.ranges}
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        """Return the largest amounts whose sum stays within (epsilon, delta), rounded down. Raises InputError if there are none."""
+        """Return the caps, in the currency of the filter, that keep all runs together within (epsilon, delta). They are rounded down.
+
+        Raises:
+            InputError: No run fits within (epsilon, delta).
+        """
         ...
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        """Return the cost of one run of `pipeline`, an upper bound. It is described at `delta` if the currency needs one.
+        """Return the cost of one run of `pipeline`, rounded up. If the currency needs a delta, the run is described at `delta`.
 
         Raises:
             NotRepresentable, CannotCertify: The run has no finite cost in the currency.
@@ -121,7 +125,7 @@ class Filter(Protocol):
         ...
 
     def pure_room(self, left: float) -> float:
-        """Return the largest pure epsilon, rounded down, whose cost in the first amount is at most `left`. This needs no numpy."""
+        """Return the largest pure epsilon, rounded down, whose cost in the first amount is at most `left`. Does not need numpy."""
         ...
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
@@ -138,17 +142,17 @@ def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
 
 
 def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
-    """Return the filter for a new ledger, with parameters that suit the cap. Raises InputError if the filter cannot hold the cap."""
+    """Return the filter for a new ledger, with parameters that suit the cap. Raises InputError if the filter does not support the cap."""
     if name not in FILTERS:
-        raise InputError(f"--filter: expected {filter_wanted()}, found {repr(name) if name else 'none'}")
+        raise InputError(f"--filter: expected {filter_choices()}, found {repr(name) if name else 'none'}")
     rule: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
     return rule
 
 
-def filter_wanted() -> str:
-    """Return the values of --filter in words, for messages."""
+def filter_choices() -> str:
+    """Return the values of --filter, with a summary of each, for messages."""
     words = "; ".join(f"{name}: {load(target).summary}" for name, target in FILTERS.items())
-    return f"one, which cannot be changed later ({words})"
+    return f"a filter, which cannot be changed later ({words})"
 
 
 def label(name: str) -> str:
@@ -183,7 +187,10 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
 
 
 def at_least_smallest(cost: float, steps: Steps) -> float:
-    """Return the cost, but at least the smallest double for each step that is not free. So a cost that underflowed is not charged as 0."""
+    """Return the cost, but at least the smallest positive double for each step that is not free.
+
+    So a cost that underflowed to 0 is still charged.
+    """
     from dpcli.mechanisms.stated.pure_and_approx import Free
 
     return max(cost, math.ulp(0.0) * sum(count for mechanism, count in steps if mechanism != Free()))
@@ -192,19 +199,19 @@ def at_least_smallest(cost: float, steps: Steps) -> float:
 def require_finite(cost: float, what: str) -> float:
     """Return the cost. Raises CannotCertify if it is infinite."""
     if not cost < math.inf:
-        raise CannotCertify(f"its {what} is infinite: there is no cost that could be charged")
+        raise CannotCertify(f"its {what} is infinite, so the run has no cost that could be charged")
     return cost
 
 
 def pure_within(cost: Callable[[float], float], left: float) -> float:
-    """Return the largest pure epsilon, rounded down, whose `cost` is at most `left` even after the filter has rounded the cost up."""
+    """Return the largest pure epsilon whose `cost` is at most `left`, rounded down so far that the rounded cost still fits."""
     return largest_within(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 
 
 def largest_within(holds: Callable[[float], bool], high: float) -> float:
-    """Return the largest double in [0, high] at which `holds` is true, by bisection; 0 if there is none.
+    """Return the largest double in [0, high] at which `holds` is true, by bisection; 0 if `holds` is false everywhere.
 
-    If the property holds at a number, it must hold at all smaller numbers > 0.
+    If `holds` is true at a number, it must be true at all smaller numbers > 0.
     """
     low = 0.0
     if holds(high):

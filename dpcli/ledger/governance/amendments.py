@@ -1,4 +1,4 @@
-"""Requests that change the limits of a ledger, namely its cap and its quotas, and the proposals and approvals of a two-person ledger."""
+"""Requests that change the cap or the quotas of a ledger, and the proposals and approvals of a two-person ledger."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Amend:
         approver: The person who approves the change, in a ledger without the two-person rule.
         who: The person who asks for the change.
         unseen: The statement that nobody who decides on the raised cap had seen an output.
-        acknowledged: The acknowledgement that a cap which is raised after outputs were seen bounds nothing, or that a lower cap stops
-            further runs but does not reduce the privacy loss of earlier ones.
+        acknowledged: The person accepts the consequence of the new cap. A cap that is raised after outputs were seen bounds nothing. A
+            lower cap stops further runs, but does not reduce the privacy loss of earlier runs.
     """
 
     epsilon: float
@@ -38,38 +38,41 @@ class Amend:
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         terms = state.open_terms()
         if terms.mode == "declared":
-            raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs is fixed for good")
+            raise InputError("expected a ledger in adaptive mode to amend, found declared mode: its set of runs cannot be changed")
         if not 0.0 < self.epsilon < float("inf"):
             raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
         if self.epsilon < state.epsilon and not self.acknowledged:
-            bound = "nothing" if state.guaranteed is None else f"the largest cap there was, epsilon {state.guaranteed!r}"
+            bound = "there is none" if state.guaranteed is None else f"it is the largest cap so far, epsilon {state.guaranteed!r}"
             raise InputError(
-                f"--epsilon: a cap of {self.epsilon!r} would stop further runs, and means nothing for those that were made, as what they "
-                f"showed may be why they stop: they are guaranteed {bound}; --acknowledge lowers the cap all the same"
+                f"--epsilon: a cap of {self.epsilon!r} stops further runs, but does not change the guarantee for earlier runs, as their "
+                f"outputs may be the reason for lowering it: {bound}; --acknowledge lowers the cap all the same"
             )
         asks = {"kind": "amend", "epsilon": self.epsilon, "caps": terms.caps(self.epsilon), "why": self.why}
         if terms.two_person:
             self._refuse_alone()
             return asks
         if not has_words(self.why) or not has_words(self.approver):
-            raise InputError("state --reason and --approver in words")
+            raise InputError("--reason, --approver: state both in words")
         if self.approver.strip().casefold() == self.who.casefold():
-            raise InputError(f"--approver: expected another person than {self.who}, who asks for it, found {self.approver!a}")
+            raise InputError(
+                f"--approver: expected another person than {self.who}, who requests the change, found {self.approver!a}"
+            )
         return {**asks, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
 
     def _refuse_alone(self) -> None:
-        """Check the arguments of a proposal. Raises InputError if an argument belongs to the approval, or there is no reason."""
+        """Check the arguments of a proposal. Raises InputError if an argument belongs to the approval, or if there is no reason."""
         for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
             if given:
                 raise InputError(f"{flag}: not in a two-person ledger: another person approves with dpcli budget approve")
         if not has_words(self.why):
-            raise InputError("state --reason in words")
+            raise InputError("--reason: state why, in words")
 
 
 def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
-    """Return the field of an amendment that states that no output had been seen; no field if the cap is not raised above the guarantee.
+    """Return the field "unseen" of an amendment, which states that no output had been seen.
 
-    Before the first charge no output exists, so that no statement is needed.
+    The result is empty if the cap is not raised above the guarantee, or if the statement is replaced by the acknowledgement. Before the
+    first charge no output exists. So the field is written then without a statement.
 
     Raises:
         InputError: The cap is raised above the guarantee, with neither the statement nor the acknowledgement.
@@ -81,9 +84,9 @@ def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowled
     if acknowledged:
         return {}
     raise InputError(
-        f"--epsilon: expected at most {state.largest!r}, which is guaranteed, found {epsilon!r}: a cap that is raised because of an output "
-        "bounds nothing, neither as it was nor as it will be; --no-output-seen, where nobody who decides this has seen an output of a run "
-        "that was charged to this ledger; else --acknowledge, after which no epsilon is guaranteed"
+        f"--epsilon: expected at most {state.largest!r}, which is guaranteed, found {epsilon!r}: if a cap is raised because of an output, "
+        "neither the old nor the new cap is a bound. Use --no-output-seen if nobody who decides this has seen an output of a run that was "
+        "charged to this ledger. Otherwise use --acknowledge, after which no epsilon is guaranteed"
     )
 
 
@@ -96,7 +99,7 @@ class SetQuota:
         name: Name of the person or team.
         members: Names of the team's members, sorted; for a person, only the person's name.
         share: The limit as a share of the cap, a decimal in [0, 1]; 1 removes the limit.
-        alert_at: The share of the limit from which on charges warn, a decimal in [0, 1].
+        alert_at: The share of the limit from which on a warning is shown, a decimal in [0, 1].
         why: Reason.
     """
 
@@ -109,7 +112,7 @@ class SetQuota:
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if state.open_terms().mode == "declared":
-            raise InputError("expected a ledger in adaptive mode for quotas, found declared mode: each of its runs is fixed")
+            raise InputError("expected a ledger in adaptive mode for quotas, found declared mode: its runs are fixed")
         _require_reason(self.why)
         asks = {"of": self.of, "name": self.name, "members": list(self.members)}
         return {"kind": "quota", **asks, "share": self.share, "alert_at": self.alert_at, "why": self.why}
@@ -121,7 +124,7 @@ class Proposable:
 
     Attributes:
         request: The request itself.
-        expires: Until when the proposal may be approved (a time, 7d, 36h); a week if None.
+        expires: The time until which the proposal may be approved ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
     """
 
     request: LedgerRequest
@@ -131,7 +134,9 @@ class Proposable:
         asks = self.request.entry(state, now)
         if not state.open_terms().two_person:
             if self.expires is not None:
-                raise InputError(f'--expires: "{state.dataset}" takes no second person, found {self.expires[:40]}')
+                raise InputError(
+                    f'--expires: expected none, as "{state.dataset}" is not a two-person ledger, found {self.expires[:40]}'
+                )
             return asks
         if asks is None:
             return None
@@ -143,9 +148,12 @@ class Proposable:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """The approval of the proposal of entry `seq` by another person than its proposer. It makes the proposal effective.
+    """The approval of a proposal by another person than its proposer. It makes the proposal effective.
 
     Attributes:
+        seq: Number of the entry with the proposal.
+        who: The person who approves.
+        why: Reason.
         unseen, acknowledged: As in `Amend`, if the proposal raises the cap.
     """
 
@@ -164,12 +172,12 @@ class Approve:
             )
         if proposal.expires <= now:
             raise LedgerError(
-                f"entry {self.seq}: expected a proposal within its time, found one that expired on {proposal.expires}"
+                f"entry {self.seq}: expected a proposal within its time, found one that expired at {proposal.expires}"
             )
         signed = {"proposal": self.seq, "approval": self.why}
-        return {**proposal.asks, **signed, **self._checked(proposal, state, now)}
+        return {**proposal.asks, **signed, **self._approval_fields(proposal, state, now)}
 
-    def _checked(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
+    def _approval_fields(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
         """Return the fields that the approval adds to the entry. Raises an error if the proposal is not valid in the current state."""
         if proposal.asks["kind"] == "amend":
             _refuse_wider_caps(proposal, state)
@@ -181,7 +189,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The closing of the proposal of entry `seq`, by which its proposer withdraws it or another person refuses it."""
+    """The closing of the proposal of entry `seq`. The proposer withdraws the proposal, or another person refuses it."""
 
     seq: int
     why: str
@@ -194,14 +202,14 @@ class Refuse:
 
 def _require_open_proposal(state: LedgerState, seq: int) -> Proposal:
     if not state.open_terms().two_person:
-        raise InputError(f'expected a two-person ledger, found "{state.dataset}", in which nothing is proposed')
+        raise InputError(f'expected a two-person ledger, found "{state.dataset}", which has no proposals')
     proposal = proposal_numbered(state.proposals, seq)
     if proposal is None:
         waiting = ", ".join(str(each.seq) for each in state.proposals.values()) or "none"
         raise LedgerError(
-            f"expected the number of an entry that proposes something and is still open ({waiting}), found {seq}: a proposal ends when it "
-            "is approved or refused, and when what it is about has changed since (the cap was amended, the run was started, somebody "
-            "proposed anew); nothing was written"
+            f"expected the number of an entry with an open proposal ({waiting}), found {seq}: a proposal is closed when it is approved or "
+            "refused, or when its subject changes (the cap was amended, the run was started, or somebody made a new proposal); nothing was "
+            "written"
         )
     return proposal
 
@@ -212,9 +220,9 @@ def _require_reason(why: str) -> None:
 
 
 def _refuse_wider_caps(proposal: Proposal, state: LedgerState) -> None:
-    """Check that the caps of a proposal are not above those that follow from its epsilon, which is what the approver reads.
+    """Check that the caps of a proposal are not above the caps that follow from its epsilon. Raises LedgerError if they are.
 
-    The proposer wrote the caps. Raises LedgerError if they are too wide.
+    The proposer wrote both, but the approver reads only the epsilon.
     """
     caps = amounts.read(state.open_terms().caps(proposal.asks["epsilon"]))
     if amounts.exceeded(amounts.read(proposal.asks["caps"]), caps) is not None:

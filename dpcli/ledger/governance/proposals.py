@@ -1,8 +1,8 @@
 """Proposals of a two-person ledger: one person asks for a change, and another person approves it.
 
 A proposal has one subject: the cap, a quota, a run, or the place to which the dataset moves. It is open until it is approved or refused, or
-until another entry changes its subject. Such an entry amends the cap, starts the run, or proposes something else about the subject. A
-proposal is approved under its number, so that nobody approves another proposal than the one that they have read.
+until another entry changes its subject. Such an entry amends the cap, starts the run, or makes another proposal about the subject. An
+approval states the number of the proposal, so that nobody approves another proposal than the one that they have read.
 
 Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
 """
@@ -25,10 +25,10 @@ class Proposal:
     """An open proposal.
 
     Attributes:
-        seq, hash: Number and hash of its entry.
+        seq, hash: Number and hash of the entry that made the proposal.
         who: The proposer.
         expires: The time from which on the proposal can no longer be approved.
-        asks: The content of the entry that the approval makes.
+        asks: The content of the entry that an approval writes.
     """
 
     seq: int
@@ -46,7 +46,7 @@ Proposals = Mapping[str, Proposal]  # by subject
 
 
 def subject_of(content: Mapping[str, Any]) -> str:
-    """Return the subject of an entry or proposal; "" if it has none that a proposal can be about."""
+    """Return the subject of an entry or proposal; "" if no proposal can be about its subject."""
     kind = content["kind"]
     if kind == "propose":
         return subject_of(content["asks"])
@@ -56,7 +56,7 @@ def subject_of(content: Mapping[str, Any]) -> str:
 
 
 def is_arrival(content: Mapping[str, Any]) -> bool:
-    """Check whether an entry records that a moved dataset has arrived. It needs no approval, as the move was approved before."""
+    """Check whether an entry records that a moved dataset has arrived. Such an entry needs no approval, as the move was approved."""
     return content["kind"] == "moved" and "copy" in content
 
 
@@ -64,7 +64,7 @@ def proposal_of(entry: LedgerEntry) -> Proposal:
     """Return the proposal in an entry. Raises KeyError, TypeError, ValueError or AttributeError if the content is not a proposal."""
     content = entry.content
     if not is_stamp(content["expires"]) or type(content["who"]) is not str:
-        raise ValueError("expected a proposal of somebody, until some time")
+        raise ValueError("expected a proposal with its proposer and a time")
     subject_of(content)
     return Proposal(entry.row.seq, entry.row.hash, content["who"], content["expires"], content["asks"])
 
@@ -75,7 +75,7 @@ def proposal_numbered(proposals: Proposals, seq: object) -> Proposal | None:
 
 
 def open_proposals_after(proposals: Proposals, entry: LedgerEntry) -> Proposals:
-    """Return the proposals that are open after an entry. The entry must have been checked against the earlier ones."""
+    """Return the proposals that are open after an entry. The entry must have been checked against the proposals before it."""
     subject = subject_of(entry.content)
     refused = entry.content["proposal"] if entry.kind == "refuse" else None
     still_open = {name: each for name, each in proposals.items() if name != subject and each.seq != refused}
@@ -83,12 +83,13 @@ def open_proposals_after(proposals: Proposals, entry: LedgerEntry) -> Proposals:
 
 
 def refuse_unapproved(proposals: Proposals, entry: LedgerEntry) -> None:
-    """Check that an entry that needs two persons is an open proposal, which another person approved in time. Raises LedgerError if not.
+    """Check that another person approved an open proposal with the content of this entry in time. Raises LedgerError if not.
 
-    Names that only look the same are refused when an entry is written, and not here, so that every written entry stays readable.
+    A proposer and an approver whose names only look the same are refused when an entry is written. They are not refused here, so that every
+    written entry stays readable.
     """
     content = entry.content
     proposal = proposal_numbered(proposals, content.get("proposal"))
     sound = proposal is not None and proposal.who != content["who"] and str(content["when"]) < proposal.expires
     if proposal is None or not sound or any(content.get(name) != value for name, value in proposal.asks.items()):
-        raise LedgerError("is not what another person approved")
+        raise LedgerError("its content is not an open proposal that another person approved")

@@ -1,7 +1,8 @@
-"""Quotas: limits on the charges of a person, or of a team together, as shares of the cap. With blocks, they are shares of each block's cap.
+"""Quotas, which limit the charges of a person, or of all members of a team together, to a share of the cap.
 
-The product of cap and share is exact. Charges from before a quota count, and voided charges do not. A person is the exact name that signs
-the charges: a login in a database, or the name of an account in a file.
+If the dataset has blocks, a quota is a share of each block's cap. The product of cap and share is exact. Charges from before a quota count
+against it, and voided charges do not. A person is identified by the exact name that signs the charges. In a database this name is a login,
+and in a ledger file it is the name of an account.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks, most_on_one_block
 from dpcli.ledger.chain import LedgerEntry
 
-ALERT_AT = "0.8"  # default of the share of a quota from which on charges warn
+ALERT_AT = "0.8"  # default of the share of a quota from which on a warning is shown
 People = Mapping[str, Mapping[str, Decimal]]  # the total charges of each person, with the keys of LedgerState.spent
 
 
 class UnknownPeople(LedgerError):
-    """A quota follows a checkpoint without totals per person, so that all entries have to be read."""
+    """Raised if a quota follows a checkpoint without totals per person, so that all entries have to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,12 @@ class Quota:
     """A quota.
 
     Attributes:
-        seq, hash: Number and hash of its entry.
+        seq, hash: Number and hash of the entry that set the quota.
         of: "person" or "team".
+        name: Name of the person or team.
         members: The people whose charges count.
         share: The limit as a share of each cap.
-        alert_at: The share of the limit from which on charges warn.
+        alert_at: The share of the limit from which on a warning is shown.
     """
 
     seq: int
@@ -58,7 +60,7 @@ class Quota:
         Args:
             people: The total charges of each person.
             caps: The caps of the ledger.
-            window: The blocks to look at; all charged blocks if empty.
+            window: The blocks that count; all charged blocks if empty.
             by_block: Whether the dataset has blocks. The result is then the largest total on one of the blocks.
         """
         total: dict[str, Decimal] = {}
@@ -76,7 +78,7 @@ def quota_of(entry: LedgerEntry) -> Quota:
     """Return the quota in an entry. Raises KeyError, TypeError, ValueError or ArithmeticError if the content is not a quota."""
     content, share, alert = entry.content, Decimal(entry.content["share"]), Decimal(entry.content["alert_at"])
     if not (0 <= share <= 1 and 0 <= alert <= 1) or not all(type(name) is str for name in content["members"]):
-        raise ValueError("expected shares from 0 to 1, of persons")
+        raise ValueError("expected members by name, and shares from 0 to 1")
     return Quota(entry.row.seq, entry.row.hash, str(content["of"]), str(content["name"]), tuple(content["members"]), share, alert)
 
 

@@ -1,4 +1,4 @@
-"""Proposals for a run that does not fit: the smallest change of one parameter with which it fits in the ledger."""
+"""Proposals for a run that does not fit in the ledger. Each proposal is the smallest change of one parameter with which the run fits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DOUBLINGS = 14  # the search for more noise stops before 2^14 times the current 
 
 
 def changes_that_fit_now(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
-    """Return changes of one parameter each with which the run fits, for example "noise_multiplier = 1.913 in train (now 1.1)".
+    """Return proposals for a run, each of which makes it fit, for example "noise_multiplier = 1.913 in train (now 1.1)".
 
-    The values have four significant digits and are rounded to the side that fits. There are no proposals in declared mode.
+    The values have four significant digits, rounded so that the run fits. In declared mode there are no proposals.
     """
     if state.open_terms().mode == "declared":
         return ()
@@ -30,13 +30,15 @@ def changes_that_fit_now(state: LedgerState, pipeline: Pipeline, delta: float) -
 
 
 def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
-    """Return changes of one parameter each, in words, with which the pipeline fits.
+    """Return changes of the pipeline in words, each of which makes it fit.
 
-    If no single change is enough, or if the mechanism that runs most often is a query, the proposal is a factor for the noise of all
-    mechanisms or queries. If a change contradicts a section, such as [federated], the words say that the section has to be changed too.
+    A change concerns the noise or the steps of the mechanism that runs most often. If no such change is enough, or if this mechanism is a
+    query, the proposal is a factor for the noise of all mechanisms or queries. If a change contradicts a section, such as [federated], the
+    words add that the section has to be changed to match.
 
     Args:
-        fits: A function that returns whether a pipeline fits. If it is true, it must stay true with more noise and with fewer steps.
+        pipeline: The pipeline.
+        fits: Function that returns whether a pipeline fits. If a pipeline fits, it must also fit with more noise and with fewer steps.
     """
     busiest = max(pipeline.mechanisms, key=lambda entry: (entry.steps if entry.epochs is None else 10**18, entry.name))
     if busiest in _query_entries(pipeline):
@@ -53,6 +55,7 @@ def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
 
 
 def _noise_change(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], bool]) -> str:
+    """Return the proposal for more noise in one entry; "" if the entry has no key for its noise or no value is enough."""
     key = parameter_key(entry, "noise")
     if key is None:
         return ""
@@ -89,7 +92,7 @@ def _with_noise(pipeline: Pipeline, entries: Sequence[Entry], factor: float) -> 
 
 
 def _noisier(entry: Entry, factor: float) -> Entry | None:
-    """Return the entry with `factor` times its noise; None if it has no key for its noise.
+    """Return the entry with `factor` times its noise; None if no key of the entry determines its noise.
 
     If the entry states an epsilon in place of its noise, epsilon is divided by the factor.
     """
@@ -103,13 +106,13 @@ def _noisier(entry: Entry, factor: float) -> Entry | None:
 
 
 def _query_of(pipeline: Pipeline, entry: Entry) -> str:
-    """Return the name of the query of an entry. If a query has several entries, the name of each ends in a dot and one more word."""
+    """Return the name of the query of an entry. If a query has several entries, their names are this name, a dot and one more word."""
     place = pipeline.queries[_query_entries(pipeline).index(entry)]
     return entry.name if pipeline.queries.count(place) == 1 else entry.name.rpartition(".")[0]
 
 
 def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
-    """Return the smallest value above `now` that fits, rounded up to about four digits; None if no value up to 2^13 times `now` fits."""
+    """Return the smallest value above `now` that fits, rounded up to `DIGITS` digits; None if no value up to 2^13 times `now` fits."""
     doubled = (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
     high = next((value for value in doubled if fits(value)), None)
     if high is None:
@@ -124,6 +127,7 @@ def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
 
 
 def _steps_change(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
+    """Return the proposal for fewer steps of one entry; "" if the entry states epochs or no number of steps is enough."""
     if entry.epochs is not None or entry.steps < 2:
         return ""
     count = _most_steps(lambda steps: fits(substitute(pipeline, ((entry.name, "steps"),), steps)), entry.steps)
@@ -134,12 +138,12 @@ def _steps_change(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], b
 
 
 def _query_entries(pipeline: Pipeline) -> tuple[Entry, ...]:
-    """Return the entries of [[query]] tables, which state neither their noise nor how often they run."""
+    """Return the entries of [[query]] tables. They come last in a pipeline, and state neither their noise nor their number of runs."""
     return pipeline.mechanisms[len(pipeline.mechanisms) - len(pipeline.queries) :]
 
 
 def _section_words(changed: Pipeline) -> str:
-    """Return, in words, the section of the file that has to be changed to match; "" if there is none."""
+    """Return, in words, the section of the file that a change contradicts, so that it has to be changed too; "" if there is none."""
     section = next((name for name, _ in contradictions(changed)), None)
     return f", with [{section}] changed to match" if section else ""
 

@@ -1,6 +1,6 @@
 """Proposals for a schedule whose runs do not all fit.
 
-Each proposal changes one thing: fewer runs, a longer time between them, shorter windows, or a cheaper file.
+Each proposal changes one thing: the number of runs, the time between them, the length of their windows, or the cost of their file.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-WIDEST = 60  # the search for a longer time between two runs stops at this multiple of the current time
+LARGEST_FACTOR = 60  # the search for a longer time between two runs stops at this multiple of the current time
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
-    """A change with which all runs fit, in the words of a file, and the number of all runs after it."""
+class PlanChange:
+    """A change with which all runs fit, as text of the schedule file, and the number of all runs after the change."""
 
     change: str
     runs: int
 
 
-def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
-    """Return proposals that each change one thing in the table of the first run that does not fit.
+def changes_of_plan(ledger: Ledger, plan: BudgetPlan) -> tuple[PlanChange, ...]:
+    """Return proposals that each change one property in the table of the first run that does not fit.
 
-    There are none if all runs fit, or if no such change is enough.
+    The result is empty if all runs fit, or if no such change is enough.
     """
     if plan.refused is None:
         return ()
@@ -43,7 +43,7 @@ def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
 
 
 def _runs_where_all_fit(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
-    """Return the number of runs of the schedule with another run at a position; 0 if they do not all fit."""
+    """Return the number of runs of the schedule with a changed run at position `place`; 0 if they do not all fit."""
     priced = plan.priced if reads is None else _with_run(plan, place, replace(plan.priced[place], reads=reads))
     return all_fit(plan.before, plan.schedule.with_run(place, run), priced)
 
@@ -52,51 +52,51 @@ def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, 
     return (*plan.priced[:place], run, *plan.priced[place + 1 :])
 
 
-def _fewer_runs(plan: BudgetPlan, place: int) -> Instead | None:
+def _fewer_runs(plan: BudgetPlan, place: int) -> PlanChange | None:
     """Return the largest number of runs of this table with which all runs fit, by bisection.
 
-    Bisection is valid, as fewer runs charge no block more.
+    Bisection is valid, as with fewer runs no block is charged more.
     """
     run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
     if run.every is None:
         return None
     most = _largest(lambda count: _runs_where_all_fit(plan, place, replace(run, last=None, count=count)), planned)
-    return None if most is None else Instead(f"count = {most[0]} (now {planned})", most[1])
+    return None if most is None else PlanChange(f"count = {most[0]} (now {planned})", most[1])
 
 
-def _longer_intervals(plan: BudgetPlan, place: int) -> Instead | None:
+def _longer_intervals(plan: BudgetPlan, place: int) -> PlanChange | None:
     """Return the shortest time between two runs of this table with which all runs fit."""
     run = plan.priced[place].scheduled
     if run.every is None:
         return None
     now = rhythm_of(run.every)
-    for count in range(now.count + 1, now.count * WIDEST + 1):
+    for count in range(now.count + 1, now.count * LARGEST_FACTOR + 1):
         every = replace(now, count=count).words
         changed = replace(run, every=every)
         if sum(1 for _ in changed.days()) < 2:
             return None  # the run would be made only once
         runs = _runs_where_all_fit(plan, place, changed)
         if runs:
-            return Instead(f'every = "{every}" (now "{now.words}")', runs)
+            return PlanChange(f'every = "{every}" (now "{now.words}")', runs)
     return None
 
 
-def _shorter_window(plan: BudgetPlan, place: int) -> Instead | None:
+def _shorter_window(plan: BudgetPlan, place: int) -> PlanChange | None:
     """Return the longest trailing window of this table with which all runs fit, by bisection.
 
-    Bisection is valid, as a shorter window charges no block more.
+    Bisection is valid, as with a shorter window no block is charged more.
     """
     run, reads = plan.priced[place].scheduled, plan.priced[place].reads
     if not isinstance(reads, Trailing):
         return None
     most = _largest(lambda count: _runs_where_all_fit(plan, place, run, replace(reads, count=count)), reads.count)
-    return None if most is None else Instead(f'window = "{replace(reads, count=most[0]).words}" (now "{reads.words}")', most[1])
+    return None if most is None else PlanChange(f'window = "{replace(reads, count=most[0]).words}" (now "{reads.words}")', most[1])
 
 
-def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
-    """Yield proposals for more noise or fewer steps in the file of this table, which other tables of the schedule may name too."""
+def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[PlanChange]:
+    """Yield proposals for more noise or fewer steps in the file of this table. Other tables of the schedule may use this file too."""
     run = plan.priced[place]
-    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied_window(plan)) is not None:
+    if plan.before.open_terms().mode == "declared" or plan.before.retired_block(_denied_window(plan)) is not None:
         return
 
     def fits(pipeline: Pipeline) -> bool:
@@ -110,7 +110,7 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Inst
         return False
 
     for text in fitting_changes(run.pipeline, fits):
-        yield Instead(f"{text} of {run.scheduled.file}", len(plan.runs))
+        yield PlanChange(f"{text} of {run.scheduled.file}", len(plan.runs))
 
 
 def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""The rehearsal of a schedule on a copy of a ledger's state: which runs fit, and how much of the cap is then used. Nothing is written.
+"""The rehearsal of a schedule on a copy of a ledger's state. It shows which runs fit and how much of the cap they use. Nothing is written.
 
-The rehearsal uses the rules of the ledger itself. Each run is requested as by `dpcli budget spend`, and each granted entry is applied to
-the copy as by a reader of the chain. A denied run costs nothing, and the runs after it are still requested.
+The rehearsal applies the rules of the ledger. Each run is requested as `dpcli budget spend` requests it, and each granted entry is applied
+to the copy as a reader of the chain applies it. A denied run costs nothing, and the runs after it are still requested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
 
 
-NAMED = 100  # number of denied runs whose messages name the full blocks, as the look-up takes time
+MOST_NAMED = 100  # number of denied runs whose messages name the full blocks, as the look-up takes time
 MOST_CHARGED = 2_000_000  # largest sum of the numbers of blocks of all runs in a schedule
 BEYOND = 1000  # number of runs that are rehearsed beyond the end of a schedule
 
@@ -39,6 +39,9 @@ class PricedRun:
     """A run of a schedule with its cost.
 
     Attributes:
+        scheduled: The table of the schedule.
+        pipeline: The pipeline of the run.
+        cost: The cost of one run.
         delta: The delta at which the run is described.
         reads: The blocks that the run reads, or the trailing window from which they follow on each day.
     """
@@ -55,8 +58,11 @@ class PlannedRun:
     """A run on its day.
 
     Attributes:
+        day: The day of the run.
         place: Position of the run's table in the schedule.
-        used: The share of the cap that is used after the run. With blocks, it is that of the fullest block of the window.
+        window: The blocks that the run reads.
+        cost: The cost of the run.
+        used: The share of the cap that is used after the run. With blocks, it is the share of the fullest block of the window.
         why: The reason why the run is denied; "" if it fits.
     """
 
@@ -77,6 +83,7 @@ class BudgetPlan:
     """The result of the rehearsal of a schedule.
 
     Attributes:
+        schedule: The schedule.
         priced: The runs of the tables, with their costs.
         runs: All runs on their days.
         before, after: The state of the ledger now, and after all runs that fit.
@@ -104,18 +111,18 @@ class BudgetPlan:
         return next((i for i, run in enumerate(self.runs) if not run.fits), len(self.runs))
 
     @property
-    def touched(self) -> Counter[str]:
+    def runs_by_block(self) -> Counter[str]:
         """For each block, the number of fitting runs that are charged on it."""
         return Counter(block for run in self.runs if run.fits for block in run.window)
 
     def counted(self, place: int) -> tuple[int, int]:
-        """Return the number of runs of one table of the schedule, and the number of those that fit."""
-        own = [run.fits for run in self.runs if run.place == place]
-        return len(own), sum(own)
+        """Return the number of runs of one table of the schedule, and the number of its runs that fit."""
+        fits = [run.fits for run in self.runs if run.place == place]
+        return len(fits), sum(fits)
 
 
 def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
-    """Return the result of a schedule that starts from the current state of a ledger.
+    """Return the rehearsal of a schedule that starts from the current state of a ledger.
 
     Raises:
         InputError: A file or a window does not suit this ledger, or the schedule is too long.
@@ -135,20 +142,20 @@ def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[Price
     charged = sum(blocks[place] for _, place in schedule.days())
     if charged > MOST_CHARGED:
         raise InputError(
-            f"{schedule.path or '<schedule>'}: expected runs that charge at most {MOST_CHARGED:,} blocks in all, counted in each run, "
+            f"{schedule.path or '<schedule>'}: expected runs that together charge at most {MOST_CHARGED:,} blocks, counted once per run, "
             f"found {charged:,}: plan fewer runs, or shorter windows"
         )
 
 
 def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
-    """Return the result of a schedule whose runs have costs."""
+    """Return the rehearsal of a schedule whose runs have costs."""
     after = _spendable_copy(before)
     runs = tuple(_walk(after, schedule.days(), priced))
     return BudgetPlan(schedule, priced, runs, before, after)
 
 
 def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
-    """Return the number of runs of a schedule if all of them fit; 0 if one does not."""
+    """Return the number of runs of a schedule if all of them fit; 0 if a run does not fit."""
     runs = 0
     for run in _walk(_spendable_copy(before), schedule.days(), priced):
         if not run.fits:
@@ -162,8 +169,8 @@ class Outlook:
     """The continuation of a schedule beyond its end.
 
     Attributes:
-        refused: The first run that does not fit; None if all runs fit that were rehearsed.
-        walked: The number of runs before `refused`. If that is None, the number of runs that were rehearsed beyond the end.
+        refused: The first run that does not fit; None if all rehearsed runs fit.
+        walked: The number of runs before `refused`. If `refused` is None, the number of runs that were rehearsed beyond the end.
     """
 
     refused: PlannedRun | None
@@ -171,7 +178,7 @@ class Outlook:
 
 
 def outlook_of(plan: BudgetPlan) -> Outlook | None:
-    """Return the continuation of a plan whose repeated runs go on without an end; None if no run is repeated, or not all runs fit."""
+    """Return the continuation of a plan in which repeated runs have no end; None if no run is repeated, or if not all runs fit."""
     if plan.refused is not None or not any(run.every for run in plan.schedule.runs):
         return None
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
@@ -187,7 +194,7 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
 
 
 def _spendable_copy(state: LedgerState) -> LedgerState:
-    """Return a copy of a state to which runs can be charged. It has no earlier runs, so that the keys of new runs are free."""
+    """Return a copy of a state to which runs can be charged. The copy has no earlier runs, so that all keys are free."""
     copied = state.rehearsal()
     copied.runs = {}
     return copied
@@ -209,12 +216,14 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
     """
     stated = () if run.window is None else (run.window,) if isinstance(run.window, str) else run.window
     family = ledger.state().open_terms().family
-    moving = trailing_of(stated[0], family.kind) if family is not None and len(stated) == 1 else None
-    if moving is None:
+    trailing = trailing_of(stated[0], family.kind) if family is not None and len(stated) == 1 else None
+    if trailing is None:
         return ledger.stated_window(pipeline, stated)
     if pipeline.privacy.window:
-        raise InputError(f'window: "{moving.words}" contradicts the window of the file ({", ".join(pipeline.privacy.window)[:60]})')
-    return moving
+        raise InputError(
+            f'window: "{trailing.words}" contradicts the window of the file ({", ".join(pipeline.privacy.window)[:60]})'
+        )
+    return trailing
 
 
 def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
@@ -226,10 +235,10 @@ def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence
         run = priced[place]
         window = window_on(state, run, day)
         charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
-        why = _charge_or_reason(state, charge, denied < NAMED)
+        why = _charge_or_reason(state, charge, denied < MOST_NAMED)
         denied += bool(why)
-        flat = state.over(window)
-        yield PlannedRun(day, place, window, run.cost, share_of(flat, flat.spent), why)
+        full = state.on_blocks(window)
+        yield PlannedRun(day, place, window, run.cost, share_of(full, full.spent), why)
 
 
 def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
@@ -237,9 +246,9 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     if not isinstance(run.reads, Trailing):
         return run.reads
     family = state.open_terms().family
-    assert family is not None  # else nothing moves
+    assert family is not None  # only a dataset with blocks has trailing windows
     blocks = run.reads.blocks(family.kind, day)
-    return tuple(sorted(blocks)) if len(blocks) <= MOST else family.window(blocks)  # which says that they are too many
+    return tuple(sorted(blocks)) if len(blocks) <= MOST else family.window(blocks)  # which raises the error
 
 
 def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
@@ -248,14 +257,14 @@ def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
         content = charge.entry(state, "")
     except Denied:
         return _denial_reason(state, charge, named)
-    assert content is not None  # no run has that key
+    assert content is not None  # no earlier run has this key
     state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
 def _denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
-    closed = state.closed(charge.window)
+    closed = state.retired_block(charge.window)
     if closed is not None:
-        return f"block {closed} was retired, and takes no further run"
-    missing = shortfall(state.over(charge.window), charge.cost)
+        return f"block {closed} was retired, and accepts no further run"
+    missing = shortfall(state.on_blocks(charge.window), charge.cost)
     return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing

@@ -1,4 +1,4 @@
-"""Quotes of a ledger: whether a number of runs would still fit, all together, in its current state. Nothing is charged."""
+"""Quotes of a ledger, which state whether several runs together would still fit in its current state. Nothing is charged."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class RequestedRuns(NamedTuple):
     """A number of runs of one file.
 
     Attributes:
+        pipeline: The pipeline in the file.
         runs: Number of runs.
         wanted, cost: The cost of all runs together, as decimals and as texts.
         delta: The delta at which the runs are described.
@@ -44,7 +45,7 @@ class RequestedRuns(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The runs, at the beginning of a sentence about their cost."""
+        """The beginning of a sentence about the cost of the runs."""
         return "it costs" if self.runs == 1 else f"{self.runs} runs cost"
 
 
@@ -55,7 +56,7 @@ class Quote:
     Attributes:
         fits: Whether the runs of all files together would fit on the blocks of this file.
         message: The quote in words.
-        share: The share of the cap that the runs of this file take; above 1 if they alone exceed the cap.
+        share: The cost of the runs of this file as a share of the cap. It may be above 1.
         left: The share of the cap that is left before any of the runs.
         delta: The delta of the cap.
     """
@@ -68,14 +69,14 @@ class Quote:
 
 
 def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
-    """Return a quote of the ledger at `url` for each pipeline, whether all runs of all pipelines still fit.
+    """Return a quote of the ledger at `url` for each pipeline. It states whether all runs of all pipelines still fit.
 
-    If a pipeline states another unit or adjacency than the ledger, or has no cost in its currency, the error takes the place of its quote,
-    and the other quotes do not include its runs.
+    If a pipeline states another unit or adjacency than the ledger, or has no cost in its currency, the result contains the error in place
+    of its quote. The other quotes then do not include its runs.
 
     Args:
-        url: The ledger.
-        dataset: The dataset; None for the only one of the ledger.
+        url: Path or URL of the ledger.
+        dataset: Name of the dataset; None for the only dataset of the ledger.
         pipelines: Each pipeline with the number of its runs.
 
     Raises:
@@ -83,7 +84,7 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
         InputError: The dataset must be named, or its name is invalid.
     """
     with open_ledger(url, dataset) as ledger:
-        answers = [_requested(ledger, pipeline, runs) for pipeline, runs in pipelines]
+        answers = [_request_or_error(ledger, pipeline, runs) for pipeline, runs in pipelines]
         state = ledger.state()
     requests = [answer for answer in answers if isinstance(answer, RequestedRuns)]
     total: dict[str, Decimal] = {}
@@ -93,14 +94,15 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
 
 
 def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote:
-    """Return the quote for one pipeline. An error that `quotes` returns in its place is raised."""
+    """Return the quote for one pipeline. Raises the error that `quotes` returns in place of a quote."""
     (answer,) = quotes(url, dataset, [(pipeline, runs)])
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
-def _requested(ledger: Ledger, pipeline: Pipeline, runs: int) -> RequestedRuns | Refusal:
+def _request_or_error(ledger: Ledger, pipeline: Pipeline, runs: int) -> RequestedRuns | Refusal:
+    """Return the runs of one pipeline with their cost, or the error if they have no cost in this ledger."""
     try:
         cost, delta = ledger.cost(pipeline)
         window = ledger.stated_window(pipeline)
@@ -121,14 +123,14 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
         files: The number of files.
     """
     window = request.window
-    state, closed = balance.over(window), balance.closed(window)
+    state, closed = balance.on_blocks(window), balance.retired_block(window)
     total = most_on_one_block(everything, state.caps, window) if window else everything
     fits = False
     if closed is not None:
-        message = f"{state.dataset}: block {closed} was retired, and takes no further run"
+        message = f"{state.dataset}: block {closed} was retired, and accepts no further run"
     elif not state.fits(request.wanted):
         message = _alone_too_much(state, request)
-    elif not _with(balance, everything).over(window).fits({}):
+    elif not _after_spending(balance, everything).on_blocks(window).fits({}):
         message = _together_too_much(state, request, total, files)
     else:
         message, fits = _cost_words(state, request) + _together_words(state, total, files), True
@@ -136,8 +138,8 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
     return Quote(fits, message, amounts.largest_share(request.wanted, state.caps), left, state.open_terms().delta)
 
 
-def _with(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
-    """Return a copy of the state in which `more` was spent too."""
+def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
+    """Return a copy of the state in which `more` was spent as well."""
     after = copy(state)
     after.spent = amounts.add(state.spent, more)
     return after
@@ -157,20 +159,21 @@ def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -
 
 
 def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
-    would = changes_that_fit_now(state, request.pipeline, request.delta) if request.runs == 1 else ()
+    """Return the message for runs that do not fit even without the runs of the other files."""
+    changes = changes_that_fit_now(state, request.pipeline, request.delta) if request.runs == 1 else ()
     lines = [f"{state.dataset}: {shortfall(state, request.cost)}".replace("the run costs", request.subject)]
-    if would:
-        lines.append(f"would fit: {'; or '.join(would)}")
+    if changes:
+        lines.append(f"would fit: {'; or '.join(changes)}")
     if state.open_terms().mode != "declared":
         lines += delta_advice(state, request.cost, request.pipeline.path)
     return "; ".join(lines)
 
 
 def _together_too_much(state: LedgerState, request: RequestedRuns, total: dict[str, Decimal], files: int) -> str:
-    """Return the message for runs that would fit alone, but not with those of the other files."""
+    """Return the message for runs that would fit alone, but not together with the runs of the other files."""
     name = amounts.exceeded(amounts.add(state.spent, total), state.caps) or next(iter(total))
     alone = request.wanted.get(name, Decimal(0))
     return (
         f"{state.dataset}: all {files} files together cost {up(total[name])} of {label(name)}, {down(state.left()[name])} is left; "
-        f"{'this one' if request.runs == 1 else f'{request.runs} runs of this one'} alone: {up(alone)}"
+        f"{'this file' if request.runs == 1 else f'{request.runs} runs of this file'} alone: {up(alone)}"
     )

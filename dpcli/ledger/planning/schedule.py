@@ -1,21 +1,21 @@
-"""The schedule file: runs that are planned, and the days on which they are made.
+"""The schedule file, which states planned runs and the days on which they are made. For example:
 
     format = 1
 
     [[run]]
     file = "weekly.toml"           # from the folder of this file
-    every = "week"                 # day, week, month, or a number of them: "2 weeks"
+    every = "week"                 # day, week or month, or several of them: "2 weeks"
     from = 2026-02-02
     to = 2026-12-31                # or count = 48
     window = "last 28 days"        # up to the day before the run
 
     [[run]]
     file = "survey.toml"
-    from = 2026-03-01              # once
+    from = 2026-03-01              # without every, the run is made once
     window = ["2026-01-01..2026-02-28"]
 
-Runs are made in the order of their days; on one day, in the order of the file. A schedule says nothing about data: it is walked by
-`dpcli budget plan`, which asks a ledger what would fit, and writes nothing.
+Runs are made in the order of their days, and on one day in the order of the file. `dpcli budget plan` reads a schedule and shows which of
+its runs would fit in a ledger. It writes nothing.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.block_kinds import BlockKind
 
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
-DAYS = {"day": 1, "week": 7}
+DAYS = {"day": 1, "week": 7}  # number of days in a unit; a month has no fixed number
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Every so many days, weeks or months.
+    """The time between two runs, a number of days, weeks or months.
 
-    A month goes from a day to the same day of the next one: from the 31st to the last day where a month has no such day.
+    A month leads to the day with this number in the next month, or to its last day if it has no such day.
     """
 
     count: int
@@ -59,11 +59,11 @@ class Rhythm:
 
     @property
     def words(self) -> str:
-        """The words of a file for it."""
+        """The rhythm as a file states it."""
         return self.unit if self.count == 1 else f"{self.count} {self.unit}s"
 
     def days(self, first: date) -> Iterator[date]:
-        """Yield the first day and all later days, up to the end of the year 9999, where the calendar ends."""
+        """Yield the first day and all later days, up to the end of the year 9999, the last of Python's calendar."""
         number = 0
         while (day := self._after(first, number * self.count)) is not None:
             yield day
@@ -98,18 +98,20 @@ MOST = 10_000  # largest number of runs in a schedule
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """A planned run, by the names of its fields."""
+    """A planned run, with the fields of a [[run]] table."""
 
     file: Annotated[str, Key("the pipeline file of the run, from the folder of the schedule")]
     first: Annotated[datetime.date, Key("the day of the first run")]
-    every: Annotated[str | None, Key("how often it is repeated, as day, week, month or 2 weeks; once where absent", EVERY)] = None
-    last: Annotated[datetime.date | None, Key("the last day on which it may be made; with every")] = None
-    count: Annotated[int | None, Key("how often it is made, in place of to; with every", COUNT)] = None
+    every: Annotated[
+        str | None, Key("the time between runs, as day, week, month or 2 weeks; if absent, there is one run", EVERY)
+    ] = None
+    last: Annotated[datetime.date | None, Key("the last day on which the run may be made; only with every")] = None
+    count: Annotated[int | None, Key("the number of runs, in place of to; only with every", COUNT)] = None
     window: Annotated[
         str | tuple[str, ...] | None,
         Key(
-            'the blocks that it reads: "last 28 days" or "last 4 weeks" (up to the day before the run), or blocks as '
-            "2026-01-01..2026-01-28; those of the file where absent; none where the ledger has no blocks"
+            'the blocks that the run reads: "last 28 days" or "last 4 weeks" (up to the day before the run), or blocks as '
+            "2026-01-01..2026-01-28; if absent, the blocks that the pipeline file states; must be absent if the ledger has no blocks"
         ),
     ] = None
 
@@ -137,7 +139,7 @@ class ScheduledRun:
 
     @property
     def endless(self) -> ScheduledRun:
-        """Return the run without an end. A run that is made once is unchanged."""
+        """The run without an end. A run that is made once is unchanged."""
         return replace(self, last=None, count=None)
 
 
@@ -181,8 +183,8 @@ _TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
 class Trailing:
     """A window of days or weeks that ends on the day before the run.
 
-    If the blocks are weeks, a number of weeks is counted back from the Monday before or on the day of the run, and otherwise from that day.
-    A block is read and charged as a whole if the window contains one of its days.
+    If both the window and the blocks are weeks, the window ends before the Monday of the run's week. If the window contains a day of a
+    block, all of the block is read and charged.
     """
 
     count: int
@@ -190,7 +192,7 @@ class Trailing:
 
     @property
     def words(self) -> str:
-        """The words of a file for it."""
+        """The window as a file states it."""
         return f"last {self.count} {self.unit}{'' if self.count == 1 else 's'}"
 
     def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:
@@ -208,7 +210,7 @@ class Trailing:
             first, last = (kind.of_day(end - timedelta(back)) for back in (self.count * DAYS[self.unit], 1))
         except OverflowError:
             raise InputError(f'expected days of the calendar, found "{self.words}" of {day}') from None
-        assert first is not None and last is not None  # every day has a block, as today has one
+        assert first is not None and last is not None  # the blocks are days or weeks, so every day has a block
         return kind.between(first, last)
 
 
@@ -218,12 +220,12 @@ def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
     return None if match is None else Trailing(int(match[1]), match[2])
 
 
-WORDS = {"first": "from", "last": "to"}  # the key of a field in a file, if it is a keyword of Python or would be unclear in code
+WORDS = {"first": "from", "last": "to"}  # the key of a field in a file, if it is not the name of the attribute
 FIELDS = {word: name for name, word in WORDS.items()}
 
 
 class StatedRun:
-    """A run that is made once, on the day `from`, or repeated where `every` is stated."""
+    """A run that is made once, on the day `from`, or repeatedly if `every` is stated."""
 
     def __init__(self, **stated: Any) -> None:
         self.stated = stated
@@ -240,22 +242,22 @@ def _run_members(_: type) -> Members:
 
 KEYS: Members = {
     "format": TOP["format"],
-    "run": Member("run", Listed(KeyTable(StatedRun, _run_members)), doc="what is planned, one [[run]] table each"),
+    "run": Member("run", Listed(KeyTable(StatedRun, _run_members)), doc="the planned runs, one [[run]] table for each"),
 }
 
 
 def read_schedule(path: str) -> Schedule:
-    """Return the schedule in a file, or on standard input ("-"). Paths in it are relative to the folder of the file.
+    """Return the schedule in a file, or on standard input ("-"). Its paths are relative to the folder of the file.
 
     Raises:
-        InputError: There is no such file.
+        InputError: The file does not exist.
         InvalidFile: The file is not a valid schedule. The error contains every problem with its place.
     """
     return read_schedule_bytes(read_bytes(path), path)
 
 
 def read_schedule_bytes(data: bytes, path: str) -> Schedule:
-    """Return the schedule in the content of a file, which messages call `path`. Raises InvalidFile as `read_schedule` does."""
+    """Return the schedule in the content of a file. Messages name the file `path`. Raises InvalidFile as `read_schedule` does."""
     text, tables = toml_document(data, path)
     findings = Findings()
     runs: tuple[ScheduledRun, ...] = ()
@@ -267,6 +269,7 @@ def read_schedule_bytes(data: bytes, path: str) -> Schedule:
 
 
 def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, ...]:
+    """Return the runs in the tables of a file, and add a finding for each problem."""
     values = read_members(KEYS, tables, KeyPlace((), findings))
     runs = tuple(stated.run for stated in values.get("run", ()))
     if findings.items:

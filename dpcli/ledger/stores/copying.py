@@ -1,9 +1,9 @@
-"""Moves of a dataset, with its unchanged chain, from one ledger to another. Each ledger is a file or a database.
+"""The move of a dataset, with its unchanged chain, from one ledger to another. Each ledger is a file or a database.
 
-Whenever the process is killed, the dataset can be charged in at most one place. A move has these steps:
+The dataset can be charged in at most one ledger, no matter when the process is killed. A move has these steps:
 
 1. Read every entry once, check it as `Ledger.replay` does, and append it at the target, in one transaction that is not visible to others.
-2. Read the appended entries again. They must lead to the same head.
+2. Read the appended entries again. Their head must be the head of the origin.
 3. Close the dataset at its origin with a durable entry ("moved"). From then on nobody can charge it there. Copy this entry, and the
    entries that others wrote since step 1.
 4. Give the copy a unique name (`Prepare`), and commit the transaction at the target. The copy is now durable, complete and closed.
@@ -12,8 +12,8 @@ Whenever the process is killed, the dataset can be charged in at most one place.
 7. Verify the copy.
 
 If the process dies before step 3, nothing has changed. Between steps 3 and 6 nobody can charge the dataset. After step 6 it can be charged
-only at the target. The same command, given again, completes the move. If the target already has entries of the dataset, they must be the
-beginning of the same chain. A copy that was moved elsewhere by hand, or a renamed draft, can be charged only if it had been opened.
+only at the target. If the command is repeated, it completes the move. If the target already has entries of the dataset, they must be the
+beginning of the chain at the origin. A file that somebody moved or renamed by hand can be charged only if the copy in it was opened.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ from dpcli.ledger.requests import Open, Prepare
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store
 from dpcli.ledger.stores.store import Store, Tail
-from dpcli.ledger.verify import Verified, refuse_changed, verify
+from dpcli.ledger.verify import Verified, require_unchanged_definitions, verify
 
-DAY = 86_400.0  # seconds; limit of the transaction in which a database appends all entries
+DAY = 86_400.0  # longest time, in seconds, of the transaction in which a database appends all entries
 Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class MovedDataset:
     """A dataset that has moved.
 
     Attributes:
+        dataset: Name of the dataset.
+        to: Address of the target.
         at: The entry by which the dataset was closed at its origin.
         repeated: True if an earlier command had completed the move.
         verified: The result of verifying the copy.
@@ -57,8 +59,15 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Copying:
-    """A move of a dataset from its ledger to the ledger at `url`."""
+class DatasetMove:
+    """The move of a dataset from its ledger to the ledger at `url`.
+
+    Attributes:
+        ledger: The ledger of the dataset at its origin.
+        url: Path or URL of the target.
+        why: Reason, which the entries of the move record.
+        progress: Function that is called for each copied entry.
+    """
 
     ledger: Ledger
     url: str
@@ -78,16 +87,16 @@ class Copying:
             if self.durable_copy(target) is not None:
                 return
             state = LedgerState(dataset, runs=runs)
-            self._take(target, tail, state, self._end())
-            self.read_again(target, state.head)
+            self._copy_entries(target, tail, state, self._end())
+            self.check_written(target, state.head)
             self._refuse_origin()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
-            self._take(target, tail, state, departure.at)
+            self._copy_entries(target, tail, state, departure.at)
             self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
-        """Name the copy at the origin, under the writer's lock (step 5). Raises LedgerError if another copy was named meanwhile."""
+        """Record the name of the copy at the origin (step 5). Raises LedgerError if another copy was named meanwhile."""
         departure = self.ledger.state().departure
         assert departure is not None
         if departure.copy != copy:
@@ -112,21 +121,21 @@ class Copying:
         """
         store, state = self.ledger.store, self.ledger.state()
         if store.identity == target.identity:
-            raise LedgerError(f"{store.place}: FROM and TO are one ledger")
+            raise LedgerError(f"{store.place}: FROM and TO are the same ledger")
         for each in (store, target):
             if each.outdated:
                 raise LedgerError(
-                    f"{each.place}: {each.outdated}; expected those of this version to move a dataset: dpcli budget upgrade"
+                    f"{each.place}: {each.outdated}; a move needs the definitions of this version: dpcli budget upgrade"
                 )
         damaged = store.check(self.ledger.dataset)
         if damaged:
             raise LedgerError(f"{store.place}: the database is damaged: {'; '.join(damaged[:3])}")
-        refuse_changed(store, state)
+        require_unchanged_definitions(store, state)
         if state.departure is not None and (state.departure.prepared or state.departure.to != to):
             state.refuse_moved()
 
     def _require_approval(self, target: Store, to: str) -> None:
-        """In a two-person ledger, propose the move unless there is an open proposal of it.
+        """Check that a second person has approved the move, if the ledger needs that. If there is no open proposal, make one.
 
         Raises:
             LedgerError: No other person has approved the move yet.
@@ -137,23 +146,23 @@ class Copying:
         self._refuse_origin()
         proposal = state.proposals.get("place")
         if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
-            left = self.ledger.leave(to, self.why).state
-            if left.departure is not None:  # others have proposed and approved the move meanwhile
+            state = self.ledger.leave(to, self.why).state
+            if state.departure is not None:  # others have proposed and approved the move meanwhile
                 return
-            proposal = left.proposals["place"]
+            proposal = state.proposals["place"]
         raise LedgerError(
-            f'dataset "{self.ledger.dataset}": expected a move to {to} that two persons want; entry {proposal.seq} of {proposal.who} '
-            f"proposes it, until {proposal.expires}: once another person has approved that (dpcli budget approve LEDGER {proposal.seq} "
-            "--reason TEXT), the same command moves it; nothing was moved"
+            f'dataset "{self.ledger.dataset}": the move to {to} needs the approval of another person; entry {proposal.seq} of '
+            f"{proposal.who} proposes it, until {proposal.expires}: after dpcli budget approve LEDGER {proposal.seq} --reason TEXT, repeat "
+            "this command; nothing was moved"
         )
 
     def _refuse_origin(self) -> None:
-        """Check, before the origin is closed, that an entry can contain its address. Raises LedgerError if not."""
+        """Check that an entry can contain the address of the origin, before the origin is closed. Raises LedgerError if not."""
         place = self.ledger.store.address
         if not is_a("said", place):
             raise LedgerError(
-                f"{place!a}: expected a path of visible characters, at most {LONGEST_TEXT}, which the copy names: rename it first; "
-                "nothing was moved"
+                f"{place!a}: expected a path of at most {LONGEST_TEXT} visible characters, as the copy records it: rename the file "
+                "first; nothing was moved"
             )
 
     def durable_copy(self, target: Store) -> DurableCopy | None:
@@ -177,8 +186,8 @@ class Copying:
         state = self.ledger.state()
         return state.head if state.departure is None else state.departure.at
 
-    def _take(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
-        """Check every entry after `state` up to `end`, apply it to `state`, and copy it if the target does not have it.
+    def _copy_entries(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
+        """Check every entry after `state` up to `end`, apply it to `state`, and append it at the target if it is missing there.
 
         Raises:
             LedgerError: The chain is broken, has changed meanwhile, or differs from the entries of the target.
@@ -189,8 +198,8 @@ class Copying:
         for row, present in zip_longest(rows_up_to(store, dataset, end.seq, PAGE, first), _rows_after(target, dataset, first)):
             if present is not None and present != row:
                 raise LedgerError(
-                    f'{target.place}: expected no "{dataset}", or a beginning of the chain in {store.place}: entry {present.seq} '
-                    f"differs: a dataset is copied to a ledger that does not have it"
+                    f'{target.place}: expected no dataset "{dataset}", or the beginning of its chain in {store.place}: entry '
+                    f"{present.seq} differs; move the dataset to a ledger that does not have it"
                 )
             state.apply(next_entry(row, dataset, state.head))
             if present is None:
@@ -200,17 +209,17 @@ class Copying:
         if state.head != end:
             raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
 
-    def read_again(self, target: Store, end: Head) -> None:
+    def check_written(self, target: Store, end: Head) -> None:
         """Read the chain of the copy. Raises LedgerError if it does not end at `end`."""
         dataset, head = self.ledger.dataset, Head()
         for row in _rows_after(target, dataset, 0):
             next_entry(row, dataset, head)
             head = Head(row.seq, row.hash)
         if head != end:
-            raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read')
+            raise LedgerError(f'{target.place}: dataset "{dataset}": the entries that were written cannot be read back')
 
     def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
-        """Append the copy's first own entry, which contains a random word, so that its hash is a unique name of the copy."""
+        """Append the copy's first own entry. It contains a random word, so that its hash is a unique name of the copy."""
         copy = Ledger(target, self.ledger.dataset)
         entry = copy.first_own_entry(state, Prepare(secrets.token_hex(16)))
         tail.take(entry.row)
@@ -221,7 +230,7 @@ class DurableCopy:
     """A durable and complete copy.
 
     Attributes:
-        end: The copy's first own entry.
+        end: The head of the chain after the copy's first own entry.
         open: Whether the copy can be charged.
     """
 
@@ -230,55 +239,55 @@ class DurableCopy:
 
     @property
     def name(self) -> str:
-        """The unique name of the copy: the hash of its first own entry."""
+        """The unique name of the copy, which is the hash of its first own entry."""
         return self.end.hash
 
 
 def _second_copy_message(dataset: str) -> str:
     return (
-        f'dataset "{dataset}" has arrived in this ledger before, and is gone: a second copy would be a second budget; restore this '
+        f'dataset "{dataset}" was moved to this ledger before, and is missing: a second copy would be a second budget; restore this '
         "ledger from its own backup"
     )
 
 
-def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
+def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> MovedDataset:
     """Move a dataset from the ledger at `source` to the ledger at `target`, which is created if it does not exist.
 
-    If the same move was interrupted, it is completed. If it was completed, nothing is written.
+    An interrupted move is completed. If the move was completed before, nothing is written.
 
     Raises:
-        LedgerError: The dataset cannot be moved (see `Copying.fill`), or the verification of the copy fails.
+        LedgerError: The dataset cannot be moved (see `DatasetMove.fill`), or the verification of the copy fails.
     """
     with open_ledger(source, dataset) as ledger:
-        repeated = _move(Copying(ledger, target, why, progress))
+        repeated = _move(DatasetMove(ledger, target, why, progress))
         departure = ledger.state().departure
         assert departure is not None
         with open_ledger(target, dataset) as copy:
-            return Copied(dataset, address_of(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
+            return MovedDataset(dataset, address_of(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
 
 
-def _move(copying: Copying) -> bool:
+def _move(move: DatasetMove) -> bool:
     """Perform steps 1 to 6. Return True if an earlier command had completed the move."""
-    ledger = copying.ledger
-    with _explained_progress(ledger):
-        create_or_fill(copying.url, copying.fill, DAY)
+    ledger = move.ledger
+    with _advice_after_closing(ledger):
+        create_or_fill(move.url, move.fill, DAY)
     closed = ledger.state().departure
-    with _explained_progress(ledger), open_ledger(copying.url, ledger.dataset) as copy:
-        durable = copying.durable_copy(copy.store)
+    with _advice_after_closing(ledger), open_ledger(move.url, ledger.dataset) as copy:
+        durable = move.durable_copy(copy.store)
         if durable is None:
-            raise LedgerError(f"{copy.store.place}: the copy was taken away while it was made")
+            raise LedgerError(f"{copy.store.place}: the copy disappeared while the dataset was moved")
         if not durable.open:
-            copying.read_again(copy.store, durable.end)
-        copying.name(durable.name)
+            move.check_written(copy.store, durable.end)
+        move.name(durable.name)
         if not durable.open:
-            with _explained_progress(ledger, is_open=False):
-                copying.open(copy, durable.name)
+            with _advice_after_closing(ledger, is_open=False):
+                move.open(copy, durable.name)
         return durable.open and closed is not None and closed.copy == durable.name
 
 
 @contextmanager
-def _explained_progress(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
-    """Add to the error of a move that failed after the dataset was closed: that it is closed, and how to complete the move.
+def _advice_after_closing(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
+    """Add to the error of a move that failed after the dataset was closed that it is closed, and how to complete the move.
 
     Args:
         is_open: Whether a copy that the origin names is certainly open.
@@ -293,7 +302,7 @@ def _explained_progress(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
 
 
 def _advice(ledger: Ledger, is_open: bool) -> str:
-    """Return how to complete the move of a closed dataset whose copy may not be open; "" if the dataset is not closed or has arrived."""
+    """Return how to complete the move of a closed dataset; "" if the dataset is not closed, or if its copy is certainly open."""
     with suppress(LedgerError):
         departure = ledger.state().departure
         if departure is not None and not (departure.copy and is_open):

@@ -1,4 +1,4 @@
-"""The stores of ledgers by the path or URL that a user gives: a path, sqlite:///path or postgresql://..."""
+"""Access to ledgers by the path or URL that a user gives: a path, sqlite:///path or postgresql://..."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from dpcli.ledger.terms import LedgerTerms
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
-# Connection parameters, which libpq accepts in place of a URL. Taken as a path, they would become the name of a file, with the password.
+# Connection parameters, which libpq accepts in place of a URL. They are refused, as they would become a file name that contains a password.
 CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
-
-# A URL with a password whose slashes are missing. A text that begins with ./ or the letter of a drive is the path of a file.
+# A URL with a password but without slashes. A text that begins with ./ or the letter of a drive is the path of a file.
 CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
 
 
@@ -48,7 +47,7 @@ def path_of(url: str) -> str:
         if CONNINFO.search(url):
             raise InputError(f"{EXPECTED}, found the parameters of a connection")
         if CREDENTIALS.match(url):
-            raise InputError(f"{EXPECTED}, found what may hold a password (before the path of a file write ./)")
+            raise InputError(f"{EXPECTED}, found a text that may contain a password (write ./ before the path of a file)")
         return url
     if scheme != "sqlite" or not rest.startswith("/") or not rest.strip("/"):
         raise InputError(f"{EXPECTED}, found {without_secrets(url) if scheme != 'sqlite' else 'sqlite:// without a path'}")
@@ -56,7 +55,7 @@ def path_of(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return a path or URL without secrets, for messages. Only the scheme of a URL is kept, as other parts may contain a password."""
+    """Return a path or URL without secrets, for messages. Of a URL only the scheme remains, as other parts may contain a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
@@ -64,7 +63,7 @@ def without_secrets(url: str) -> str:
 
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
-    """Return the ledger of a dataset; None stands for the only dataset of a store.
+    """Return the ledger of a dataset. If `dataset` is None, the store must have exactly one dataset.
 
     Raises:
         LedgerError: There is no store at the path or URL.
@@ -84,7 +83,7 @@ def _only_dataset(store: Store) -> str:
     names = store.datasets()
     if len(names) != 1:
         holds = "shows this login" if store.hides else "holds"
-        raise InputError(f"--dataset: name one; {store.place} {holds} {first_names(names, 'no dataset')}")
+        raise InputError(f"--dataset: state the name of a dataset; {store.place} {holds} {first_names(names, 'no dataset')}")
     return names[0]
 
 
@@ -99,7 +98,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
     terms.refuse_invalid()
     if terms.team is not None and not url.startswith(POSTGRES):
-        raise InputError(f"--team: {path_of(url)[:60]} is a file, which cannot tell one user from another; use postgresql://...")
+        raise InputError(f"--team: {path_of(url)[:60]} is a file, which cannot distinguish users; use postgresql://...")
 
     def fill(store: Store) -> None:
         open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=store.version))
@@ -117,29 +116,29 @@ def upgrade(url: str) -> tuple[str, ...]:
     """Renew the definitions of a ledger, and record this in every visible dataset. Return the names of the datasets with a new entry.
 
     Raises:
-        LedgerError: The user may not renew them, or the current definitions are not those of any version of dpcli.
+        LedgerError: The user may not renew the definitions, or they were changed by hand.
     """
-    _refuse_changed(url)
-    store: Store = load("dpcli.ledger.stores.postgres:upgraded")(url) if url.startswith(POSTGRES) else open_store(url)
+    _refuse_changed_definitions(url)
+    store: Store = load("dpcli.ledger.stores.postgres:upgraded_store")(url) if url.startswith(POSTGRES) else open_store(url)
     try:
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
     finally:
         store.close()
 
 
-def _refuse_changed(url: str) -> None:
-    """Check that the definitions were not changed by hand, as an upgrade would record them as if dpcli had made them.
+def _refuse_changed_definitions(url: str) -> None:
+    """Check that the definitions were not changed by hand, as an upgrade would record them as definitions of dpcli.
 
-    A fault is reported only if a second check finds one too, as another process may upgrade the ledger during the first check.
+    A fault is reported only if a second check finds it as well, as another process may upgrade the ledger during the first check.
 
     Raises:
         LedgerError: The definitions were changed.
     """
-    if _changed_definitions(url) is not None and (problem := _changed_definitions(url)) is not None:
+    if _fault_of_definitions(url) is not None and (problem := _fault_of_definitions(url)) is not None:
         raise LedgerError(problem)
 
 
-def _changed_definitions(url: str) -> str | None:
+def _fault_of_definitions(url: str) -> str | None:
     """Return a message about a dataset whose definitions were changed by hand; None if there is none."""
     store = open_store(url)
     try:
@@ -148,8 +147,8 @@ def _changed_definitions(url: str) -> str | None:
             state = Ledger(store, name).state()
             if state.version >= store.version and state.schema != schema and not state.not_open:
                 return (
-                    f'{store.place}: dataset "{name}": the definitions that guard the entries were changed since they were noted, and no '
-                    "version of dpcli did that; nothing was upgraded: restore a backup"
+                    f'{store.place}: dataset "{name}": the definitions that guard the entries were changed, and not by dpcli; nothing was '
+                    "upgraded: restore a backup"
                 )
         return None
     finally:
@@ -162,13 +161,19 @@ def address_of(url: str, store: Store) -> str:
 
 
 def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
-    """Create a store at a path or URL if there is none, and call `fill`, which writes to it. A database gets `seconds` for it."""
+    """Call `fill` with the store at a path or URL, which is created if it does not exist.
+
+    Args:
+        url: The path or URL.
+        fill: Function that writes to the store.
+        seconds: Longest time of the transaction in a database.
+    """
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)
         return
     path = path_of(url)
     if os.path.lexists(path):
-        store = open_store(url)  # raises an error that says what is wrong with an invalid file
+        store = open_store(url)  # raises an error that explains the fault of an invalid file
         try:
             fill(store)
         finally:

@@ -1,8 +1,8 @@
 """A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
-A dataset has one writer at a time, as the function `dpcli.hold` locks the row of the dataset before the first read. The isolation level is
-READ COMMITTED, so that every later statement sees all commits before it. Only the functions `dpcli.append` and `dpcli.take` write rows, and
-they check each row again.
+A dataset has one writer at a time, as the SQL function `dpcli.hold` locks the row of the dataset before the first read. The isolation level
+is READ COMMITTED, so that every later statement sees all commits before it. Only the SQL functions `dpcli.append` and `dpcli.take` write
+rows. They check each row again.
 
 Source: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/current/wal-async-commit.html.
@@ -23,17 +23,17 @@ from dpcli.ledger.stores.postgres_connection import (
     CONNECT_SECONDS,
     WORK,
     Limits,
-    bounded,
+    bounded_transaction,
     driver,
     place_of,
     settings_of,
     unreachable,
 )
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, OLDEST_READ, VERSION, Raced, install, installed_version, renew
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, OLDEST_READ, VERSION, CreatedByOther, install, installed_version, renew
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0  # longest wait for a lock
-LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this
+BUSY_SECONDS = 30.0  # longest wait for a lock, in seconds
+LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this value
 SERVER_IDENTITY = (
     "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
     "WHERE datname = pg_catalog.current_database()"
@@ -43,7 +43,7 @@ HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
 ROWS_OF_KEY = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
 ROWS_OF_PREFIX = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND pg_catalog.starts_with(key, %s) ORDER BY seq"
-# Each query returns one sentence per fault, and no row for a sound ledger.
+# Each of these queries returns one sentence per fault, and no row for a sound ledger.
 CUT_CHAINS = (
     "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
     "FROM dpcli.dataset d LEFT JOIN dpcli.entry e ON e.dataset = d.name WHERE d.name = coalesce(%(dataset)s::text, d.name) "
@@ -98,15 +98,15 @@ class PostgresTail:
 
 
 class PostgresStore:
-    """A store in the schema dpcli of the database at `url`. The schema must exist; `create` makes it.
+    """A store in the schema dpcli of the database at `url`. The schema must exist. The function `create` makes it.
 
-    If the connection is lost, the next call opens a new one.
+    If the connection is lost, the next call opens a new connection.
 
     Args:
         url: URL of the database.
         seconds: Longest wait for a lock.
         work: Longest time of a transaction in seconds, without its wait for a lock.
-        installing: Whether a database without the schema is accepted, as the caller creates the schema.
+        installing: Whether the database may lack the schema, because the caller creates it.
     """
 
     hides = True
@@ -115,7 +115,7 @@ class PostgresStore:
         settings = settings_of(url)
         self._place, self._limits = place_of(settings), Limits(seconds, work)
         self._version, self.wrote = VERSION, False
-        self._connect = connector(url, settings, self._place)  # a closure, so that no attribute holds the password
+        self._connect = connection_function(url, settings, self._place)  # a closure, so that no attribute holds the password
         self._last_connection = self._new_connection()
         if not installing:
             self._read_version()
@@ -126,7 +126,7 @@ class PostgresStore:
 
     @property
     def address(self) -> str:
-        """The URL of the database without a user. It is the same for every login and every spelling of the URL."""
+        """The URL of the database without a user. It does not depend on the login or on the spelling of the URL."""
         info = self.connection.info
         return f"postgresql://{info.host}:{info.port}/{info.dbname}"
 
@@ -143,21 +143,21 @@ class PostgresStore:
 
     @property
     def version(self) -> int:
-        """The version number of the definitions in the database. It may be earlier than `VERSION`, down to `OLDEST_READ`."""
+        """The version number of the definitions in the database. It lies between `OLDEST_READ` and `VERSION`."""
         return self._version
 
     @property
     def outdated(self) -> str:
         if self._version >= VERSION:
             return ""
-        return f"the database's definitions are those of version {self._version}"
+        return f"the database has the definitions of version {self._version}"
 
     def now(self) -> str:
         return self._text(SERVER_TIME)
 
     @property
     def connection(self) -> Any:
-        """The connection. If it was closed, a new one is opened."""
+        """An open connection. If the last connection was closed, a new one is opened."""
         if self._last_connection.closed:
             self._last_connection = self._new_connection()
         return self._last_connection
@@ -192,7 +192,7 @@ class PostgresStore:
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
         with self._transaction() as connection:
-            # The search_path of the transaction determines which names the server qualifies, and so the text that is hashed.
+            # The text is hashed. It depends on the search_path of the transaction, which determines the names that the server qualifies.
             return "\n".join(line for (line,) in connection.execute(statement).fetchall())
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
@@ -211,10 +211,10 @@ class PostgresStore:
 
     @contextmanager
     def _transaction(self, writes: bool = False) -> Iterator[Any]:
-        """Yield the connection in a transaction with bounded waits, or in a savepoint if one is open already."""
+        """Yield the connection in a transaction with bounded waits, or in a savepoint if a transaction is open already."""
         try:
             connection = self.connection
-            with bounded(connection, self._place, self._limits, writes=writes):
+            with bounded_transaction(connection, self._place, self._limits, writes=writes):
                 yield connection
         except LedgerError as error:
             if self.wrote:
@@ -229,7 +229,7 @@ class PostgresStore:
         return connection
 
     def _read_version(self) -> None:
-        """Read the version of the definitions. If there are none, or this dpcli cannot read them, close and raise LedgerError."""
+        """Read the version of the definitions. If there is no schema, or this dpcli cannot read it, close and raise LedgerError."""
         try:
             with self._transaction() as connection:
                 version = installed_version(connection)
@@ -238,7 +238,7 @@ class PostgresStore:
             if version > VERSION:
                 raise LedgerError(f"{self._place}: written by a later version of dpcli: upgrade to read it")
             if version < OLDEST_READ:
-                raise LedgerError(f"{self._place}: made before dpcli 0.1.0, whose ledgers this version does not read")
+                raise LedgerError(f"{self._place}: made before dpcli 0.1.0: this version cannot read such a ledger")
             self._version = version
         except LedgerError:
             self.close()
@@ -257,13 +257,15 @@ def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUS
                     store._version = install(connection, store.place)
                     fill(store)
                 return
-            except Raced:
+            except CreatedByOther:
                 continue
-        raise LedgerError(f"{store.place}: others are making a ledger in this database again and again; nothing was written")
+        raise LedgerError(
+            f"{store.place}: other logins create a ledger in this database at the same time; nothing was written: try again"
+        )
 
 
-def upgraded(url: str) -> PostgresStore:
-    """Return the store at `url` after an upgrade of its definitions to this version. Raises LedgerError if the user may not upgrade it."""
+def upgraded_store(url: str) -> PostgresStore:
+    """Upgrade the definitions of the store at `url`, and return the store. Raises LedgerError if the user may not upgrade it."""
     store = PostgresStore(url)
     try:
         if store.version < VERSION:
@@ -275,7 +277,7 @@ def upgraded(url: str) -> PostgresStore:
     return store
 
 
-def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
+def connection_function(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
     """Return a function that opens a connection with autocommit and READ COMMITTED. Only this closure holds the password."""
     psycopg = driver()
 
@@ -298,7 +300,7 @@ def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], An
 
 
 def _connect_seconds(settings: dict[str, Any]) -> int:
-    """Return the connect_timeout of a URL in seconds, or the default if it is not a number > 0, which to libpq means no limit."""
+    """Return the connect_timeout of a URL in seconds. If it is not a number > 0, libpq would wait forever, so return the default."""
     text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
     stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     return min(stated, LONGEST_CONNECT) or CONNECT_SECONDS

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL with bounded waits, and with error messages that never contain a password.
 
-The server's own timeouts do not help against a server that is stopped or a network that drops packets. A timer then shuts the socket.
+The server's own timeouts do not help if the server is stopped or the network drops packets. In these cases a timer shuts the socket.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.store import NOTHING, UNSURE
 
 LOST = "the connection was lost: {unsure}"
-NOT_TEXT = "a name holds a null character; nothing was written"
-NUL = "cannot contain NUL (0x00) bytes"
+NOT_TEXT = "a name contains a null character; nothing was written"
+NUL = "cannot contain NUL (0x00) bytes"  # end of the message of psycopg about a null character
 # Messages by the beginning of the SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html). The first match counts, so
-# longer codes come first. dpcli's own functions raise DPL01 and DPL02. {text} is the server's message, which names objects and contains no
-# values. {unsure} states whether something may have been written.
+# longer codes come first. dpcli's own SQL functions raise DPL01 and DPL02. {text} is the server's message, which names objects and contains
+# no values. {unsure} states whether something may have been written.
 MEANINGS = {
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
     "25006": "read-only: a standby, or default_transaction_read_only is set; nothing was written",
     "42501": "permission denied: {text}; one of the roles dpcli_viewer, dpcli_spender and dpcli_admin is needed",
     "53100": "the server's disk is full; nothing was written",
-    "53300": "the server takes no more connections; nothing was written",
+    "53300": "the server accepts no more connections; nothing was written",
     "55P03": "locked by another writer for too long; nothing was written",
     "57014": "the server took too long and was stopped (statement_timeout); nothing was written",
-    "23505": "written by somebody else at the same moment, or the same data under a second name, or a name that is taken by a dataset "
-    "which this login may not see; nothing was written",
-    "40": "another writer came in between; nothing was written: try again",
+    "23505": "somebody else wrote it at the same moment, or the data are registered under another name, or the name belongs to a dataset "
+    "that this login may not see; nothing was written",
+    "40": "another writer was faster; nothing was written: try again",
     "42P01": "not a ledger of this version: {text}",
     "42883": "not a ledger of this version: {text}",
     "08": LOST,
     "25P03": LOST,
     "57P": LOST,
-    "22": "refused by the database: the entry is not what it expects ({text}); nothing was written",
+    "22": "refused by the database: a value of the entry is invalid ({text}); nothing was written",
     "23": "refused by its own rules; nothing was written",
-    "53": "the server has run out of something ({text}); nothing was written",
+    "53": "the server has run out of a resource ({text}); nothing was written",
     "58": "the server's disk cannot be read or written ({text}); nothing is acknowledged",
-    "XX": "the server found its own data damaged ({text}): restore a backup, and compare with an anchor (dpcli budget verify --anchor)",
+    "XX": "the server's data are damaged ({text}): restore a backup, and compare it with an anchor (dpcli budget verify --anchor)",
 }
-# A connection that fails has no SQLSTATE, so these patterns match the text of the server or of the client library. Other texts are quoted.
+# Messages for failed connections. There is no SQLSTATE, so patterns match the text of the server or client library. Other texts are quoted.
 REFUSALS = (
     (
         r"password authentication failed|no password supplied|authentication failed",
         "authentication failed: check the user and PGPASSWORD",
     ),
-    (r"no pg_hba.conf entry", "the server lets nobody in from here as this user (pg_hba.conf)"),
-    (r"database .* does not exist", "the server has no database of that name"),
+    (r"no pg_hba.conf entry", "the server does not accept this user from this machine (pg_hba.conf)"),
+    (r"database .* does not exist", "the server has no database with that name"),
     (r"role .* does not exist", "the server has no such user"),
     (r"permission denied for database", "permission denied: this user may not connect to that database"),
-    (r"too many (clients|connections)|remaining connection slots", "the server takes no more connections"),
+    (r"too many (clients|connections)|remaining connection slots", "the server accepts no more connections"),
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
-CONNECT_SECONDS = 10  # longest wait for a connection, unless the URL states connect_timeout
-WORK = 60.0  # seconds; longest time of a transaction, without its wait for a lock
-HOLDER = "; held by "
-# Names are looked up in pg_catalog only. Otherwise another login could put a function that matches better into a schema that it can write.
-OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-# A server reports a commit that its standby lacks only as a warning, which a setting of the database, the login or the URL may suppress.
+CONNECT_SECONDS = 10  # longest wait for a connection, in seconds, unless the URL states connect_timeout
+WORK = 60.0  # longest time of a transaction, in seconds, without its wait for a lock
+HOLDER = "; held by "  # begins the part of a message that names the holder of a lock
+# Names are looked up in pg_catalog only. Otherwise another login could define a better matching function in a schema that it can write.
+SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+# If a standby does not confirm a commit, the server only warns. The level of messages is set, as another setting may suppress warnings.
 LIMITS = (
-    f"{OWN_NAMES}, pg_catalog.set_config('client_min_messages', 'warning', true), "
+    f"{SEARCH_PATH}, pg_catalog.set_config('client_min_messages', 'warning', true), "
     "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
 )
 # The logins that hold a row of the ledger in an open transaction. Every login may see their names and processes.
@@ -99,13 +99,13 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A kind of data on a server, with its messages.
+class ServerSchema:
+    """The schema of an application's tables on a server, with the messages for its errors.
 
     Attributes:
-        schema: The schema of the tables.
+        schema: The name of the schema.
         meanings: Messages by the beginning of the SQLSTATE.
-        unsure: The part of a message that says what is certain if a commit gets no answer.
+        unsure: The part of a message that states what is certain if a commit gets no answer.
     """
 
     schema: str
@@ -113,7 +113,7 @@ class Kept:
     unsure: str
 
 
-LEDGER = Kept("dpcli", MEANINGS, UNSURE)
+LEDGER = ServerSchema("dpcli", MEANINGS, UNSURE)
 
 
 def driver() -> Any:
@@ -132,15 +132,15 @@ def settings_of(url: str) -> dict[str, Any]:
     Raises:
         InputError: The URL cannot be parsed. The message does not quote it, as it may contain a password.
     """
-    expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
+    expected = "expected postgresql://user@host:port/database (put a password in PGPASSWORD or ~/.pgpass)"
     try:
         settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
     except driver().Error:
         raise InputError(f"{expected}, found a URL that cannot be read") from None
     if any("@" in str(settings.get(name, "")) for name in ("host", "dbname", "port")):
-        raise InputError(f"{expected}, found a second @: in a user or a password it is written %40")
+        raise InputError(f"{expected}, found a second @: write %40 for @ in a user or a password")
     if ":" in str(settings.get("user", "")) or not all(port.isdigit() for port in str(settings.get("port", "0")).split(",")):
-        raise InputError(f"{expected}, found : or / in a user or a password: they are written %3A and %2F")
+        raise InputError(f"{expected}, found : or / in a user or a password: write %3A and %2F")
     return settings
 
 
@@ -152,13 +152,15 @@ def place_of(settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
+def explain_errors(
+    place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE
+) -> Iterator[None]:
     """Turn every error of psycopg into a LedgerError.
 
     Args:
         place: Start of the message.
         meanings: Messages by the beginning of the SQLSTATE.
-        unsure: A function that returns, at the moment of an error without an answer, the part of the message that says what is certain.
+        unsure: Function that returns the part of the message that states what is certain. It is called if the server gives no answer.
     """
     psycopg = driver()
     try:
@@ -196,55 +198,57 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 
 
 @contextmanager
-def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
+def bounded_transaction(
+    connection: Any, place: str, limits: Limits, schema: ServerSchema = LEDGER, writes: bool = True
+) -> Iterator[None]:
     """Open a transaction with bounded waits, in which names are looked up in pg_catalog only.
 
     Args:
         connection: The connection.
         place: Start of messages.
         limits: The longest waits.
-        kept: The kind of data.
+        schema: The schema, with its messages.
         writes: Whether the transaction may write.
 
     Raises:
         LedgerError: The transaction failed. After a lock timeout the message names the login that holds the lock. If the server does not
             answer, the message says whether something may have been written, which is possible only during the commit.
     """
-    known = [NOTHING]
+    certainty = [NOTHING]  # the last item states what is certain if the server does not answer now
     try:
         with (
-            _refusing_warnings(connection, place, kept.unsure) as warned,
-            explained(place, kept.meanings, lambda: known[-1]),
-            _with_deadline(connection, place, limits.answer, known),
+            _refuse_warnings(connection, place, schema.unsure) as warnings,
+            explain_errors(place, schema.meanings, lambda: certainty[-1]),
+            _with_deadline(connection, place, limits.answer, certainty),
             connection.transaction(),
         ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
             yield
-            warned.clear()  # only warnings that the commit causes are refused
-            known[:] = [kept.unsure if writes else NOTHING]
+            warnings.clear()  # only warnings that the commit causes are refused
+            certainty[:] = [schema.unsure if writes else NOTHING]
     except LedgerError as error:
         if not _is_lock_timeout(error):
             raise
-        holders = "" if HOLDER in str(error) else _holder_words(connection, place, limits, kept.schema)
+        holders = "" if HOLDER in str(error) else _holder_words(connection, place, limits, schema.schema)
         raise LedgerError(f"{error}{holders}") from error.__context__
 
 
 @contextmanager
-def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
-    """Raise LedgerError if the server warns about a commit. The server may have stopped waiting for its standby, and can lose the entry."""
-    warned: list[str] = []
+def _refuse_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
+    """Raise LedgerError if the server warns about a commit. It may have stopped waiting for its standby, and could lose the entry."""
+    warnings: list[str] = []
 
-    def note(notice: Any) -> None:
+    def add_warning(notice: Any) -> None:
         if notice.severity_nonlocalized == "WARNING":
-            warned.append(str(notice.message_primary))
+            warnings.append(str(notice.message_primary))
 
-    connection.add_notice_handler(note)
+    connection.add_notice_handler(add_warning)
     try:
-        yield warned
+        yield warnings
     finally:
-        connection.remove_notice_handler(note)
-    if warned:
-        raise LedgerError(f"{place}: the server committed with a warning ({warned[0]}): {unsure}")
+        connection.remove_notice_handler(add_warning)
+    if warnings:
+        raise LedgerError(f"{place}: the server committed with a warning ({warnings[0]}): {unsure}")
 
 
 def _is_lock_timeout(error: BaseException | None) -> bool:
@@ -259,12 +263,12 @@ def _milliseconds(seconds: float) -> str:
 
 
 @contextmanager
-def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
+def _with_deadline(connection: Any, place: str, seconds: float, certainty: Sequence[str] = (NOTHING,)) -> Iterator[None]:
     """Shut the connection's socket after `seconds`, so that a wait for the server ends with an error."""
-    descriptor, over = os.dup(connection.fileno()), threading.Event()
+    descriptor, is_over = os.dup(connection.fileno()), threading.Event()
 
     def shut() -> None:
-        over.set()
+        is_over.set()
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
             end.shutdown(socket.SHUT_RDWR)
 
@@ -274,8 +278,8 @@ def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[
     try:
         yield
     except driver().Error:
-        if over.is_set():
-            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {known[-1]}") from None
+        if is_over.is_set():
+            raise LedgerError(f"{place}: the server has not answered for {seconds:g} s: {certainty[-1]}") from None
         raise
     finally:
         timer.cancel()
@@ -284,12 +288,12 @@ def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[
 
 
 def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
-    """Return the logins that hold the rows, in words; "" if there are none any more or the server does not answer."""
+    """Return the logins that hold the rows, in words; "" if no login holds them any more, or if the server does not answer."""
     with suppress(Exception):
         with _with_deadline(connection, place, limits.answer), connection.transaction():
-            connection.execute(OWN_NAMES)
+            connection.execute(SEARCH_PATH)
             rows = connection.execute(HOLDERS, (schema,)).fetchall()
         if rows:
             names = ", ".join(f"{name} (server process {number})" for name, number in rows)
-            return f"{HOLDER}{names}; an administrator of the server ends that: SELECT pg_terminate_backend({rows[0][1]})"
+            return f"{HOLDER}{names}; an administrator of the server can end it: SELECT pg_terminate_backend({rows[0][1]})"
     return ""

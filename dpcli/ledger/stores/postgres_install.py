@@ -10,13 +10,13 @@ from dpcli.file.toml.looks import letters
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
-VERSION = 7  # version number of the definitions
-OLDEST_READ = 7  # oldest version that dpcli reads, which dpcli 0.1.0 made
-OLDEST = 130000  # oldest server that is accepted, PostgreSQL 13, in the notation of libpq
-# Each role includes the one before it.
+VERSION = 7  # version number of the definitions; it must grow when they change
+OLDEST_READ = 7  # oldest version of the definitions that dpcli reads, which dpcli 0.1.0 made
+OLDEST_SERVER = 130000  # oldest accepted server, PostgreSQL 13, in the notation of libpq
+# Each role includes the rights of the role before it.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
 ATTEMPTS = 5  # number of attempts to create the schema while other logins create it too
-RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # files whose definitions every upgrade replaces
+REPLACED_FILES = ("postgres_moving.sql", "postgres_functions.sql")  # files whose definitions every upgrade replaces
 
 
 def installed_version(connection: Any) -> int | None:
@@ -27,8 +27,8 @@ def installed_version(connection: Any) -> int | None:
     return version
 
 
-class Raced(Exception):
-    """Another login created the schema or a role at the same moment."""
+class CreatedByOther(Exception):
+    """Raised if another login created the schema or a role at the same moment."""
 
 
 def install(connection: Any, place: str) -> int:
@@ -38,8 +38,8 @@ def install(connection: Any, place: str) -> int:
     one succeed.
 
     Raises:
-        LedgerError: The user may not create them, the server is too old, or a later dpcli made the schema.
-        Raced: Another login has created them first.
+        LedgerError: The user may not create the schema or the roles, the server is too old, or a later dpcli made the schema.
+        CreatedByOther: Another login has created the schema or a role at the same moment.
     """
     from psycopg import errors
 
@@ -50,14 +50,14 @@ def install(connection: Any, place: str) -> int:
         return version
     _refuse_server(connection, place)
     try:
-        _make(connection, place, "CREATE SCHEMA dpcli")
-        _make_roles(connection, place)
-        _make(connection, place, *map(definitions, ("postgres.sql", *RENEWED)))
+        _execute(connection, place, "CREATE SCHEMA dpcli")
+        _create_roles(connection, place)
+        _execute(connection, place, *map(definitions, ("postgres.sql", *REPLACED_FILES)))
     except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateObject):
-        raise Raced from None
+        raise CreatedByOther from None
     except errors.InternalError_ as error:
         if "concurrently updated" in str(error):
-            raise Raced from None
+            raise CreatedByOther from None
         raise
     return VERSION
 
@@ -67,11 +67,11 @@ def renew(connection: Any, place: str) -> int:
 
     A second upgrade at the same moment waits for the first one, and then changes nothing.
     """
-    _make(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
+    _execute(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
     version = installed_version(connection)
     if version == VERSION:
         return VERSION
-    _make(connection, place, *map(definitions, RENEWED), f"INSERT INTO dpcli.format VALUES ({VERSION})")
+    _execute(connection, place, *map(definitions, REPLACED_FILES), f"INSERT INTO dpcli.format VALUES ({VERSION})")
     return VERSION
 
 
@@ -83,15 +83,15 @@ def definitions(name: str) -> str:
 
 def _refuse_server(connection: Any, place: str) -> None:
     """Check that the server is recent enough and that the database is in UTF-8. Raises LedgerError if not."""
-    if connection.info.server_version < OLDEST:
+    if connection.info.server_version < OLDEST_SERVER:
         raise LedgerError(f"{place}: expected PostgreSQL 13 or later, found {connection.info.parameter_status('server_version')}")
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise LedgerError(f"{place}: expected a database in UTF8, found {encoding}: createdb --encoding UTF8 --template template0")
 
 
-def _make_roles(connection: Any, place: str) -> None:
-    """Create the roles that are missing, and grant the last one to the user. Raises LedgerError if the user may not do this."""
+def _create_roles(connection: Any, place: str) -> None:
+    """Create the missing roles, and grant the last role to the user. Raises LedgerError if the user may not do this."""
     from psycopg.errors import InsufficientPrivilege
 
     try:
@@ -104,13 +104,13 @@ def _make_roles(connection: Any, place: str) -> None:
                 connection.execute(f"GRANT {role} TO {member or 'SESSION_USER'}")
     except InsufficientPrivilege as error:
         raise LedgerError(
-            f"{place}: expected a user who may create roles, found one who may not ({error.diag.message_primary}); an administrator runs: "
+            f"{place}: expected a user who may create roles ({error.diag.message_primary}); ask an administrator to run: "
             "CREATE ROLE dpcli_viewer; CREATE ROLE dpcli_spender IN ROLE dpcli_viewer; CREATE ROLE dpcli_admin IN ROLE dpcli_spender; "
             "and GRANT dpcli_admin to this user"
         ) from None
 
 
-def _make(connection: Any, place: str, *statements: str) -> None:
+def _execute(connection: Any, place: str, *statements: str) -> None:
     """Execute statements that create definitions. Raises LedgerError if the user may not do this."""
     from psycopg.errors import InsufficientPrivilege
 
@@ -119,6 +119,6 @@ def _make(connection: Any, place: str, *statements: str) -> None:
             connection.execute(statement)
     except InsufficientPrivilege as error:
         raise LedgerError(
-            f"{place}: expected the owner of the schema dpcli, or a user who may create it, found one who may not "
-            f"({error.diag.message_primary}): an administrator runs GRANT CREATE ON DATABASE"
+            f"{place}: expected the owner of the schema dpcli, or a user who may create it "
+            f"({error.diag.message_primary}): ask an administrator to run GRANT CREATE ON DATABASE"
         ) from None

@@ -1,8 +1,8 @@
 """A ledger store in one SQLite file.
 
 For durability the file has a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed. With
-FULL alone, a power failure can restore the journal and undo an acknowledged commit. (A write-ahead log with FULL is as durable, but only
-since SQLite 3.51.3.)
+FULL, the removed journal can reappear after a power failure and undo an acknowledged commit. (A write-ahead log with FULL is as durable,
+but only since SQLite 3.51.3.)
 
 There is one writer at a time, as BEGIN IMMEDIATE takes the lock before the first read.
 
@@ -39,7 +39,7 @@ from dpcli.ledger.stores.sqlite_file import (
 )
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0  # longest wait for the lock of another process
+BUSY_SECONDS = 30.0  # longest wait for the lock of another process, in seconds
 SETTINGS = (
     "PRAGMA journal_mode = DELETE",
     "PRAGMA synchronous = EXTRA",
@@ -47,7 +47,7 @@ SETTINGS = (
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
 )
-# Datasets whose first entry is not entry 1. Otherwise nobody would notice if the last entry of a dataset were moved to another name.
+# The datasets whose first entry is not entry 1. Such an entry may be the last entry of another dataset, moved to another name.
 STRAY_ENTRIES = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
 NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that is not UTF-8
 READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
@@ -63,12 +63,12 @@ MEANINGS = {
     "SQLITE_FULL": "the disk is full; nothing was written",
     "SQLITE_READONLY": "read-only: it cannot be written, or its last transaction cannot be rolled back; nothing was written",
     "SQLITE_CORRUPT": "damaged: restore it from a backup and compare with an anchor (dpcli budget verify --anchor)",
-    "SQLITE_NOTADB": "damaged: its header is no longer that of a database; restore it from a backup",
+    "SQLITE_NOTADB": "damaged: its header is not the header of a database; restore it from a backup",
     "SQLITE_IOERR": "the disk cannot be read or written; nothing is acknowledged",
     "SQLITE_CANTOPEN": "cannot be opened",
     "SQLITE_PERM": "permission denied",
     "SQLITE_AUTH": "permission denied",
-    "SQLITE_ERROR": "damaged, or made before dpcli 0.1.0: its tables are not those of a ledger; restore it from a backup",
+    "SQLITE_ERROR": "damaged, or made before dpcli 0.1.0: it does not have the tables of a ledger; restore it from a backup",
     "SQLITE_CONSTRAINT": "refused by its own rules; nothing was written",
 }
 
@@ -108,7 +108,7 @@ class SqliteTail:
         return [StoredRow(*row) for row in rows]
 
     def _end(self) -> int:
-        """Return the number of the last entry that the table `head` states; 0 if it states none."""
+        """Return the number of the last entry, as the table `head` states it; 0 if the table does not have the dataset."""
         row = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
         return int(row[0]) if row else 0
 
@@ -122,13 +122,13 @@ class SqliteTail:
 
 
 class SqliteStore:
-    """A store in an existing file. `create` makes a new file.
+    """A store in an existing file. The function `create` makes a new file.
 
     Args:
         path: Path of the file.
         connect: A function that opens a connection.
         seconds: Longest wait for the lock of another process.
-        trusted: Whether the file was just created by this process, so that it need not be checked.
+        trusted: Whether this process has just created the file, so that no check is needed.
     """
 
     hides = False
@@ -142,7 +142,7 @@ class SqliteStore:
             self._stated_size = 0 if trusted else require_ledger_file(path, is_open=any(store.holds(path) for store in _OPEN))
             self._file = _identity(path)
             _OPEN.add(self)
-        with self._explained():
+        with self._explain_errors():
             self.connection = connect(path, seconds)
         weakref.finalize(self, _close_quietly, self.connection)  # closes the connection if `close` is never called
         try:
@@ -153,12 +153,12 @@ class SqliteStore:
 
     def _prepare(self, trusted: bool) -> None:
         """Apply the settings to the connection and, unless the file is trusted, check it for damage."""
-        with self._explained():
+        with self._explain_errors():
             for setting in SETTINGS:
                 answer = self.connection.execute(setting).fetchall()
                 if "journal_mode" in setting and answer != [("delete",)]:
                     raise LedgerError(
-                        f"{self._path}: expected a rollback journal, found {answer}: another program holds it in WAL mode"
+                        f"{self._path}: expected a rollback journal, found {answer}: another program has opened it in WAL mode"
                     )
             self.connection.execute("BEGIN")
             if not trusted:
@@ -168,8 +168,8 @@ class SqliteStore:
     def _refuse_damaged(self) -> None:
         """Check the file for damage. One flipped bit can hide the last entries, although the chain before them stays valid.
 
-        If there is a checkpoint, only the length of the file is checked, as reading a long file at each opening would be slow. If the last
-        entry is then hidden or moved, the table `head` reveals this. `verify` reads every page.
+        If there is a checkpoint, only the length of the file is checked, as a full check of a long file would slow down each opening. The
+        table `head` then reveals a hidden or moved last entry. `verify` reads every page.
 
         Raises:
             LedgerError: The file is damaged.
@@ -184,9 +184,9 @@ class SqliteStore:
         self._strays = tuple(self.connection.execute(STRAY_ENTRIES).fetchall())
 
     def _refuse_strays(self, dataset: str) -> None:
-        """Check that no entry of the dataset was moved to another name. Raises LedgerError if one was.
+        """Check that no entry of the dataset was moved to another name. Raises LedgerError if an entry was.
 
-        A stray entry that does not state its dataset may belong to any dataset.
+        A stray entry whose text does not name a dataset may belong to any dataset.
         """
         for name, seq, body in self._strays:
             if stated_dataset(body) in (dataset, None) or name == dataset:
@@ -226,28 +226,28 @@ class SqliteStore:
         return self._file is not None and self._file == _identity(path)
 
     def datasets(self) -> tuple[str, ...]:
-        with self._explained():
+        with self._explain_errors():
             return tuple(name for (name,) in self.connection.execute("SELECT dataset FROM head ORDER BY dataset").fetchall())
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
-        with self._explained():
+        with self._explain_errors():
             return self._tail(dataset).page(seq, NO_LIMIT if most is None else most)
 
     def _tail(self, dataset: str) -> SqliteTail:
         return SqliteTail(self.connection, dataset)
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
-        with self._explained():
+        with self._explain_errors():
             return self._tail(dataset).rows(ABOUT, key_in_entry(key))
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
         least = key_in_entry(start)
-        with self._explained():
+        with self._explain_errors():
             return self._tail(dataset).rows(BEGINNING, least, f"{least[:-1]}{chr(ord(least[-1]) + 1)}")
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        with self._explained():
+        with self._explain_errors():
             row = self.connection.execute("SELECT body, digest FROM checkpoint WHERE dataset = ?", (dataset,)).fetchone()
         return StoredCheckpoint(*map(str, row)) if row else None
 
@@ -257,10 +257,10 @@ class SqliteStore:
         network = network_file_system(self._path)
         if network is not None:
             raise LedgerError(
-                f"{self._path}: on a network file system ({network}), whose locks do not keep two machines apart; nothing was written "
+                f"{self._path}: on a network file system ({network}), where locks do not exclude other machines; nothing was written "
                 "(DP409): keep it on a local disk, or use PostgreSQL"
             )
-        with self._explained():
+        with self._explain_errors():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._tail(dataset)
@@ -272,11 +272,11 @@ class SqliteStore:
                 raise
 
     def schema(self) -> str:
-        with self._explained():
+        with self._explain_errors():
             return schema_of(self.connection)
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
-        with self._explained():
+        with self._explain_errors():
             lines = [text for (text,) in self.connection.execute("PRAGMA integrity_check(20)").fetchall()]
         return () if lines == ["ok"] else tuple(lines)
 
@@ -285,8 +285,8 @@ class SqliteStore:
         _OPEN.discard(self)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn an error of SQLite into a LedgerError that explains it."""
+    def _explain_errors(self) -> Iterator[None]:
+        """Turn every error of SQLite into a LedgerError that explains it."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -301,15 +301,15 @@ class SqliteStore:
 
 
 _OPENING = threading.Lock()
-# The open stores of this process. Their files are not opened again, as closing a second descriptor of a file would drop its locks.
+# The open stores of this process. Their headers are not read again, as closing a second descriptor of a file would drop its locks.
 _OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
 def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = connect) -> None:
-    """Create a new ledger at `path` with everything that `fill` writes. If anything fails, no file is left.
+    """Create a new ledger at `path`, and call `fill`, which writes to it. If anything fails, no file is left.
 
-    The file is written under another name in the same folder, synced, and then linked to its name. The link fails if the name is taken.
-    The mode of the file is 0600.
+    The file is written under a temporary name in the same folder, synced, and then linked to its final name. The link fails if the name is
+    taken. The mode of the file is 0600.
 
     Raises:
         LedgerError: The path is taken, or the file cannot be created.
@@ -317,15 +317,14 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
     require_posix(f"{path}: a ledger in a file")
     folder, name = os.path.split(os.path.abspath(path))
     if os.path.lexists(path):
-        raise LedgerError(f"{path}: expected no file, found one: a ledger is opened once")
+        raise LedgerError(f"{path}: expected a new path, found an existing file")
     leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
     if leftover is not None:
         raise LedgerError(
-            f"{path}: expected no leftover of another ledger next to a new one, found {leftover}, which SQLite would play back"
+            f"{path}: expected no leftover of another ledger, found {leftover}, which SQLite would apply to the new ledger"
         )
-    draft = os.path.join(
-        folder, f".{name}.{os.urandom(8).hex()}.new"
-    )  # random, as processes in two containers can have the same id
+    # The temporary name is random, as processes in two containers can have the same process id.
+    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
@@ -336,19 +335,19 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
             os.unlink(draft)
         sync_folder(folder)
     except FileExistsError:
-        raise LedgerError(f"{path}: expected no file, found one: a ledger is opened once") from None
+        raise LedgerError(f"{path}: expected a new path, found an existing file") from None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be created: {error.strerror}") from None
 
 
 def _try_link(draft: str) -> None:
-    """Check that the file system supports hard links, before the origin of a move is changed. Raises LedgerError if not."""
+    """Check that the file system supports hard links, before a move closes the dataset at its origin. Raises LedgerError if not."""
     other = f"{draft[: -len('.new')]}.link"
     try:
         os.link(draft, other)
     except OSError as error:
         raise LedgerError(
-            f"{os.path.dirname(draft)}: a new ledger gets its name by a hard link, which this file system does not take "
+            f"{os.path.dirname(draft)}: a new ledger needs a file system with hard links, and this one refuses them "
             f"({error.strerror}); nothing was written"
         ) from None
     os.unlink(other)
@@ -358,7 +357,7 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
     """Create the tables of a ledger in an empty file, and call `fill`."""
     store = SqliteStore(draft, connect, trusted=True)
     try:
-        with store._explained():
+        with store._explain_errors():
             for statement in (
                 "BEGIN",
                 *SCHEMA,

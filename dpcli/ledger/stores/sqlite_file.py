@@ -1,8 +1,8 @@
 """The file of a ledger: the checks before a path is opened as a ledger, and the definitions of its tables.
 
-Each fault of a path has a message of its own. The checks write nothing.
+Each fault of a path has its own message. The checks write nothing.
 
-The table `entry` holds the entries. A trigger keeps the number of the last entry in `head`, so that a reader notices if damage hides the
+The table `entry` contains the entries. A trigger keeps the number of the last entry in `head`, so that a reader notices if damage hides the
 last entries. The index `entry_by_key` finds the entries of a run. The table `checkpoint` holds the checkpoints of dpcli.ledger.checkpoint.
 """
 
@@ -18,11 +18,12 @@ from typing import Any
 
 from dpcli.base.errors import LedgerError
 
-MAGIC = b"SQLite format 3\0"
+MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database
 APPLICATION = 0x6470636C  # "dpcl", the application_id that distinguishes a ledger from other SQLite databases
-VERSION = 1  # user_version of the file, which a later format would raise
-CUT_OFF = "the file was cut off: it holds fewer pages than it says; restore it from a backup"
+VERSION = 1  # user_version of the file; a later format has a larger number
+CUT_OFF = "the file was cut off: it has fewer pages than its header states; restore it from a backup"
 DRAFT = re.compile(r"\..*\.[0-9a-f]{16}\.new", re.DOTALL)  # the name of a ledger that is being made (stores.sqlite.create)
+# The types of network file systems, as /proc/self/mounts names them.
 NETWORK = frozenset(
     {
         "nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "ncpfs", "afs", "fuse.sshfs", "sshfs", "ceph", "fuse.ceph", "lustre",
@@ -41,37 +42,37 @@ class FileWords:
 
 
 LEDGER_WORDS = FileWords(
-    "the ledger", "an empty file is no ledger: restore it from a backup, or remove it and run dpcli budget init"
+    "the ledger", "an empty file is not a ledger: restore it from a backup, or remove it and run dpcli budget init"
 )
 
 
 def require_ledger_file(path: str, is_open: bool = False) -> int:
     """Return the size in bytes that the header of the file states.
 
-    The file may be shorter while another process commits, or before an interrupted transaction is rolled back. SQLite recognises this.
+    The file may be shorter while another process commits, or before an interrupted transaction is rolled back. SQLite handles these cases.
 
     Args:
         path: Path of the file.
-        is_open: Whether a connection of this process has the file open. Its header was then checked before and is not read again, as
+        is_open: Whether a connection of this process has the file open. Its header was then checked before. It is not read again, as
             closing another descriptor of the file would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
-            The result is then 0.
+            The result is 0 in this case.
 
     Raises:
         LedgerError: The path is not a regular file with one name that only its owner may write, or not a ledger that this version reads.
     """
     if DRAFT.fullmatch(os.path.basename(path)):
         raise LedgerError(
-            f"{path}: expected a ledger, found the draft of one, left by a command that was stopped before it had its name: remove it, and "
-            "give that command again"
+            f"{path}: expected a ledger, found the temporary file of a command that was interrupted: remove the file, and repeat the "
+            "command"
         )
     try:
         info = os.lstat(path)
     except FileNotFoundError:
         raise LedgerError(f"{path}: no ledger here; dpcli budget init opens one") from None
     except (OSError, ValueError) as error:  # ValueError for a null character in the path
-        raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
+        raise LedgerError(f"{path}: cannot be examined: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, LEDGER_WORDS)
-    _refuse_stray(path)
+    _refuse_special_files(path)
     if is_open:
         return 0
     try:
@@ -86,16 +87,16 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
     return _stated_size(header)
 
 
-def _refuse_stray(path: str) -> None:
+def _refuse_special_files(path: str) -> None:
     """Check that SQLite's files next to the ledger are regular files. Raises LedgerError if not, as SQLite may wait forever for a pipe."""
-    for stray in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
+    for neighbour in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
         try:
-            mode = os.lstat(stray).st_mode
+            mode = os.lstat(neighbour).st_mode
         except OSError:  # the file does not exist, or was removed meanwhile
             continue
         if not stat.S_ISREG(mode):
             kind = "a symbolic link" if stat.S_ISLNK(mode) else _kind(mode)
-            raise LedgerError(f"{path}: expected nothing but a journal next to it, found {kind} at {stray}: move it away")
+            raise LedgerError(f"{path}: expected only a journal next to it, found {kind} at {neighbour}: move it away")
 
 
 def _refuse_foreign_log(path: str, header: bytes) -> None:
@@ -106,26 +107,26 @@ def _refuse_foreign_log(path: str, header: bytes) -> None:
     log = f"{path}-wal"
     if header[18] == 1 and os.path.lexists(log) and os.lstat(log).st_size:
         raise LedgerError(
-            f"{path}: expected nothing but a journal next to it, found {log}, left by another file or an older copy: move it away"
+            f"{path}: expected only a journal next to it, found {log}, which belongs to another file or an older copy: move it away"
         )
 
 
 def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
     """Check that a file is regular, not empty, has one name, and that only its owner may write it. Raises LedgerError if not."""
     if stat.S_ISLNK(info.st_mode):
-        raise LedgerError(f"{path}: expected {words.noun} itself, found a symbolic link: give the path that it points to")
+        raise LedgerError(f"{path}: expected {words.noun} itself, found a symbolic link: state the path that it points to")
     if not stat.S_ISREG(info.st_mode):
         raise LedgerError(f"{path}: expected a regular file, found {_kind(info.st_mode)}")
     if info.st_size == 0:
         raise LedgerError(f"{path}: {words.empty}")
     if info.st_nlink > 1:
         raise LedgerError(
-            f"{path}: expected a file with one name, found {info.st_nlink} (hard links): under the other SQLite misses its journal; "
+            f"{path}: expected a file with one name, found {info.st_nlink} (hard links): SQLite finds no journal under another name; "
             "remove the other names (a .new file next to it is left from an interrupted init)"
         )
     if info.st_mode & 0o022:
         raise LedgerError(
-            f"{path}: expected a file that its owner alone may write, found mode {info.st_mode & 0o777:04o}: chmod 600"
+            f"{path}: expected a file that only its owner may write, found mode {info.st_mode & 0o777:04o}: chmod 600"
         )
 
 
@@ -150,7 +151,7 @@ def _stated_size(header: bytes) -> int:
 
 
 def _header_problem(header: bytes) -> str | None:
-    """Return why the first 100 bytes of a file are not the header of a ledger; None if they are.
+    """Return why the first 100 bytes of a file are not the header of a ledger; None if they are such a header.
 
     Source: https://www.sqlite.org/fileformat2.html, page size at 16, number of pages at 28, user_version at 60, application_id at 68.
     """
@@ -170,20 +171,19 @@ def network_file_system(path: str) -> str | None:
 
     The locks of network file systems are not reliable.
     """
-    kind = mounted(path)
+    kind = file_system_of(path)
     return kind if kind in NETWORK else None
 
 
-def mounted(path: str) -> str | None:
+def file_system_of(path: str) -> str | None:
     """Return the type of the file system that contains `path`, by the longest mount point above it; None if it is unknown."""
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return None
     real = os.path.realpath(path)
-    kinds = {
-        _unescaped(fields[1]): fields[2] for line in mounts if len(fields := line.split(" ")) > 2
-    }  # the later of two file systems that are mounted at one point is visible
+    # If two file systems are mounted at one point, the later one is visible.
+    kinds = {_unescaped(fields[1]): fields[2] for line in mounts if len(fields := line.split(" ")) > 2}
     holder = max((point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")), key=len, default="")
     return kinds.get(holder)
 
@@ -197,6 +197,7 @@ def _unescaped(point: str) -> str:
 # strings are escaped, and only names of amounts can come before the key. SQLite's JSON functions are not safe in definitions.
 KEY = """CASE WHEN instr(body, ',"key":"') THEN
   substr(body, instr(body, ',"key":"') + 8, instr(body, '","kind":"') - instr(body, ',"key":"') - 8) END"""
+# The definitions of the file. Their text is hashed, and the hash is written into every ledger.
 SCHEMA = (
     """CREATE TABLE entry (
   dataset TEXT NOT NULL, seq INTEGER NOT NULL CHECK (seq >= 1), body TEXT NOT NULL, hash TEXT NOT NULL,
@@ -210,7 +211,7 @@ SCHEMA = (
     "CREATE TRIGGER entry_is_the_last AFTER INSERT ON entry BEGIN "
     "INSERT INTO head VALUES (NEW.dataset, NEW.seq) ON CONFLICT (dataset) DO UPDATE SET seq = max(seq, NEW.seq); END",
 )
-DEFINITIONS = 2  # version number of the definitions, which entries record
+DEFINITIONS = 2  # version number of the definitions, which the opening entry records
 
 
 def key_in_entry(key: str) -> str:

@@ -1,7 +1,7 @@
-"""The interface of a store, in which the chains of datasets are kept. Rows are appended at the end and never change.
+"""The interface of a store, which contains the chains of datasets. Rows are appended at the end and never change.
 
-A store knows nothing of privacy. It keeps rows in order and lets one writer at a time read and append. It returns from `writing` only when
-the appended rows would survive a power failure.
+A store knows nothing about privacy. It returns rows in order, and lets one writer at a time read and append. `writing` ends only when the
+appended rows would survive a power failure.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Protocol
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 
-# Parts of messages for an error before a commit, for a commit without an answer, and for an error after an earlier commit.
+# Parts of the messages for an error before a commit, for a commit without an answer, and for an error after an earlier commit.
 NOTHING = "nothing was written"
 UNSURE = (
-    "nothing is acknowledged, and the entry may be written or not: dpcli budget log shows it, and the same request under the same key "
-    "charges once"
+    "nothing is acknowledged, and the entry may be written or not: dpcli budget log shows it; if the same request is repeated under its "
+    "key, it is charged once"
 )
-STANDS = "what was written before stands"
+STANDS = "earlier entries remain valid"
 
 
 def error_after_write(error: LedgerError) -> LedgerError:
-    """Return an error whose message also says that earlier entries were written and stay valid."""
+    """Return the error with the addition that earlier entries were written and remain valid."""
     text = str(error)
     if UNSURE in text or STANDS in text:
         return error
@@ -63,9 +63,9 @@ class Store(Protocol):
     """A store of chains, in a file or a database. Every method raises LedgerError if the store is missing, locked or damaged."""
 
     wrote: bool
-    """True after this object has written an entry. The messages of later errors then say so."""
+    """True after this object has written an entry. The messages of later errors then state this."""
     hides: bool
-    """True if a login sees only some of the datasets, so that a dataset that it does not see may exist."""
+    """True if the store may hide datasets from a login."""
 
     @property
     def place(self) -> str:
@@ -74,7 +74,7 @@ class Store(Protocol):
 
     @property
     def address(self) -> str:
-        """The name of the ledger in entries. It is the same from every working directory and for every login."""
+        """The name of the ledger in entries. It does not depend on the working directory or the login."""
         ...
 
     @property
@@ -92,9 +92,9 @@ class Store(Protocol):
         ...
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
-        """Return the rows of one dataset after number `seq`, in ascending order, but at most the first `most` of them.
+        """Return the rows of one dataset after number `seq`, in ascending order, but at most the first `most` rows.
 
-        All rows are read at one moment. There are none for an unknown dataset.
+        All rows are read at one moment. An unknown dataset has no rows.
         """
         ...
 
@@ -128,7 +128,7 @@ class Store(Protocol):
 
     @property
     def outdated(self) -> str:
-        """A sentence that the definitions are of an earlier version, which dpcli budget upgrade would renew; "" if they are current."""
+        """A clause which states that the definitions are of an earlier version; "" if they are current."""
         ...
 
     def now(self) -> str:

@@ -119,10 +119,10 @@ def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
 
 
 def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
-    from dpcli.ledger.commands.budget import opened
+    from dpcli.ledger.commands.budget import opened_ledger
     from dpcli.ledger.ledger_findings import findings
 
-    with opened(url, dataset) as ledger:
+    with opened_ledger(url, dataset) as ledger:
         return list(findings(ledger))
 
 

@@ -49,10 +49,10 @@ def run_session(
     from dpcli.sessions.commands.predicting import charged_to, on_window, windowed
 
     if dry_run:
-        from dpcli.ledger.documents.ledger_answers import quoted
+        from dpcli.ledger.documents.ledger_answers import with_quote
 
         plan = windowed(plan, ledger, dataset, window)
-        return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
+        return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     with charged_to(ledger, dataset) as books, progress("text") as report:
         done = work(on_window(plan, books, window), books, resume, report)
     return emit(outcome(done), format_, outputs)

@@ -65,14 +65,14 @@ def command(
     if compare:
         return _compared(plan, format_, outputs)
     if dry_run:
-        from dpcli.ledger.documents.ledger_answers import quoted
+        from dpcli.ledger.documents.ledger_answers import with_quote
         from dpcli.release.release_run import charged_before
 
         with opened_or_none(ledger, dataset) as books:
             plan = over_window(plan, books, window)
             if books is not None or plan.pipeline.privacy.window is None:
                 plan = plan.reading(books)
-        return emit(quoted(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
+        return emit(with_quote(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
     from dpcli.cli.printing import progress
     from dpcli.release.documents.release import parquet_of, sheet_of
     from dpcli.release.release_run import release

@@ -10,7 +10,7 @@ import click
 
 from dpcli.cli.options import composed
 from dpcli.cli.printing import complain
-from dpcli.ledger.commands.budget import opened, window_option
+from dpcli.ledger.commands.budget import opened_ledger, window_option
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -31,7 +31,7 @@ def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManage
 
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
     """Yield the open ledger, or None if none is named."""
-    return nullcontext() if ledger is None else opened(ledger, dataset)
+    return nullcontext() if ledger is None else opened_ledger(ledger, dataset)
 
 
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:

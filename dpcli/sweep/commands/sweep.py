@@ -15,7 +15,7 @@ from dpcli.base.extras import require
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
 from dpcli.cli.printing import progress
-from dpcli.ledger.commands.budget import opened
+from dpcli.ledger.commands.budget import opened_ledger
 from dpcli.sessions.commands.predicting import charged_ledger
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def run_sweep(
 
     require("torch", "safetensors")
     processes = jobs or os.cpu_count() or 1
-    with nullcontext() if ledger is None else opened(ledger, dataset) as books, _hint_after_interrupt(plan):
+    with nullcontext() if ledger is None else opened_ledger(ledger, dataset) as books, _hint_after_interrupt(plan):
         plan = on_window(plan, books, window)
         if plan.trials is not None:
             if pictures:

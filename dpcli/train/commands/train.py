@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.cli.options import emit, output_options
-from dpcli.ledger.commands.budget import opened
+from dpcli.ledger.commands.budget import opened_ledger
 from dpcli.sessions.commands.predicting import charged_ledger
 from dpcli.train.run.outcome import DESCRIPTION, STATE
 
@@ -63,11 +63,11 @@ def command(
 
     plan = plan_of(file)
     if dry_run:
-        from dpcli.ledger.documents.ledger_answers import quoted
+        from dpcli.ledger.documents.ledger_answers import with_quote
         from dpcli.sessions.commands.predicting import windowed
 
         plan = windowed(plan, ledger, dataset, window)
-        return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
+        return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
     result = run_with_progress(plan, ledger, dataset, window, resume, insecure_seed)
     return emit(outcome(result), format_, outputs) if first_process() else 0
 
@@ -88,7 +88,7 @@ def run_with_progress(
 
     first = first_process()
     logging.getLogger("dpcli").setLevel(logging.ERROR if click.get_current_context().obj.quiet else logging.WARNING)
-    with opened(ledger, dataset) if ledger is not None and first else nullcontext() as books:
+    with opened_ledger(ledger, dataset) if ledger is not None and first else nullcontext() as books:
         if first:
             plan = on_window(plan, books, window)  # only the first process charges and prints
         try:
