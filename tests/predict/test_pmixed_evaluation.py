@@ -144,7 +144,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
         ({}, ("--values", "1,2"), "--values: needs --over"),
         ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that rate may take, found 2"),
         ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
-        ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers with commas between, found 'a'"),
+        ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers separated by commas, found 'a'"),
         ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found no file at absent.txt"),
     ],
     ids=lambda value: str(value)[:40],

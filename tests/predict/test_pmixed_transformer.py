@@ -182,14 +182,14 @@ def test_models_that_cannot_be_asked_together_are_asked_alone(models: Ensemble, 
     removed = replace(models, plan=replace(models.plan, entry=entry))
     assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
     with monkeypatch.context() as broken:  # it gives another answer
-        broken.setattr(models.public, "_has_joint", None)
+        broken.setattr(models.public, "_joint_pass_works", None)
         broken.setattr(
             transformer, "_multiply_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
         )
         assert models.public.joint_next_token(models.members, context) is None  # type: ignore[attr-defined]
         assert asked_alone()
     with monkeypatch.context() as broken:  # it runs out of memory at another number than was tried
-        broken.setattr(models.public, "_has_joint", True)
+        broken.setattr(models.public, "_joint_pass_works", True)
         broken.setattr(transformer, "last_scores", lambda *_: torch.empty(10**15))
         assert asked_alone()
 
@@ -210,5 +210,5 @@ def test_what_cannot_be_fine_tuned_is_refused(path: Path) -> None:
         with pytest.raises(InputError, match=message):
             side_of(stated)
     wide = side_of(text.replace('"bytes"', '"tiny_texts:wide"'))
-    with pytest.raises(InputError, match="the tokenizer is another model's"):
+    with pytest.raises(InputError, match="the tokenizer belongs to another model"):
         wide.private_records(["w1"])

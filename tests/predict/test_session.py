@@ -122,11 +122,11 @@ def test_what_is_paid_for_and_was_not_there_is_told_with_what_it_would_cost(entr
         re.sub(rf"^{key} = \d+$", f"{key} = 15", Path(plan.path).read_text(), flags=re.MULTILINE).replace("/run", "/fewer")
     )
     cost = up(plan_of(str(fewer)).account.upper)
-    message = f"the file pays for {plan.queries} queries, and 15 were there: {key} = 15 would cost epsilon <= {cost}\n"
+    message = f"the file pays for {plan.queries} queries, but there are only 15: {key} = 15 would cost epsilon <= {cost}\n"
     for path, shown in ((plan.path, True), (plan.path, True), (str(fewer), False), (str(fewer), False)):
         outcome = dpcli("pate", "label", path, folder=tmp_path)
-        assert outcome.code == 0 and (message in outcome.out) is shown is ("were there" in outcome.out)
-        assert "charged to no ledger: sessions on the same data add up (--ledger)\n" in outcome.out
+        assert outcome.code == 0 and (message in outcome.out) is shown is ("there are only" in outcome.out)
+        assert "no ledger was charged: the costs of sessions on the same data add up (use --ledger)\n" in outcome.out
 
 
 @pytest.mark.sampled(1)
@@ -340,7 +340,7 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
     text = " ".join(dpcli("pate", "account", plan.path, folder=tmp_path).out.split())
     larger = max(given) > plan.account.upper
     assert (
-        ("takes nothing from it" in text) is larger is (not agreed and entry != CONFIDENT)
+        ("exceeds the guarantee, which still holds" in text) is larger is (not agreed and entry != CONFIDENT)
     )  # which leaves these without an answer
     if outcome.answered:
         beforehand = (
@@ -353,9 +353,9 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ("begin_session", "no query was put, and the same command begins"),
-        ("QueryRounds.put", "the same command goes on with the next query"),
-        ("_write_outputs", "the same command leaves the labels and the statement"),
+        ("begin_session", "no query was answered; run the same command again to begin"),
+        ("QueryRounds.put", "run the same command again to continue with the next query"),
+        ("_write_outputs", "run the same command again to write the labels and the statement"),
     ],
 )
 def test_who_interrupts_is_told_what_the_same_command_does_next(

@@ -116,7 +116,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".p
 VOTES, MADE = "votes.npy", "votes.json"
 
 
-def votes_kept(plan: VotingPlan) -> VoteCounts | None:
+def read_votes(plan: VotingPlan) -> VoteCounts | None:
     """Return the votes of the file that [pate] names, or those that teachers have left; None where these are still to be fitted.
 
     Raises:
@@ -158,7 +158,7 @@ def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
         )
 
 
-def keep_votes(plan: VotingPlan, votes: VoteCounts, queries: Array) -> None:
+def write_votes(plan: VotingPlan, votes: VoteCounts, queries: Array) -> None:
     """Write the votes, and whose they are, which comes last: votes without it are none."""
     content = io.BytesIO()
     np.save(content, votes.counts)
