@@ -151,7 +151,7 @@ def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("epsilon = 8.0", f"epsilon = {0.7 * complete.account.upper}"))
     plan = plan_of(str(path))
     assert 0 < plan.answers < plan.stated and plan.account.budget is not None and plan.account.budget.verdict in ("pass", "warn")
-    more = aggregator_class(plan.entry).limited(plan.entry, plan.answers + 1)
+    more = aggregator_class(plan.entry).limit(plan.entry, plan.answers + 1)
     outcome = account(with_entry(plan.pipeline, more)).budget
     assert outcome is not None and outcome.verdict == "fail"
     assert len(holding(plan).answered) <= plan.answers
@@ -175,7 +175,7 @@ def test_a_transcript_of_another_file_is_refused(tmp_path: Path) -> None:
     holding(plan)
     path = tmp_path / "votes.toml"
     path.write_text(path.read_text().replace("sigma = 40.0", "sigma = 41.0"))
-    with pytest.raises(InputError, match="expected the session of this file"):
+    with pytest.raises(InputError, match="expected a transcript of this file"):
         holding(plan_of(str(path)))
 
 

@@ -377,7 +377,7 @@ def test_what_reads_the_labels_takes_the_window_that_they_were_charged_on(begun:
         found is not None and found.closed and json.loads((asked.folder / "out/statement.json").read_text())["window"] == [*WINDOW]
     )
     asked.states(OTHER)
-    with pytest.raises(InputError, match="expected the session of this file"):
+    with pytest.raises(InputError, match="expected a transcript of this file"):
         read_transcript(plan_of("file.toml"))
 
 

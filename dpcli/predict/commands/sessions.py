@@ -60,7 +60,7 @@ def run_session(
     return emit(outcome(result), format_, outputs)
 
 
-@click.command(short_help="Write private texts, token by token.")
+@click.command(short_help="Write synthetic texts from private texts, token by token.")
 @session_options("Continue the session in the folder: write more of its texts.")
 @click.option("--texts", type=click.IntRange(min=1), help="Number of texts to write now [default: all that are left].")
 def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:

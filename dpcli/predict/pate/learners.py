@@ -32,7 +32,7 @@ class Learnt(Protocol):
     """A fitted classifier."""
 
     def probabilities(self, inputs: Array) -> Array:
-        """Return the probability of each label, (n, classes). If the learner only predicts labels, the predicted label has probability 1."""
+        """Return the probability of each label, (n, classes); 1 for the predicted label if the learner only predicts labels."""
         ...
 
 

@@ -83,7 +83,7 @@ class Sanitise:
     """The release of the epsilon given the votes, with noise in proportion to its smooth sensitivity. All keys are fixed beforehand."""
 
     mechanism: Annotated[
-        str, Key("name of the entry of type rdp that pays for the release; its value at each order is at least the cost of the release there")
+        str, Key("name of the entry of type rdp that pays for the release, with at least the cost of the release at each order")
     ]
     order: Annotated[float, Key("order of the Renyi divergence that is released", ORDER)]
     beta: Annotated[float, Key("smoothness of the sensitivity, below 1 / (2 order)", POSITIVE)]
@@ -143,7 +143,7 @@ class Pate:
     model: Annotated[
         str,
         Key(
-            "model of a teacher: logistic, mlp, svm, or module:function, which gets inputs and labels and returns an object with predict(inputs)",
+            "model of a teacher: logistic, mlp, svm, or module:function (inputs, labels) that returns a model with predict(inputs)",
             LEARNER,
             reader=FROM_DATA,
         ),
@@ -165,7 +165,7 @@ class Pate:
     test: Annotated[
         str | None,
         Key(
-            "public records that test the student: a source as for queries; held-out: the held-out records that are not queries", PUBLIC, reads=True
+            "public records that test the student: a source as for queries, or held-out (those that are not queries)", PUBLIC, reads=True
         ),
     ] = None
     check: Annotated[
@@ -318,8 +318,8 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and pate.units is None:
         raise InputError(
-            f"{path}: pate.units: set it to the column that names each record's owner, as max_contributions = {owned}: a unit whose records "
-            "are in several shards would change several votes"
+            f"{path}: pate.units: set it to the column that names each record's owner, as max_contributions = {owned}: a unit "
+            "with records in several shards would change several votes"
         )
     if pate.queries == HELD_OUT and pate.data != BUILT_IN and pipeline.privacy.adjacency is Adjacency.ADD_REMOVE:
         raise InputError(

@@ -79,10 +79,10 @@ def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list
     """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
     columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
-    lacking = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
-    if lacking:
-        near = instead_of(lacking[0], names, (*extra, *filter(None, (label,))))
-        raise InputError(f"{place}: expected a column {lacking[0]!r}, found {near}")
+    missing = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
+    if missing:
+        near = instead_of(missing[0], names, (*extra, *filter(None, (label,))))
+        raise InputError(f"{place}: expected a column {missing[0]!r}, found {near}")
     arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
         arrays[LABELS] = _numbers(place, columns.pop(label or next(reversed(columns))))

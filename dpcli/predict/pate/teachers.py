@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FOLDER, DIGEST_FILE = "teachers", "made.json"
 TIMEOUT = timedelta(days=30)  # longest wait for the slowest teacher; the death of a process is noticed at once
-KILLED_MESSAGE = "a process that fits teachers was killed, or ran out of memory: fitted teachers are saved; run the same command again to go on"
+KILLED_MESSAGE = "a process of teachers was killed, or ran out of memory: fitted teachers are saved; run the same command again"
 
 
 @dataclass(frozen=True, slots=True)

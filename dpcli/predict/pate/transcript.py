@@ -1,8 +1,8 @@
 """The transcript of a voting session: what was charged and what was answered. Each line is durable before the session continues.
 
 A query is counted before noise is drawn for it, and so is its answer. A line with its outcome follows. A query that is counted but has no
-such line is lost, because of a crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its outcome
-is read from the transcript. The transcript is private to its owner, as it shows what was charged, and in what order.
+such line is lost, because of a crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its
+outcome is read from the transcript. The transcript is private to its owner, as it shows what was charged, and in what order.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
     """
     session, path = session_there(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):
-        raise InputError(f"{path}: its folder has no session: the transcript is from an earlier version of dpcli, or was moved here without its folder")
+        raise InputError(f"{path}: its folder has no session: it is from an earlier version, or was moved alone")
     if session is None or not os.path.lexists(path) or os.path.getsize(path) == 0:
         return None
     if session.fingerprint != as_begun(plan, session.window, session.rows).fingerprint():
@@ -170,5 +170,5 @@ def _read(path: str, session: Session) -> Transcript:
         for line in lines:
             transcript.apply(json.loads(line))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged transcript, or one of another session") from None
+        raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged one, or another session's") from None
     return transcript

@@ -1,9 +1,9 @@
 """The costs of a voting session given its votes. The guarantee is the account that holds for any votes.
 
 The cost given the votes, D, is private. It may be released once, with noise in proportion to its smooth sensitivity. The release is
-D + c S + sigma S' Z. Z is standard normal, S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth sensitivity
-of D + c S. The factor c is chosen so that the release is below D + S with probability `failure`. The release depends on the votes. Its own
-cost is `release_cost`.
+D + c S + sigma S' Z. Z is standard normal, S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth
+sensitivity of D + c S. The factor c is chosen so that the release is below D + S with probability `failure`. The release depends on the
+votes. Its own cost is `release_cost`.
 
 D bounds the divergence of the session's outcome from the outcome with neighbouring votes. The reverse divergence is bounded by the D of the
 neighbouring votes, which may be larger: for votes of (17, 3) with noise 2, at order 4, it is 3.3 times as large. It is at most D + S. The
@@ -60,8 +60,8 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> Vot
     charged = np.array(kept.queries, dtype=int)
     if plan.pate.check == "student" and not {*kept.queries} <= kept.predictions.keys():
         raise CannotCertify(
-            f"{plan.folder}: the student's predictions for some queries were lost, so their cost given the votes is not known; the guarantee "
-            "holds whatever the votes are"
+            f"{plan.folder}: the student's predictions for some queries were lost: their cost given the votes is not known; the "
+            "guarantee holds whatever the votes are"
         )
     if charged.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
@@ -198,8 +198,8 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
         return None
     if kept["of"] != _digest(transcript, release):
         raise InputError(
-            f"{plan.folder}: the cost was released with parameters other than those of pate.sanitise: a second release would cost more, and no "
-            "entry pays for it"
+            f"{plan.folder}: the cost was released with parameters other than those of pate.sanitise: a second release would cost more, "
+            "and no entry pays for it"
         )
     names = ("rdp", "release_rdp", "order", "failure")
     return Sanitised(*(float(kept[name]) for name in names)) if "rdp" in kept else None
