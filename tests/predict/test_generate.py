@@ -121,7 +121,7 @@ def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
     with pytest.raises(InputError, match="--resume goes on"):
         write_texts(plan)
     assert write_texts(plan, resume=True, texts=1).taken == 3
-    with pytest.raises(Denied, match="all 6 texts are spent: more of them"):
+    with pytest.raises(Denied, match="all 6 texts are spent: more need"):
         write_texts(plan, resume=True, texts=9)
     assert [line["number"] for line in lines(folder)] == [1, 2, 3, 4, 5, 6]
     assert dpcli("generate", "notes.toml", "--resume", folder=folder).code == 1

@@ -370,7 +370,7 @@ def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
     assert json.loads(again.out)["fitted_before"] == 0
     path.write_text(path.read_text().replace("nearest", "wrong", 1))
     refused = dpcli("pate", "account", str(path), folder=tmp_path)
-    assert refused.code == 2 and "those of other teachers than this file's: fit these anew" in refused.err
+    assert refused.code == 2 and "from other teachers than those of this file: run dpcli pate fit again" in refused.err
 
 
 def other_data(path: Path) -> None:
@@ -404,7 +404,7 @@ def test_votes_that_a_session_was_held_with_are_not_written_over(change: Any, tm
     before = {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
     change(path)
     refused = dpcli(*fit, folder=tmp_path)
-    assert refused.code == 2 and "holds a session on other votes" in refused.err and "name another pate.output" in refused.err
+    assert refused.code == 2 and "holds a session on other votes" in refused.err and "set another pate.output" in refused.err
     assert before == {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
     path.write_text(path.read_text() + '\noutput = "another"\n')
     assert "holds a session" not in dpcli(*fit, folder=tmp_path).err

@@ -239,7 +239,7 @@ def test_a_line_that_is_no_row_moves_no_other_to_another_query(first: str, place
     rows.insert(place, first)
     path = tmp_path / "votes.csv"
     path.write_text("\n".join(rows) + "\n")
-    with pytest.raises(InputError, match="expected rows of numbers with commas between them"):
+    with pytest.raises(InputError, match="expected rows of numbers separated by commas"):
         table_of(str(path))
 
 

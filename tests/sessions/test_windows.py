@@ -361,7 +361,7 @@ def test_what_reads_the_models_takes_the_window_that_they_were_charged_on(begun:
     assert dpcli(*ask, folder=asked.folder).code == 0
     asked.states(OTHER)
     found = dpcli(*ask, folder=asked.folder)
-    assert found.code == 2 and "expected the file that the models" in found.err
+    assert found.code == 2 and "expected the file with which the models" in found.err
     asked.states(WINDOW)
     assert dpcli(*ask, folder=asked.folder).code == 0
 

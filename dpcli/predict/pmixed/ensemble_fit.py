@@ -120,7 +120,7 @@ def read_fit(plan: PmixedPlan) -> Fit:
     """Return the fitted models in a plan's folder. Raises InputError if there are none, or they are from another file."""
     existing = _read(plan.folder)
     if existing is None:
-        raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}, which charges for new models")
+        raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}")
     if existing.session.fingerprint != as_begun(plan, existing.session.window, existing.session.rows).fingerprint():
         raise InputError(
             f"{plan.path}: expected the file with which the models in {plan.folder} were fitted: keys on which their privacy depends "
@@ -154,7 +154,7 @@ def token_count(plan: PmixedPlan) -> AnswerCount:
 
 def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
     """Return the count of tokens that the fit started. Raises LedgerError if it cannot be relied on."""
-    return token_count(plan).opened(session, ledger, plan.pmixed.queries, moved)
+    return token_count(plan).open(session, ledger, plan.pmixed.queries, moved)
 
 
 def model_file(folder: str, shard: int) -> str:
@@ -183,7 +183,7 @@ def _require_budget(plan: PmixedPlan) -> None:
 def _folder_hint(plan: PmixedPlan) -> str:
     """Return a hint if the folder is relative to the current one; "" if it is absolute."""
     stated = plan.stated_folder(plan.pmixed.output)
-    return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; change to the folder of the fit, or "
+    return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; change to the folder where it was fitted, or "
 
 
 def _read(folder: str) -> Fit | None:

@@ -28,7 +28,7 @@ THRESHOLD = 2.0  # A noisy count of at most this many standard deviations of the
 
 
 def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
-    """Return the noise multiplier that meets epsilon. Under replace-one it is doubled, as a replaced unit moves the sum by twice the norm."""
+    """Return the noise multiplier that meets epsilon; twice as large under replace-one, where the sum moves by twice the norm."""
     entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))
     noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise")
     return noise.value * (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)

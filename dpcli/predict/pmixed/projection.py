@@ -247,7 +247,7 @@ def sample_models(stream: Stream, count: int, rate: float) -> list[int]:
 
 
 def _bernoulli(stream: Stream, rate: Fraction) -> bool:
-    """Return True with exactly this probability, below 1. A uniform binary fraction is compared with the probability, one word at a time."""
+    """Return True with exactly this probability, below 1. A uniform fraction is compared with it, one word at a time."""
     while rate > 0:
         rate *= WORD
         first, word = int(rate), int(stream.words(1)[0])

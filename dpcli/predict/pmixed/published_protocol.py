@@ -82,7 +82,7 @@ def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
 
 
 def one_sided(beta: float, order: int, drawn: int) -> float:
-    """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one model. k is the order, n is `drawn`."""
+    """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one; k: order, n: drawn."""
     if drawn <= 1:
         return beta * order
     return math.log1p(math.expm1(min(4.0 * beta * order * (order - 1), 700.0)) / drawn) / (order - 1)
