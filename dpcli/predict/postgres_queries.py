@@ -112,7 +112,7 @@ class PostgresQueries:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """Open a new connection (a fork would share an open one), with a transaction whose waits are bounded and whose commit is durable."""
+        """Open a new connection, as forks would share an open one, and a transaction with bounded waits and a durable commit."""
         with closing(self._connect()) as connection, bounded(connection, self._place, Limits(self._seconds), KEPT):
             connection.execute(DURABLE)
             unsafe = connection.execute(UNSAFE).fetchone()

@@ -195,7 +195,7 @@ def test_a_transformer_answers_as_its_forward_pass_does(tmp_path: Path) -> None:
     assert model.next_token(contexts) == pytest.approx(np.stack([rows[-1] for rows in expected]), abs=1e-5)
     with pytest.raises(InputError, match="expected from 1 to 32 tokens before the next one, found 33"):
         model.next_token([[1] * 33])
-    with pytest.raises(InputError, match=r"a prompt is not cut"):
+    with pytest.raises(InputError, match=r"prompts are never cut"):
         require_fits(model, [1] * 30, 4)
     require_fits(model, [1] * 29, 4)
     with pytest.raises(InputError, match="below the model's 256: the tokenizer belongs to another model"):

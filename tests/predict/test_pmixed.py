@@ -271,7 +271,7 @@ def test_a_count_that_is_gone_is_not_begun_anew_by_a_fit_that_goes_on(place: Pat
 @pytest.mark.parametrize("key", ["public", "test"])
 def test_what_is_declared_public_is_not_the_private_text(place: Path, key: str) -> None:
     for private, public in (("a.txt", "a.txt"), ("a.txt", "./a.txt"), ("small_texts:letters", "small_texts:letters")):
-        with pytest.raises(InputError, match="expected text declared public, of which none is private"):
+        with pytest.raises(InputError, match="expected text declared public"):
             plan_of(str(written(place, **{"data": f'"{private}"', key: f'"{public}"'})))
 
 
@@ -324,7 +324,7 @@ def test_where_one_change_could_touch_two_shards_the_file_is_refused(place: Path
 def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
     keys = {"mechanism_change": '"remove-shard"', "units": '"who"'}
     fit(plan_of(str(written(place, data='"small_texts:shards_of_six"', **keys))))
-    with pytest.raises(InputError, match="expected 6 units, as each is a shard that may come or go"):
+    with pytest.raises(InputError, match="expected 6 units, as each is a shard that may be added or removed"):
         fit(plan_of(str(written(place, data='"small_texts:owned"', output='"other"', **keys))))
 
 

@@ -139,7 +139,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
 @pytest.mark.parametrize(
     ("keys", "flags", "message"),
     [
-        ({"mode": '"paper"'}, (), 'expected mode = "sound", which is compared with "paper", found paper'),
+        ({"mode": '"paper"'}, (), 'expected mode = "sound" (the comparison includes "paper"), found paper'),
         ({}, ("--picture", "x.svg"), "--picture: needs --over"),
         ({}, ("--values", "1,2"), "--values: needs --over"),
         ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that are valid for rate, found 2"),

@@ -104,7 +104,7 @@ def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
     answer = json.loads(dpcli("pmixed", "predict", str(path), "--prompt", "w1 w2", "-f", "json", folder=path.parent).out)
     assert answer["tokens"] + (answer["ended_by"] == "the end of the text") == answer["taken"]
     long = dpcli("pmixed", "predict", str(path), "--prompt", "w" * 30, folder=path.parent)
-    assert long.code == 2 and "a prompt is not cut" in long.err
+    assert long.code == 2 and "prompts are never cut" in long.err
 
 
 @pytest.mark.nightly
@@ -203,7 +203,7 @@ def test_what_cannot_be_fine_tuned_is_refused(path: Path) -> None:
         return public_side(plan.pmixed, plan.path)
 
     for stated, message in (
-        (text.partition("lora =")[0], "pmixed.lora: expected the adapters that tiny_texts:model"),
+        (text.partition("lora =")[0], "pmixed.lora: expected the settings of the adapters that fine-tune tiny_texts:model"),
         (text.replace("tiny_texts:model", "tiny_texts:bag"), "pmixed.model: expected "),
         (text.replace("context = 32", "context = 33"), "pmixed.context: expected at most the model's 32 tokens"),
     ):

@@ -28,7 +28,7 @@ from dpcli.predict.models.model_answers import (
 )
 from dpcli.predict.models.model_loading import require_fits, require_token_texts
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
-from dpcli.predict.shards import shards_of, spread_names
+from dpcli.predict.shards import shards_of, unit_names
 from dpcli.random.streams import Stream
 
 AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time
@@ -192,7 +192,7 @@ def context_batches(
         default_on_error(lambda text=text: frame.context(token_ids(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
         for text in kept.texts
     ]
-    names = spread_names(kept.units, generate.units is not None, privacy.adjacency)
+    names = unit_names(kept.units, generate.units is not None, privacy.adjacency)
     return [
         [contexts[place] for place in shard if contexts[place] and kept.texts[place].strip()]
         for shard in shards_of(names, generate.batches, "texts")

@@ -71,7 +71,7 @@ class Lesson:
     def place(self) -> str:
         return self.model
 
-    def prepared(self) -> Preparation:
+    def prepare(self) -> Preparation:
         learner = learner_of(self.model, self.classes, self.hidden, self.path)
         if self.model in SKLEARN:
             SKLEARN[self.model](self.hidden, 1)  # The import of scikit-learn happens here, once for all teachers.

@@ -237,7 +237,7 @@ def evaluate(
     """
     plan = as_fitted(plan)
     if plan.account is None:
-        raise InputError(f'{plan.path}: pmixed: expected mode = "sound", mode is compared with "paper", found paper')
+        raise InputError(f'{plan.path}: pmixed: expected mode = "sound" (the comparison includes "paper"), found paper')
     if plan.pmixed.test is None:
         raise InputError(f"{plan.path}: pmixed: set test to a text declared public")
     epsilon, delta = plan.account.upper, plan.account.delta

@@ -32,7 +32,7 @@ from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.pmixed.pmixed_plan import COUNTING, Pmixed, PmixedPlan
 from dpcli.predict.shard_processes import ResidentProcess, ShardProcesses
-from dpcli.predict.shards import shards_of, spread_names
+from dpcli.predict.shards import shards_of, unit_names
 from dpcli.predict.warmed_process import Preparation
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     if plan.spec.change == "remove-shard":
         places = _by_unit(plan, texts)
     else:
-        names = spread_names(texts.units, plan.pmixed.units is not None, plan.pipeline.privacy.adjacency)
+        names = unit_names(texts.units, plan.pmixed.units is not None, plan.pipeline.privacy.adjacency)
         places = shards_of(names, shards, plan.pmixed.salt)
     return [[texts.texts[place] for place in shard if texts.texts[place].strip()] for shard in places]
 
@@ -191,7 +191,7 @@ class ShardTuning:
     path: str
     place: str = "the models of shards"
 
-    def prepared(self) -> Preparation:
+    def prepare(self) -> Preparation:
         side = public_side(self.table, self.path)
         getattr(side.model, "ready", lambda: None)()
         return Preparation(side.content, lambda work: work(side))

@@ -60,11 +60,11 @@ class Prompt:
 
     data: Annotated[
         str,
-        Key("private labelled texts: a .csv, .jsonl or .parquet file, or module:function that returns texts, labels and, if set, units", reads=True),
+        Key("private labelled texts: a .csv, .jsonl or .parquet file, or module:function (texts, labels, then units)", reads=True),
     ]
     queries: Annotated[str, Key("public texts to label, on which the teachers vote: a file, or module:function", reads=True)]
     labels: Annotated[tuple[str, ...], Key("all labels, declared; at least two")]
-    teachers: Annotated[int, Key("number of teachers: prompts whose demonstrations are from disjoint sets of units; each has one vote", AT_MOST)]
+    teachers: Annotated[int, Key("number of prompts with demonstrations from disjoint sets of units; each has one vote", AT_MOST)]
     model: Annotated[str | None, Key("language model, whose next token answers a prompt: a path, a name, or module:function")] = (
         None
     )

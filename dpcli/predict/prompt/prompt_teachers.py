@@ -30,7 +30,7 @@ from dpcli.predict.models.model_answers import (
 from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
 from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
 from dpcli.predict.shard_processes import ShardProcesses
-from dpcli.predict.shards import shards_of, spread_names
+from dpcli.predict.shards import shards_of, unit_names
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.predict.vote_counts import counts_of_labels as counted_votes
 from dpcli.predict.warmed_process import Preparation
@@ -238,7 +238,7 @@ def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demons
 
 def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
     """Return the demonstrations of each teacher, from its shard alone. A teacher with an empty shard has none."""
-    names = spread_names(private.units, prompt.units is not None, adjacency)
+    names = unit_names(private.units, prompt.units is not None, adjacency)
     shards = [
         [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard if private.texts[place].strip()]
         for shard in shards_of(names, prompt.teachers)
@@ -301,7 +301,7 @@ class Voting:
     path: str
     place: str = "the labeller"
 
-    def prepared(self) -> Preparation:
+    def prepare(self) -> Preparation:
         labeller, shape = labeller_of(self.prompt, self.path), shape_of(self.prompt)
         return Preparation(labeller.content, lambda ballot: ballot.votes(shape, labeller))
 
