@@ -218,7 +218,7 @@ def budget(facts: Facts) -> str | None:
         return None
     near = warning_level(facts.account.pipeline)
     words = {"pass": "within it", "warn": f"within it, above its {near}", "fail": "OVER BUDGET", "unknown": "not certified"}
-    rho = "" if verdict.rho is None else f"{verdict.rho.words()} in zCDP{_whole_cap(verdict.rho, facts.account)}"
+    rho = "" if verdict.rho is None else f"{verdict.rho.words()} in zCDP{_implied_by_cap(verdict.rho, facts.account)}"
     cap = verdict.epsilon
     if cap is None:
         return f"{rho}, {words[verdict.verdict]}"
@@ -226,7 +226,7 @@ def budget(facts: Facts) -> str | None:
     return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[verdict.verdict]}"
 
 
-def _whole_cap(rho: RhoVerdict, account: Account) -> str:
+def _implied_by_cap(rho: RhoVerdict, account: Account) -> str:
     return f" (rho = {rho.cap!r} implies {at})" if (at := implied(rho.cap, account)) else ""
 
 

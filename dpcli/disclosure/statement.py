@@ -58,8 +58,8 @@ def _promise(facts: Facts) -> Passage:
     slack = (
         ""
         if facts.account.delta == 0.0
-        else f" Delta ({facts.account.delta!r}) is added to every probability that this limit bounds. It should be far smaller than one over "
-        f"the number of records{_inverse_size(facts)}."
+        else f" Delta ({facts.account.delta!r}) is added to every probability that this limit bounds. It should be far smaller than one "
+        f"over the number of records{_inverse_size(facts)}."
     )
     return Passage(
         "What is promised",

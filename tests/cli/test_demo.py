@@ -65,8 +65,8 @@ def test_the_picture_and_the_numbers_are_printed() -> None:
         "numpy's generator, seed 1",
         "protects nobody",
         "the best guess is right 69.67 % of the time; under any (1, 0)-DP mechanism, at most 73.11 %",
-        "no test gets here",
-        "what the trials alone prove at 95 %: epsilon >= 0.",
+        "impossible for any test",
+        "lower bound from the trials alone, at 95 %: epsilon >= 0.",
         "Neyman and Pearson 1933",
     ):
         assert words in text, words
@@ -117,7 +117,7 @@ def test_every_point_is_within_the_axes_and_in_order(epsilon: float, trials: int
 @of_each(
     "arguments, message",
     [
-        (("--demo", "examples/mnist.toml"), "--demo: expected no file and no name with it, found 'examples/mnist.toml'"),
+        (("--demo", "examples/mnist.toml"), "--demo: expected no FILE and no NAME, found 'examples/mnist.toml'"),
         (("--demo", "--delta", "0.1"), "--delta cannot be combined with --demo"),
         (("--demo", "--prior", "0.1"), "--prior cannot be combined with --demo"),
         (("--demo", "--epsilon", "nan"), "--epsilon: expected a number from 0.001 to 100, found nan"),
@@ -127,7 +127,7 @@ def test_every_point_is_within_the_axes_and_in_order(epsilon: float, trials: int
         (("--demo", "-o", "pdf=x"), "--output: expected FORMAT=PATH with a format among "),
         (("examples/mnist.toml", "--epsilon", "1"), "--epsilon cannot be combined with a file or a name; it belongs to --demo"),
         (("delta", "--trials", "10"), "--trials cannot be combined with a file or a name; it belongs to --demo"),
-        (("examples/mnist.toml", "-o", "x.svg"), "dpcli plot trade-off examples/mnist.toml draws the file"),
+        (("examples/mnist.toml", "-o", "x.svg"), "to draw the file, run dpcli plot trade-off examples/mnist.toml"),
         (("delta", "-o", "x.svg"), "with the name of a rule or a term"),
         ((), "expected FILE, NAME or --demo"),
     ],

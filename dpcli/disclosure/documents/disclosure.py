@@ -19,9 +19,9 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
 from dpcli.plots.delta_epsilon import GUARANTEES, own_point
-from dpcli.plots.drawing import draw, name_of, noted, setting
+from dpcli.plots.drawing import draw, name_of, with_findings, setting
 from dpcli.plots.epsilons import Question
-from dpcli.plots.trade_off_curve import WHOLE, picture
+from dpcli.plots.trade_off_curve import COMPLETE_LABEL, picture
 
 COLUMNS = ("item", "asked by", "answer")
 TRUST = "trusted parties, and the premises of each number: dpcli explain threats"
@@ -116,10 +116,10 @@ def charts(facts: Facts) -> tuple[Chart, ...]:
     if facts.meaning is None:
         return ()
     curve = facts.meaning.curve  # the curve that sentences and tables quote
-    errors = picture(facts.account, ((WHOLE, curve),))
+    errors = picture(facts.account, ((COMPLETE_LABEL, curve),))
     # A curve through a few (epsilon, delta) pairs has steps between them. Epsilon is then computed again at each delta.
     profile = _profile(facts.account, curve) if curve.is_narrow() else (draw("delta-epsilon", _question(facts)),)
-    return tuple(noted(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
+    return tuple(with_findings(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
 
 
 def _question(facts: Facts) -> Question:

@@ -11,6 +11,7 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.explain.demo import CONFIDENCE, COUNT, Demo, SimulatedRate, ThresholdTest
 
 CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
+MEASURED = f"measured ({CONFIDENCE_TEXT})"
 
 
 def document(demo: Demo, picture: Chart) -> Document:
@@ -72,7 +73,7 @@ def _tests(demo: Demo) -> Table:
         )
         for test in demo.tests
     )
-    columns = ("noisy count", "false positives", f"measured ({CONFIDENCE_TEXT})", "true positives", f"measured ({CONFIDENCE_TEXT})", "the bound allows")
+    columns = ("noisy count", "false positives", MEASURED, "true positives", MEASURED, "the bound allows")
     return Table(
         f'the best tests: guess "{COUNT + 1}, the person is in" if the noisy count is', columns, rows, frozenset(range(1, 6))
     )
@@ -82,7 +83,7 @@ def _beliefs(demo: Demo) -> Table:
     rows = tuple((belief.where, _percent(belief.share.exact), _measured(belief.share)) for belief in demo.beliefs)
     return Table(
         "belief that the person is in, with a prior belief of 50 %",
-        ("noisy count", "belief", f"measured ({CONFIDENCE_TEXT})"),
+        ("noisy count", "belief", MEASURED),
         rows,
         frozenset({1, 2}),
         ("between the two counts, the belief is between these values; no output of an (epsilon, 0)-DP mechanism moves it further",),
@@ -97,8 +98,8 @@ def _notes(demo: Demo) -> tuple[str, ...]:
         f"advantage: true positives minus false positives are at most {_percent(demo.advantage)} here, at the threshold {COUNT + 0.5}; "
         f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.advantage_bound)}",
         f"best guess, with a prior belief of 50 %: measured {_measured(demo.guessed)} right",
-        f"lower bound from the trials alone, at {CONFIDENCE_TEXT}: epsilon >= {down(demo.proved)}, by the threshold {COUNT + 1}, whose exact "
-        f"rates give {demo.epsilon:g}; more trials (--trials) raise it",
+        f"lower bound from the trials alone, at {CONFIDENCE_TEXT}: epsilon >= {down(demo.proved)}, by the threshold {COUNT + 1}, whose "
+        f"exact rates give {demo.epsilon:g}; more trials (--trials) raise it",
     )
 
 
