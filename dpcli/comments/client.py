@@ -59,7 +59,7 @@ def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
         except AskedToWait as later:
             seconds = max(later.seconds, LEAST_WAIT)
             if seconds > left:
-                raise InputError(f"{later}; it asks to wait {later.seconds:,.0f} s, but at most {left:,.0f} s are left for waiting") from None
+                raise InputError(f"{later}; it asks to wait {later.seconds:,.0f} s, and {left:,.0f} s are left to wait") from None
             on_wait(f"{later}; retrying in {seconds:,.0f} s")
             sleep(seconds)
             left -= seconds

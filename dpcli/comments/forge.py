@@ -159,13 +159,17 @@ def gitlab_merge(project: str | None, number: int | None, api: str | None, patie
 
 def _gitlab_user(client: ApiClient) -> int:
     where = f"GET {client.root}/user"
-    return expect(expect(client.call("GET", "/user"), dict, "the token's owner", where).get("id"), int, "id of the token's owner", where)
+    return expect(
+        expect(client.call("GET", "/user"), dict, "the token's owner", where).get("id"), int, "id of the token's owner", where
+    )
 
 
 def _gitlab_job_owner(client: ApiClient) -> int:
     """Return the user of a CI job's token. With such a token the API shows only the job."""
     where = f"GET {client.root}/job"
-    user = expect(expect(client.call("GET", "/job"), dict, "the token's owner", where).get("user"), dict, "the user of the job", where)
+    user = expect(
+        expect(client.call("GET", "/job"), dict, "the token's owner", where).get("user"), dict, "the user of the job", where
+    )
     return expect(user.get("id"), int, "id of the token's owner", where)
 
 
@@ -228,7 +232,9 @@ def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Update
     """
     marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
     author = forge.author() if marked else None
-    own = list({comment.number: comment for comment in marked if comment.author == author}.values())  # A comment may be on two pages.
+    own = list(
+        {comment.number: comment for comment in marked if comment.author == author}.values()
+    )  # A comment may be on two pages.
     if not own:
         if not has_news:
             return "not written: nothing rises"

@@ -77,7 +77,9 @@ def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
     if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):  # a cap is not amplified
         return None
     try:
-        return account(replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=file_account.delta)
+        return account(
+            replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=file_account.delta
+        )
     except InternalError:
         raise
     except DpcliError:

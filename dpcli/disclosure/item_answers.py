@@ -82,8 +82,8 @@ def guarantee(facts: Facts) -> str:
     rho = _rho(facts)
     if rho is None or rho.spent.reason:
         return stated_epsilon(facts.account)
-    implied_epsilon = implied(rho.spent.value, facts.account)
-    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{implied_epsilon and f', which implies {implied_epsilon}'}"
+    epsilon = implied(rho.spent.value, facts.account)
+    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{epsilon and f', which implies {epsilon}'}"
 
 
 def _rho(facts: Facts) -> RhoVerdict | None:
@@ -120,7 +120,9 @@ def delta(facts: Facts) -> str:
         return f"{value!r}"
     if size is None:
         return f"{value!r}; the number of records n is NOT STATED (privacy.dataset_size), so delta cannot be compared with 1/n"
-    return f"{value!r}; delta times the {size:,} records is {few_up(float(Fraction(repr(value)) * size))}, and should be well below 1"
+    return (
+        f"{value!r}; delta times the {size:,} records is {few_up(float(Fraction(repr(value)) * size))}, and should be well below 1"
+    )
 
 
 def unit(facts: Facts) -> str | None:

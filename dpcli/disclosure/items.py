@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dpcli.disclosure import item_answers as answers
 from dpcli.disclosure.disclosed_facts import Facts
-from dpcli.disclosure.item_answers import QUERIES, text_of, explanation_of
+from dpcli.disclosure.item_answers import QUERIES, explanation_of, text_of
 
 NOT_STATED = "NOT STATED"
 

@@ -6,6 +6,9 @@ from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
     commands={
-        "report": ("dpcli.disclosure.commands.report:command", "Write the disclosure statement, with every item that a reader needs."),
+        "report": (
+            "dpcli.disclosure.commands.report:command",
+            "Write the disclosure statement, with every item that a reader needs.",
+        ),
     },
 )

@@ -47,9 +47,7 @@ def _unsound_passage(facts: Facts) -> tuple[Passage, ...]:
     if not facts.unsound:
         return ()
     broken = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)
-    return (
-        Passage("NOT SOUND", ("Do not rely on the number below. The file breaks a rule that the number depends on.",), broken),
-    )
+    return (Passage("NOT SOUND", ("Do not rely on the number below. The file breaks a rule that the number depends on.",), broken),)
 
 
 def _promise(facts: Facts) -> Passage:
@@ -152,9 +150,7 @@ def _limit(group: GroupMeaning) -> str:
 def _unit_sentence(facts: Facts) -> str:
     unit, most = facts.privacy.unit, facts.privacy.max_contributions
     if unit is None:
-        return (
-            f"The protected individual is {NOT_STATED}. The limit is about one record, and protects a person with several records less."
-        )
+        return f"The protected individual is {NOT_STATED}. The limit is about one record, and protects a person with several records less."
     if most is None or unit == "example":
         return f"The limit is about one {unit}. A person with several {unit}s gets less protection."
     if most == 1:

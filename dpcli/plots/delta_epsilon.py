@@ -14,7 +14,9 @@ from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 POINTS = 49  # number of deltas
 REACH = (1e-3, 0.5)  # lowest delta, relative to the file's; highest delta
 SMALLEST = 1e-300  # smallest delta of the axis
-GUARANTEES = "each computed point is an (epsilon, delta) guarantee, and so is every point above it; the line between points is only a guide"
+GUARANTEES = (
+    "each computed point is an (epsilon, delta) guarantee, and so is every point above it; the line between points is only a guide"
+)
 
 
 def chart(question: Question) -> Chart:

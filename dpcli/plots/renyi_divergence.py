@@ -37,7 +37,11 @@ def chart(question: Question) -> Chart:
     except NotRepresentable as error:
         raise CannotCertify(f"nothing to draw: {error}") from None
     lines = (
-        Line("epsilon from each order", _visible_points(orders, balle(orders, divergences, math.log(result.delta)), most), Tone.SECOND),
+        Line(
+            "epsilon from each order",
+            _visible_points(orders, balle(orders, divergences, math.log(result.delta)), most),
+            Tone.SECOND,
+        ),
         Line("Renyi divergence", _visible_points(orders, divergences, most), Tone.MAIN),
     )
     low, high = log_span((y for line in lines for _, y in line.points), 1.1)

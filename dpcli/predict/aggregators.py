@@ -209,7 +209,9 @@ class GnMax(Aggregator):
             )
         rows, repeats = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
         # Every teacher votes on every query. The sensitivities of all queries therefore add up.
-        return np.asarray(repeats @ answer_sensitivity.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float)
+        return np.asarray(
+            repeats @ answer_sensitivity.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float
+        )
 
     def answers(self, counts: Counts, counted: Array) -> Releases:
         return merge_releases(log_q_gaussian(counts, self.sigma), counted, _gaussian(self.sigma))

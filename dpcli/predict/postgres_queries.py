@@ -78,7 +78,10 @@ class PostgresQueries:
         require_count(count)
         with self._transaction() as connection:
             current = self._count(connection, lock=True)
-            if connection.execute(WRITE, (current.after(count, self._place, self._things), self._name, current.taken)).rowcount != 1:
+            if (
+                connection.execute(WRITE, (current.after(count, self._place, self._things), self._name, current.taken)).rowcount
+                != 1
+            ):
                 raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")
         return Granted(current.taken + 1, count, self.total)
 

@@ -174,7 +174,9 @@ def refuse_path(path: str) -> None:
         raise LedgerError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, WORDS)
     if os.path.lexists(f"{path}-wal"):
-        raise LedgerError(f"{path}: expected no write-ahead log next to it, found {path}-wal, which belongs to another file: move it away")
+        raise LedgerError(
+            f"{path}: expected no write-ahead log next to it, found {path}-wal, which belongs to another file: move it away"
+        )
     _refuse_network(path)
 
 

@@ -86,7 +86,9 @@ def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
     """Return log of the union bound: the sum of the tails at all gaps behind the winner, capped at log(1 - 1/m)."""
     ordered = np.sort(counts, axis=1)  # Rows that differ only in the order of labels then give the same bits.
     gaps = ordered[:, -1:] - ordered[:, :-1]
-    most = int(gaps.max(initial=0))  # at most the number of teachers; a table of tails for all gaps may be shorter than the list of gaps
+    most = int(
+        gaps.max(initial=0)
+    )  # at most the number of teachers; a table of tails for all gaps may be shorter than the list of gaps
     tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
     return _rounded_up(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
 
@@ -121,7 +123,9 @@ def independent_gaussian(sigma: float, order: float) -> float:
 def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
     """Yield upper bounds on D_a of each release, (n,), at each order."""
     if not (np.all(log_q <= 0.0) and sigma > 0.0 and np.all(orders > 1.0)):
-        raise InternalError("a probability above 1, no noise, or an order of at most 1: this is a bug in dpcli, and nothing was computed")
+        raise InternalError(
+            "a probability above 1, no noise, or an order of at most 1: this is a bug in dpcli, and nothing was computed"
+        )
     place = np.argsort(log_q)
     terms, log_1q, back = _terms(log_q[place], sigma), log1mexp_array(log_q[place]), np.argsort(place)
     least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # A positive cost that underflows must not become 0.
@@ -290,9 +294,7 @@ class AnswerSensitivity:
         is_costly = log_q > self.log_q0
         for d in range(teachers):
             largest[active, d] = self.local(log_q[active])
-            more = np.where(
-                is_costly[active], (log_q[active] > self.log_q0) & (votes[active, 1] > 0), log_q[active] < self.log_q1
-            )
+            more = np.where(is_costly[active], (log_q[active] > self.log_q0) & (votes[active, 1] > 0), log_q[active] < self.log_q1)
             active = active[more]
             if not len(active):
                 break

@@ -86,9 +86,7 @@ def _table(values: Any, place: str) -> Any:
     if table.dtype.kind not in "iuf":
         raise InputError(f"{place}: expected a table of numbers, found a table of {table.dtype.type.__name__}")
     if table.ndim == 1:
-        raise InputError(
-            f"{place}: expected a row of counts for each query, found one number for each query: {HINT}"
-        )
+        raise InputError(f"{place}: expected a row of counts for each query, found one number for each query: {HINT}")
     if table.ndim != 2:
         raise InputError(f"{place}: expected rows of counts, found an array of {table.ndim} dimensions")
     if not table.size:

@@ -110,7 +110,9 @@ def _prepare(line: Connection, temporary: str) -> None:
     with contextlib.suppress(ImportError):
         import tqdm  # type: ignore[import-untyped]
 
-        tqdm.tqdm.monitor_interval = 0  # The progress bars of tqdm must start no thread, as a process with threads cannot be forked.
+        tqdm.tqdm.monitor_interval = (
+            0  # The progress bars of tqdm must start no thread, as a process with threads cannot be forked.
+        )
     try:
         prepared = shard_work.prepare()
     except DpcliError as error:
@@ -239,7 +241,9 @@ def _reopen_files() -> None:
     kept_flags = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC
     with contextlib.suppress(FileNotFoundError):
         for descriptor in map(int, os.listdir("/proc/self/fd")):
-            with contextlib.suppress(OSError):  # The descriptor of the listing itself is closed by now. Some files cannot be opened again.
+            with contextlib.suppress(
+                OSError
+            ):  # The descriptor of the listing itself is closed by now. Some files cannot be opened again.
                 flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
                 if flags & getattr(os, "O_PATH", 0) or not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     continue

@@ -383,7 +383,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         (("texts = 3", "texts = 4"), "steps: expected 32"),
         (('prompt = ">"', f'prompt = "{">" * 40}"'), "at most 33 tokens before 8 new ones"),
         (("longest = 10", "longest = 33"), "at most 33 tokens before 8 new ones"),
-        (('"notes:model"', '"notes:other"'), "another model's"),
+        (('"notes:model"', '"notes:other"'), "another model"),
         (('"{text}>"', '"text>"'), "text with {text}"),
         (('units = "user"', ""), "generate.units"),
         (("[generate]", "[prompt]"), "prompt."),

@@ -13,7 +13,7 @@ import pytest
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.documents.pmixed import evaluated
+from dpcli.predict.documents.pmixed import evaluate_document
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.pmixed.ensemble_evaluation import ensemble_losses, evaluate, losses, perplexity
 from dpcli.predict.pmixed.model_ensemble import Sound
@@ -126,7 +126,7 @@ def test_the_same_setting_has_the_same_figure_in_both_tables(place: Path, axis: 
     sound = first.way("sound")
     assert sound is not None and first.points[0].radius == radius and first.tokens == 33
     assert first.points[0].sound.value == sound.perplexity.value
-    table = evaluated(first).tables[1]
+    table = evaluate_document(first).tables[1]
     assert sound.name in table.columns
 
 

@@ -91,7 +91,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         path.write_text(path.read_text().replace("tiny_texts:model", "weights"))
         plan = plan_of(str(path))
         side = public_side(plan.pmixed, plan.path)
-        learnt = [side.taught(side.private_records(texts)) for texts in shard_texts(plan, private_texts(plan))]
+        learnt = [side.learn(side.private_records(texts)) for texts in shard_texts(plan, private_texts(plan))]
         yield Ensemble(plan, None, side, fitted_models(plan, side, learnt))  # type: ignore[arg-type]
 
 

@@ -111,7 +111,9 @@ def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, sourc
     keys = {"queries": "public.npz", key: source}
     stated = "\n".join(f'{name} = "{value}"' for name, value in keys.items())
     path = written(tmp_path, GNMAX, f'data = "{private}"\n{stated}')
-    with pytest.raises(InputError, match="expected public data on which no teacher is trained, found the training data of the teachers"):
+    with pytest.raises(
+        InputError, match="expected public data on which no teacher is trained, found the training data of the teachers"
+    ):
         plan_of(str(path))
 
 

@@ -19,7 +19,7 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
 from dpcli.plots.delta_epsilon import GUARANTEES, own_point
-from dpcli.plots.drawing import draw, name_of, with_findings, setting
+from dpcli.plots.drawing import draw, name_of, setting, with_findings
 from dpcli.plots.epsilons import Question
 from dpcli.plots.trade_off_curve import COMPLETE_LABEL, picture
 

@@ -33,7 +33,11 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
         tables=() if meaning is None else (_attacks(meaning), _beliefs(meaning), _groups(meaning)),
         notes=(
             *findings,
-            *(_no_bound(account) if meaning is None else (*_summary(meaning), *adversary_note(account.pipeline), *_limits(account))),
+            *(
+                _no_bound(account)
+                if meaning is None
+                else (*_summary(meaning), *adversary_note(account.pipeline), *_limits(account))
+            ),
         ),
         findings=tuple(finding(d) for d in diagnostics),
         total=repr(account.upper) if meaning is not None else "inf",

@@ -71,10 +71,14 @@ def _main_page() -> str:
         ManualSection("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
         ManualSection("options", terms=_options(cli, context)),
         ManualSection("commands", terms=commands),
-        ManualSection("accountants", ("Upper bounds; the headline is the smallest sound bound that applies.",), lists.accountants()),
+        ManualSection(
+            "accountants", ("Upper bounds; the headline is the smallest sound bound that applies.",), lists.accountants()
+        ),
         ManualSection(
             "filters",
-            ("Privacy filters that add up the runs of a ledger (dpcli budget). A run may be chosen from the outputs of earlier runs.",),
+            (
+                "Privacy filters that add up the runs of a ledger (dpcli budget). A run may be chosen from the outputs of earlier runs.",
+            ),
             lists.EVERY["filters"](),
         ),
         ManualSection("formats", terms=lists.formats()),

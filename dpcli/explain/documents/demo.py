@@ -11,7 +11,6 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.explain.demo import CONFIDENCE, COUNT, Demo, SimulatedRate, ThresholdTest
 
 CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
-MEASURED = f"measured ({CONFIDENCE_TEXT})"
 
 
 def document(demo: Demo, picture: Chart) -> Document:
@@ -73,7 +72,14 @@ def _tests(demo: Demo) -> Table:
         )
         for test in demo.tests
     )
-    columns = ("noisy count", "false positives", MEASURED, "true positives", MEASURED, "the bound allows")
+    columns = (
+        "noisy count",
+        "false positives",
+        f"measured ({CONFIDENCE_TEXT})",
+        "true positives",
+        f"measured ({CONFIDENCE_TEXT})",
+        "the bound allows",
+    )
     return Table(
         f'the best tests: guess "{COUNT + 1}, the person is in" if the noisy count is', columns, rows, frozenset(range(1, 6))
     )
@@ -83,7 +89,7 @@ def _beliefs(demo: Demo) -> Table:
     rows = tuple((belief.where, _percent(belief.share.exact), _measured(belief.share)) for belief in demo.beliefs)
     return Table(
         "belief that the person is in, with a prior belief of 50 %",
-        ("noisy count", "belief", MEASURED),
+        ("noisy count", "belief", f"measured ({CONFIDENCE_TEXT})"),
         rows,
         frozenset({1, 2}),
         ("between the two counts, the belief is between these values; no output of an (epsilon, 0)-DP mechanism moves it further",),

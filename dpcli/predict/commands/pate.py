@@ -67,7 +67,9 @@ def fit(file: str, jobs: int | None, format_: str, outputs: tuple[str, ...]) -> 
 @click.argument("file")
 @charged_ledger("Charge this ledger before the first noise.")
 @click.option("--moved", is_flag=True, help="Confirm that the folder was moved here and that no copy of it is left elsewhere.")
-@click.option("--insecure-seed", type=click.IntRange(min=0), help="Draw reproducible noise from this seed, for debugging: NOT PRIVATE.")
+@click.option(
+    "--insecure-seed", type=click.IntRange(min=0), help="Draw reproducible noise from this seed, for debugging: NOT PRIVATE."
+)
 @output_options("text", "total")
 def label(
     file: str,

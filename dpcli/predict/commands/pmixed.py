@@ -86,7 +86,9 @@ def _refuse(context: click.Context, parameter: click.Parameter, value: object) -
 @click.command(short_help=SUBCOMMANDS["predict"][1])
 @click.argument("file")
 @click.option("--prompt", metavar="TEXT", help="Text to continue [default: standard input].")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Largest number of tokens of the answer [default: max_tokens of FILE].")
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), help="Largest number of tokens of the answer [default: max_tokens of FILE]."
+)
 @click.option("--moved", is_flag=True, help="Confirm that the folder was moved here and that no copy of it is left elsewhere.")
 @click.option("--top-k", type=str, hidden=True, expose_value=False, callback=_refuse)
 @click.option("--top-p", type=str, hidden=True, expose_value=False, callback=_refuse)
@@ -140,9 +142,13 @@ def _standard_input() -> str:
 
 @click.command(short_help=SUBCOMMANDS["evaluate"][1])
 @click.argument("file")
-@click.option("--over", type=click.Choice(tuple(VALUES)), help="Also vary this parameter, and solve for the radius at each of its values.")
+@click.option(
+    "--over", type=click.Choice(tuple(VALUES)), help="Also vary this parameter, and solve for the radius at each of its values."
+)
 @click.option("--values", metavar="LIST", help="Values of --over, separated by commas.")
-@click.option("--tokens", type=click.IntRange(min=2), default=2_000, show_default=True, help="Largest number of tokens of the test text.")
+@click.option(
+    "--tokens", type=click.IntRange(min=2), default=2_000, show_default=True, help="Largest number of tokens of the test text."
+)
 @click.option(
     "--picture",
     "pictures",
@@ -197,7 +203,9 @@ def _values(text: str) -> tuple[float, ...]:
 @click.command(short_help=SUBCOMMANDS["account"][1])
 @click.argument("file")
 @click.option(
-    "--solve", type=click.Choice(["radius", "steps"]), help="Solve for the largest radius, or for the most tokens, that meets the budget."
+    "--solve",
+    type=click.Choice(["radius", "steps"]),
+    help="Solve for the largest radius, or for the most tokens, that meets the budget.",
 )
 @click.option("--target-epsilon", type=float, help="Target epsilon of --solve [default: the budget of FILE].")
 @click.option("--delta", type=float, help="Use this delta [default: the delta of FILE].")

@@ -21,7 +21,9 @@ def session_options(resume: str) -> Callable[..., Any]:
         click.argument("file"),
         click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and whether --ledger has room for it."),
         click.option("--resume", is_flag=True, help=resume),
-        click.option("--moved", is_flag=True, help="Confirm that the folder was moved here and that no copy of it is left elsewhere."),
+        click.option(
+            "--moved", is_flag=True, help="Confirm that the folder was moved here and that no copy of it is left elsewhere."
+        ),
         charged_ledger("Charge this ledger before the first noise is drawn."),
         output_options("text", "total"),
     )
@@ -77,7 +79,7 @@ def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:
     or a virtual machine restored to an earlier state cannot be detected. To exclude both, count in PostgreSQL (the key count).
     """
     from dpcli.predict.decode.generate_plan import plan_of
-    from dpcli.predict.documents.sessions import generate_plan_document, generate_document
+    from dpcli.predict.documents.sessions import generate_document, generate_plan_document
 
     def work(plan: Any, books: Any, resume: bool, report: Any) -> Any:
         from dpcli.predict.decode.generation import write_texts

@@ -73,7 +73,10 @@ class Generate:
     model: Annotated[str, Key("public language model: a path, a name, or module:function")]
     prompt: Annotated[Note, Key("public context after which every text begins")]
     texts: Annotated[
-        int, Key("number of texts written from each batch; with a threshold, writing ends earlier if no private tokens are left", AT_MOST)
+        int,
+        Key(
+            "number of texts written from each batch; with a threshold, writing ends earlier if no private tokens are left", AT_MOST
+        ),
     ]
     tokens: Annotated[
         int, Key("largest number of tokens of a text; all are charged, written or not, unless the entry has a threshold", AT_MOST)
@@ -81,9 +84,9 @@ class Generate:
     tokenizer: Annotated[str | None, Key("bytes, a path, a name or module:function; by default, the model's own")] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
     record: Annotated[Literal["line", "paragraph"], Key("unit of text in a .txt file")] = "line"
-    units: Annotated[str | None, Key("column that names the owner of each text; by default, each text is a separate unit", claim=True)] = (
-        None
-    )
+    units: Annotated[
+        str | None, Key("column that names the owner of each text; by default, each text is a separate unit", claim=True)
+    ] = None
     template: Annotated[Note, Key("private context, in which {text} occurs once", SHOWING)] = ALONE
     method: Annotated[
         Literal["difference", "logits"],

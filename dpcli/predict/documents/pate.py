@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.vote_account import VoteAccount, VoteEpsilon
 
 UNSANITISED = "unsanitised, do not publish"
-WHY_PRIVATE = "an epsilon given the votes reveals how far the teachers agree, which is private: no statement, ledger or gate contains it"
+WHY_PRIVATE = (
+    "an epsilon given the votes reveals how far the teachers agree, which is private: no statement, ledger or gate contains it"
+)
 
 
 def account_document(votes: VoteAccount) -> Document:
@@ -143,7 +145,12 @@ def label_document(outcome: SessionOutcome) -> Document:
         f"{plan.account.delta!r}, whatever the votes are"
     )
     folder = shown(plan.folder)
-    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *window_note(plan), *_budget_limit(plan), *_unused(outcome)]
+    details = [
+        f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}",
+        *window_note(plan),
+        *_budget_limit(plan),
+        *_unused(outcome),
+    ]
     if not transcript.session.charged and transcript.private:
         details.append("no ledger was charged: the costs of sessions on the same data add up (use --ledger)")
     if outcome.earlier:
@@ -153,7 +160,9 @@ def label_document(outcome: SessionOutcome) -> Document:
             f"{len(transcript.lost):,} queries were charged and lost in a crash: none is answered again, as this would be a second release"
         )
     if transcript.reinforced:
-        details.append(f"{len(transcript.reinforced):,} further queries have a label that the student predicted, which costs nothing")
+        details.append(
+            f"{len(transcript.reinforced):,} further queries have a label that the student predicted, which costs nothing"
+        )
     data = {
         **setting(plan),
         "private": transcript.private,
@@ -186,10 +195,10 @@ def _unused(outcome: SessionOutcome) -> tuple[str, ...]:
 
 def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
     """Return the answer of `dpcli pate fit`."""
-    headline = (
-        f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing has been released or charged yet"
-    )
-    details = [f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"]
+    headline = f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing has been released or charged yet"
+    details = [
+        f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"
+    ]
     if teachers.earlier:
         details.append(f"{teachers.earlier:,} of them had been fitted before")
     if teachers.empty or teachers.single:

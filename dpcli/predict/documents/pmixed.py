@@ -169,7 +169,7 @@ def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
     rows = tuple(
         (f"{change}{' (this file)' if own else ''}", *(by[change, name] for name in NAMES)) for change, own in stated.items()
     )
-    return Table(title, ("one change", *NAMES), rows, frozenset({1, 2}), (footnote,) if "-" in cells else ())
+    return Table(title, ("what one change does", *NAMES), rows, frozenset({1, 2}), (footnote,) if "-" in cells else ())
 
 
 def _data(costs: Costs) -> dict[str, object]:
@@ -244,7 +244,9 @@ PAPER = "the published protocol at the epsilon that it would claim is not a DP g
 LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
 ROOM = 1.1  # factor by which the axes of the chart extend beyond the data
 REFERENCES = {  # label of each horizontal line in the chart
-    "public": "public model", "dp": "one model, private counts or steps", "all": "no privacy",
+    "public": "public model",
+    "dp": "one model, private counts or steps",
+    "all": "no privacy",
 }
 
 
@@ -290,7 +292,7 @@ def _no_gain(evaluation: Evaluation) -> tuple[str, ...]:
 
 def _ways(evaluation: Evaluation) -> Table:
     rows = tuple((way.name, _epsilon(way), *_cells(way.perplexity), *_cells(way.relative)) for way in evaluation.ways)
-    columns = ("method", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
+    columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
     footnotes = (f"-: {NO_GUARANTEE}",) if any(way.epsilon is None for way in evaluation.ways) else ()
     return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
 
@@ -319,7 +321,11 @@ def _points(evaluation: Evaluation) -> Table:
         for p in evaluation.points
     )
     return Table(
-        f"ablation over {evaluation.axis}; the radius is solved for at each value", columns, rows, frozenset({0, 1, 2, 4}), footnotes
+        f"ablation over {evaluation.axis}; the radius is solved for at each value",
+        columns,
+        rows,
+        frozenset({0, 1, 2, 4}),
+        footnotes,
     )
 
 

@@ -134,7 +134,9 @@ def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGr
     """Return the counts of all tokens with at least `length` tokens before them in their record, by the last `length` of these."""
     flat = np.fromiter((token for record in records for token in record), np.int64)
     if flat.size and not 0 <= flat.min() <= flat.max() < vocabulary:
-        raise InputError(f"expected token ids below {vocabulary}, the size of the vocabulary: the tokenizer belongs to another model")
+        raise InputError(
+            f"expected token ids below {vocabulary}, the size of the vocabulary: the tokenizer belongs to another model"
+        )
     place = np.concatenate([np.arange(len(record)) for record in records] or [np.empty(0, np.int64)])
     ends = np.flatnonzero(place >= length)
     number = np.zeros(len(ends), np.int64)

@@ -111,7 +111,9 @@ class Transformer:
             return None
         if self._joint_pass_works is None:
             self._joint_pass_works = self._joint_agrees()
-        return _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._joint_pass_works else None
+        return (
+            _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._joint_pass_works else None
+        )
 
     def _joint_agrees(self) -> bool:
         """Return whether two random adapters give equal answers in a joint pass and alone, up to SAME_ANSWER."""

@@ -102,9 +102,7 @@ class Pate:
     premises: ClassVar[Premises] = PREMISES
 
     teachers: Annotated[int, Key("number of teachers, each trained without noise on a separate shard", TEACHERS)]
-    classes: Annotated[
-        int | None, Key("number of labels, declared and not counted in private data; 10 for digits", CLASSES)
-    ] = None
+    classes: Annotated[int | None, Key("number of labels, declared and not counted in private data; 10 for digits", CLASSES)] = None
     mechanism: Annotated[str | None, Key("name of the entry that answers, if the file has several entries for votes")] = None
     votes: Annotated[
         str | None,
@@ -160,12 +158,16 @@ class Pate:
     held_out: Annotated[float, Key("share of data that held-out declares public", OPEN_UNIT, reader=SET_ASIDE)] = 0.2
     pool: Annotated[
         int | None,
-        Key("number of held-out records that are queries, the others being test records; by default, half", COUNT, reader=SET_ASIDE),
+        Key(
+            "number of held-out records that are queries, the others being test records; by default, half", COUNT, reader=SET_ASIDE
+        ),
     ] = None
     test: Annotated[
         str | None,
         Key(
-            "public records that test the student: a source as for queries, or held-out (those that are not queries)", PUBLIC, reads=True
+            "public records that test the student: a source as for queries, or held-out (those that are not queries)",
+            PUBLIC,
+            reads=True,
         ),
     ] = None
     check: Annotated[
@@ -292,7 +294,9 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved(data, path)
     diagnostics = judge(pipeline, data)
-    for diagnostic in diagnostics:  # DP111 reports an epsilon that depends on the votes. In [pate] it is an error instead of a warning.
+    for (
+        diagnostic
+    ) in diagnostics:  # DP111 reports an epsilon that depends on the votes. In [pate] it is an error instead of a warning.
         if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
             raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")
     _require_units(pipeline, pate, path)

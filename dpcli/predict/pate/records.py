@@ -124,7 +124,9 @@ def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
     except Exception:  # The labels may be an array-like object from the user's code.
         raise InputError(f"{place}: expected labels as an array of numbers") from None
     if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
-        raise InputError(f"{place}: expected a whole number as the label of each record; some records have no label, or another value")
+        raise InputError(
+            f"{place}: expected a whole number as the label of each record; some records have no label, or another value"
+        )
     if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < classes)).all():
         raise InputError(f"{place}: expected labels from 0 to {classes - 1}; a record has another label (which record is private)")
     return np.asarray(numbers.astype(np.int64))

@@ -21,7 +21,7 @@ from dpcli.base.extras import require
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
 from dpcli.predict.pate.records import Records, query_inputs, shards
-from dpcli.predict.pate.vote_files import write_votes, refuse_other_votes
+from dpcli.predict.pate.vote_files import refuse_other_votes, write_votes
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.predict.vote_counts import counts_of_labels

@@ -130,7 +130,9 @@ def raising_factor(release: Release) -> float:
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     left = 1.0 - z * release.sigma * math.expm1(release.beta)
     if z > 0.0 and left <= 0.0:
-        raise CannotCertify("no margin covers the noise, which grows with the margin: try a smaller beta or sigma, or a larger failure")
+        raise CannotCertify(
+            "no margin covers the noise, which grows with the margin: try a smaller beta or sigma, or a larger failure"
+        )
     return max((1.0 + z * release.sigma) / left, 0.0)
 
 

@@ -422,7 +422,9 @@ def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan,
         return plan, value
     is_count = axis in ("steps", "shards")
     if value <= 0 or (is_count and value != int(value)) or (axis == "rate" and value > 1):
-        raise InputError(f"--values: expected {'whole numbers' if is_count else 'rates'} that are valid for {axis}, found {value:g}")
+        raise InputError(
+            f"--values: expected {'whole numbers' if is_count else 'rates'} that are valid for {axis}, found {value:g}"
+        )
     entry = {
         "steps": lambda: replace(plan.entry, steps=int(value)),
         "shards": lambda: replace(plan.entry, spec=replace(plan.spec, shards=int(value))),

@@ -183,7 +183,11 @@ def _require_budget(plan: PmixedPlan) -> None:
 def _folder_hint(plan: PmixedPlan) -> str:
     """Return a hint if the folder is relative to the current one; "" if it is absolute."""
     stated = plan.stated_folder(plan.pmixed.output)
-    return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; change to the folder where it was fitted, or "
+    return (
+        ""
+        if os.path.isabs(stated)
+        else f"{stated} is relative to the current folder; change to the folder where it was fitted, or "
+    )
 
 
 def _read(folder: str) -> Fit | None:

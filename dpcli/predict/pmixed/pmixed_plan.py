@@ -118,7 +118,9 @@ class Pmixed:
         ),
     ] = None
     salt: Annotated[str, Key("public text in the hash that assigns units to shards; another text assigns them anew")] = ""
-    context: Annotated[int, Key("largest number of tokens of a training record; longer texts are split, after sharding", COUNT)] = 128
+    context: Annotated[int, Key("largest number of tokens of a training record; longer texts are split, after sharding", COUNT)] = (
+        128
+    )
     mode: Annotated[
         Literal["sound", "paper"],
         Key(
@@ -128,7 +130,10 @@ class Pmixed:
     ] = "sound"
     projection: Annotated[
         Literal["clip", "mix"],
-        Key("projection to within the radius: clip (nearest distribution), or mix (largest share of the model that fits)", reader=SOUND),
+        Key(
+            "projection to within the radius: clip (nearest distribution), or mix (largest share of the model that fits)",
+            reader=SOUND,
+        ),
     ] = "clip"
     order: Annotated[int, Key("Renyi order at which the published protocol bounds the divergence", ORDER, reader=PAPER)] = 3
     temperature: Annotated[float, Key("sampling temperature of every model, public and private, before projection", POSITIVE)] = 1.0
@@ -157,7 +162,7 @@ class Pmixed:
                 if getattr(self, name) is None:
                     yield (name,), f'{expected} with model = "{COUNTING}"', "none"
             if self.lora is not None:
-                yield ("lora",), f'no lora with model = "{COUNTING}", which is fine-tuned by counting', "a table"
+                yield ("lora",), f'no lora with model = "{COUNTING}", which is fine-tuned by counting', "one"
         for name in ("public", "test"):
             if same_source(self.data, getattr(self, name)):
                 yield (name,), "text declared public", "the source of the private texts"

@@ -41,7 +41,9 @@ class Published:
         """Return the Renyi divergence that the protocol allots to one query. Raises CannotCertify if it is not above 0."""
         total = renyi_epsilon(self.epsilon, self.delta, self.order)
         if total <= 0.0:
-            raise CannotCertify(f"at order {self.order} the conversion alone exceeds epsilon = {self.epsilon:g} at delta = {self.delta!r}")
+            raise CannotCertify(
+                f"at order {self.order} the conversion alone exceeds epsilon = {self.epsilon:g} at delta = {self.delta!r}"
+            )
         return total / self.queries
 
     def radius(self, drawn: int) -> float:

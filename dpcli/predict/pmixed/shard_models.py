@@ -123,9 +123,7 @@ def public_side(table: Pmixed, path: str) -> PublicSide:
         return PublicSide(model, vocabulary, table.context, content_of(model, vocabulary))
     loaded, vocabulary = language_model(table.model, table.tokenizer, path, "pmixed", _tuning(table), table.device)
     if not all(hasattr(loaded, name) for name in ("tune", "tuned")):
-        raise InputError(
-            f"{path}: pmixed.model: expected a model with the methods tune and tuned, found {type(loaded).__name__}"
-        )
+        raise InputError(f"{path}: pmixed.model: expected a model with the methods tune and tuned, found {type(loaded).__name__}")
     if getattr(loaded, "tuning", table) is None:
         raise InputError(f"{path}: pmixed.lora: expected the settings of the adapters that fine-tune {table.model}")
     if table.context > loaded.context:

@@ -72,7 +72,9 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
     """
     if plan.account is None:
         if solve is not None or target is not None:
-            raise InputError('--solve: expected pmixed.mode = "sound", found "paper", whose radius follows from its claimed epsilon')
+            raise InputError(
+                '--solve: expected pmixed.mode = "sound", found "paper", whose radius follows from its claimed epsilon'
+            )
         assert plan.published is not None
         return Costs(plan, plan.published.delta, ())
     costs_delta = delta if delta is not None else plan.account.delta

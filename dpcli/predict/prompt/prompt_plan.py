@@ -73,7 +73,8 @@ class Prompt:
         Key("module:function instead of model, which takes a prompt and returns a label, or a score for each label", FUNCTION),
     ] = None
     tokenizer: Annotated[
-        str | None, Key("tokenizer of model: bytes, a path, a name or module:function; by default, the model's own", reader=OF_MODELS)
+        str | None,
+        Key("tokenizer of model: bytes, a path, a name or module:function; by default, the model's own", reader=OF_MODELS),
     ] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
     label: Annotated[str, Key("column of the label in such a file")] = "label"
@@ -84,7 +85,9 @@ class Prompt:
         tuple[str, ...] | None,
         Key("a word for each label, which follows the template, and whose first token is the answer; by default, the labels"),
     ] = None
-    template: Annotated[Note, Key("form of a text in a prompt, in which {text} occurs once; the label's word follows", SHOWING)] = ALONE
+    template: Annotated[Note, Key("form of a text in a prompt, in which {text} occurs once; the label's word follows", SHOWING)] = (
+        ALONE
+    )
     instruction: Annotated[Note | None, Key("public text at the beginning of every prompt")] = None
     separator: Annotated[
         Note | None, Key("text between two demonstrations, and before the text to label; by default, a line end")
@@ -93,9 +96,9 @@ class Prompt:
     longest: Annotated[int, Key("largest number of characters of a private text in a prompt; the rest is cut off", COUNT)] = 400
     candidates: Annotated[int, Key("number of prompts for the student that are compared, by the noisy labels alone", AT_MOST)] = 32
     student_demonstrations: Annotated[int, Key("number of public texts with noisy labels in each of these prompts", AT_MOST)] = 1
-    public: Annotated[str | None, Key("public labelled texts on which the chosen prompt is tested: a source as for data", reads=True)] = (
-        None
-    )
+    public: Annotated[
+        str | None, Key("public labelled texts on which the chosen prompt is tested: a source as for data", reads=True)
+    ] = None
     mechanism: Annotated[str | None, Key("name of the entry that answers, if the file has several entries for votes")] = None
     count: Annotated[
         str | None,

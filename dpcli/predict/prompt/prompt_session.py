@@ -319,7 +319,5 @@ def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
             if label is not None and not (type(label) is int and 0 <= label < labels):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise InputError(
-                f"{path}: expected the transcript of a session; a line is damaged, or this is another file"
-            ) from None
+            raise InputError(f"{path}: expected the transcript of a session; a line is damaged, or this is another file") from None
         yield query, Released(number, label)

@@ -362,7 +362,9 @@ class PromptTeachers:
         """Return the label that each teacher gives each text, by the teacher's number. Raises as `votes` does."""
         defaults = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
         return dict(
-            self.processes.results((number, Ballot(shown, tuple(texts), defaults)) for number, shown in enumerate(self.demonstrations))
+            self.processes.results(
+                (number, Ballot(shown, tuple(texts), defaults)) for number, shown in enumerate(self.demonstrations)
+            )
         )
 
     def in_parts(self, texts: Sequence[str], answered: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
