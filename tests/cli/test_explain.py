@@ -119,7 +119,7 @@ def test_no_finite_guarantee_is_said_and_exits_with_3() -> None:
     result = dpcli("explain", "-", stdin=WIDE.encode())
     assert result.code == 3
     assert result.out.startswith("no finite guarantee can be certified")
-    assert "state a delta > 0" in result.out
+    assert "set delta > 0" in result.out
     assert json.loads(dpcli("explain", "-", "-f", "json", stdin=WIDE.encode()).out)["meaning"] is None
     assert dpcli("explain", "-", "-f", "total", stdin=WIDE.encode()).out == "inf\n"
 

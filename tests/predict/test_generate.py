@@ -384,7 +384,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
         (('prompt = ">"', f'prompt = "{">" * 40}"'), "at most 33 tokens before 8 new ones"),
         (("longest = 10", "longest = 33"), "at most 33 tokens before 8 new ones"),
         (('"notes:model"', '"notes:other"'), "another model"),
-        (('"{text}>"', '"text>"'), "text with {text}"),
+        (('"{text}>"', '"text>"'), "a text that contains {text} once"),
         (('units = "user"', ""), "generate.units"),
         (("[generate]", "[prompt]"), "prompt."),
         (
@@ -542,7 +542,7 @@ def model():
         ("Model.context = None", "whole numbers as its vocabulary and context"),
         ("Model.vocabulary = '256'", "whole numbers as its vocabulary and context"),
         ("Model.next_token = lambda self, contexts: np.zeros((1, 9))", "log-probabilities of 256 tokens"),
-        ("Model.next_token = lambda self, contexts: np.full((1, 256), np.nan)", "no numbers"),
+        ("Model.next_token = lambda self, contexts: np.full((1, 256), np.nan)", "found NaN, inf or only -inf"),
         ("Model.next_token = lambda self, contexts: 1 / 0", "raised ZeroDivisionError"),
         ("Own.ids = lambda self, text: None", "generate.tokenizer: raised TypeError"),
         ("Own.text = lambda self, ids: 1 / 0", "generate.tokenizer: token 0 of the model's 256: raised ZeroDivisionError"),

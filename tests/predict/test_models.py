@@ -107,7 +107,7 @@ def test_texts_have_owners(tmp_path: Path) -> None:
 @of_each(
     "content, message",
     [
-        ("who,text\nann,secret\n,other\n", "some that are missing"),
+        ("who,text\nann,secret\n,other\n", "owners that are missing"),
         ("owner,text\nann,secret\n", "found a row without it"),
         ("who,text\n", "found no text"),
     ],

@@ -164,11 +164,11 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "from 0 to 2; a record has another label (which record is private)",
     ),
-    "labels of some": ({"labels": np.zeros(299)}, {}, "expected one label for each record"),
+    "labels of some": ({"labels": np.zeros(299)}, {}, "expected a whole number as the label of each record"),
     "fractions of labels": ({"labels": np.full(300, 0.5)}, {}, "expected labels from 0 to 2"),
     "inputs that are not finite": ({"inputs": np.full((300, 2), np.nan)}, {}, "expected finite inputs"),
-    "inputs without a width": ({"inputs": np.ones(300)}, {}, "expected inputs of shape"),
-    "texts": ({"inputs": np.full((300, 2), "secret")}, {}, "expected inputs of shape"),
+    "inputs without a width": ({"inputs": np.ones(300)}, {}, "expected numeric inputs of shape"),
+    "texts": ({"inputs": np.full((300, 2), "secret")}, {}, "expected numeric inputs of shape"),
     "objects": ({"inputs": np.full((300, 2), None)}, {}, "expected a .npz file of plain arrays"),
 }
 
