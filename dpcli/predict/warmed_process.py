@@ -241,9 +241,7 @@ def _reopen_files() -> None:
     kept_flags = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC
     with contextlib.suppress(FileNotFoundError):
         for descriptor in map(int, os.listdir("/proc/self/fd")):
-            with contextlib.suppress(
-                OSError
-            ):  # The descriptor of the listing itself is closed by now. Some files cannot be opened again.
+            with contextlib.suppress(OSError):  # The listing's own descriptor is closed by now, and some files cannot be reopened.
                 flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
                 if flags & getattr(os, "O_PATH", 0) or not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     continue

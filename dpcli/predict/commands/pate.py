@@ -141,7 +141,7 @@ def student(file: str, format_: str, outputs: tuple[str, ...]) -> int:
 @click.argument("file")
 @output_options("table", "findings", "checks", "total")
 def account(file: str, format_: str, outputs: tuple[str, ...]) -> int:
-    """Print the cost of the labels of FILE: the guarantee, which holds for any votes, and the smaller cost given the actual votes.
+    """Print the cost of the labels of FILE: the guarantee, which holds for any votes, and the cost given the actual votes.
 
     The cost given the votes reveals how far the teachers agree, which is private. It is printed, with a mark, for the owner of the data
     only, and appears in no statement. Reading votes needs neither torch nor scikit-learn.

@@ -69,7 +69,7 @@ def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:
     """Write synthetic texts from private texts by a language model, as [generate] in FILE states.
 
     Each token is drawn from clipped, averaged logits. All tokens that may be written are charged beforehand. If the entry has a threshold,
-    all tokens that may be private are.
+    only the tokens that may be private are charged.
 
     Exit codes: 1 if the budget or the ledger refuses, or no text is left; 2 if the file asks for something impossible; 4 if the count of
     texts or the ledger cannot be relied on.

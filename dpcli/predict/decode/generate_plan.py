@@ -26,8 +26,9 @@ MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the privat
 class Generate:
     """The [generate] table: private texts, written token by token by a language model.
 
-    The model gives logits for the next token after a public context and after private contexts. The private logits are clipped, added up
-    and added to the public ones, and the token is drawn from the result. The private-decoding entry states the clip and the temperature.
+    The model gives logits for the next token after a public context and after private contexts. The private logits, or their differences
+    from the public ones, are clipped and averaged (see `method`). The token is drawn from the result. The private-decoding entry states the
+    clip and the temperature.
     All keys are fixed before the data are read. The batch to which a unit's contexts belong depends on that unit alone.
     """
 

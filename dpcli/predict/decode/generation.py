@@ -198,7 +198,7 @@ def _summary(outcome: GenerationOutcome) -> str:
     plan = outcome.plan
     return (
         f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
-        f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All these texts are charged, "
+        f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All texts that may be written are charged, "
         f"written or not: {guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
     )
 

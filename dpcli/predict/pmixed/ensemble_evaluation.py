@@ -102,23 +102,23 @@ def ensemble_losses(
                 on_private("a fitted model", next_token_rows, members[member], record, [at + 1 for at in at_places]), temperature
             )
             for at, row in zip(at_places, rows, strict=True):
-                for mode in modes_at[at]:
-                    sums[mode, at] += modes[mode][0].projected(base[at], row, len(drawn_by_mode[mode][at]))[record[at + 1]]
+                for index in modes_at[at]:
+                    sums[index, at] += modes[index][0].projected(base[at], row, len(drawn_by_mode[index][at]))[record[at + 1]]
         alone = base[np.arange(len(places)), np.array(record[1:])]
-        for mode, drawn in enumerate(drawn_by_mode):
+        for index, drawn in enumerate(drawn_by_mode):
             counts = np.array([len(chosen) for chosen in drawn])
             with np.errstate(divide="ignore"):
-                by_mode[mode].append(-np.log(np.where(counts > 0, sums[mode] / np.maximum(counts, 1), alone)))
+                by_mode[index].append(-np.log(np.where(counts > 0, sums[index] / np.maximum(counts, 1), alone)))
     return by_mode
 
 
 def _modes_by_member(drawn_by_mode: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
     """Return, for each participating model and each place, the indices of the modes that drew the model there."""
     drawn_by: dict[int, dict[int, list[int]]] = {}
-    for mode, drawn in enumerate(drawn_by_mode):
+    for index, drawn in enumerate(drawn_by_mode):
         for at, chosen in enumerate(drawn):
             for member in chosen:
-                drawn_by.setdefault(member, {}).setdefault(at, []).append(mode)
+                drawn_by.setdefault(member, {}).setdefault(at, []).append(index)
     return drawn_by
 
 
@@ -195,7 +195,7 @@ class Evaluation:
 
     Attributes:
         epsilon, delta: Guarantee of the file.
-        tokens: Number of tokens of the test text on mode losses are measured.
+        tokens: Number of tokens of the test text on which losses are measured.
         ways: Methods of using the private texts, with their perplexities.
         axis: Parameter of the ablation; None if there is no ablation.
         points: Points of the ablation.
