@@ -232,9 +232,8 @@ def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Update
     """
     marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
     author = forge.author() if marked else None
-    own = list(
-        {comment.number: comment for comment in marked if comment.author == author}.values()
-    )  # A comment may be on two pages.
+    # A comment may be on two pages.
+    own = list({comment.number: comment for comment in marked if comment.author == author}.values())
     if not own:
         if not has_news:
             return "not written: nothing rises"

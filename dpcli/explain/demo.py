@@ -15,11 +15,8 @@ from dpcli.numerics.closed.trade_off import false_negatives, laplace_missed, tot
 COUNT = 99  # true count of the smaller dataset; the larger one has one more
 EPSILON_RANGE = (0.001, 100)
 TRIALS_RANGE = (10, 1_000_000)
-TABLE_RATES = (
-    0.01,
-    0.1,
-    0.5,
-)  # false positive rates of rows of the table; other rows have thresholds at and between the two counts
+# False positive rates of rows of the table. The thresholds of the other rows are the two counts and their mean.
+TABLE_RATES = (0.01, 0.1, 0.5)
 CURVE_POINTS = 81  # number of points of the exact curve
 RATE_STEPS = 20  # number of steps of the measured curve, in each of the two rates
 CONFIDENCE = 0.95

@@ -4,7 +4,7 @@ The first bound is on q, the probability of all outcomes other than the likelies
 from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
-    mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2,
+    mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2.
 
 The bound holds if mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]. D_a never exceeds
 a / s^2. Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; for Laplace
@@ -86,9 +86,8 @@ def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
     """Return log of the union bound: the sum of the tails at all gaps behind the winner, capped at log(1 - 1/m)."""
     ordered = np.sort(counts, axis=1)  # Rows that differ only in the order of labels then give the same bits.
     gaps = ordered[:, -1:] - ordered[:, :-1]
-    most = int(
-        gaps.max(initial=0)
-    )  # at most the number of teachers; a table of tails for all gaps may be shorter than the list of gaps
+    most = int(gaps.max(initial=0))  # at most the number of teachers
+    # If a table of the tails of all gaps up to the largest is shorter than the list of gaps, the table is computed.
     tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
     return _rounded_up(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
 

@@ -106,10 +106,7 @@ def default_on_error(ask: Callable[[], Answer], default: Answer) -> Answer:
 
 
 SAME_ANSWER = 1e-4  # in nats; two answers that differ by more were not computed from the same context alone
-SAMPLE_CONTEXTS, SAMPLE_TOKENS = (
-    8,
-    16,
-)  # numbers of contexts, and of tokens of each answer, in the content of a model without numbers
+SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # numbers of contexts and of tokens per answer in the content of a model without numbers
 SAMPLE_LENGTH = 16  # number of tokens of the context about which every model is asked twice
 PUBLIC = "the public model"
 CHANGED_MODEL = (

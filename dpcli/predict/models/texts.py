@@ -76,9 +76,8 @@ def owned_texts(source: TextSource) -> OwnedTexts:
     if source.units is None:
         texts = _plain(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
         require_texts(texts, source)
-        return OwnedTexts(
-            tuple(texts), tuple(texts)
-        )  # a text's position is no owner, as it changes if another text is added or removed
+        # A text's position cannot be its owner, as it changes if another text is added or removed.
+        return OwnedTexts(tuple(texts), tuple(texts))
     if source.ending == ".txt":
         raise source.error("a file with columns, as units names a column", "plain text")
     texts, owners = _texts_and_owners(source, source.units)

@@ -294,9 +294,7 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved(data, path)
     diagnostics = judge(pipeline, data)
-    for (
-        diagnostic
-    ) in diagnostics:  # DP111 reports an epsilon that depends on the votes. In [pate] it is an error instead of a warning.
+    for diagnostic in diagnostics:  # DP111 reports an epsilon that depends on the votes. In [pate] it is an error.
         if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
             raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")
     _require_units(pipeline, pate, path)

@@ -79,9 +79,7 @@ def _csv(place: str, shown: str) -> Any:
         return table
     except OSError as problem:
         raise InputError(f"{shown}: cannot be read: {problem.strerror}") from None
-    except (
-        Exception
-    ):  # The message of numpy is not shown, as it quotes a value. An encoding error or a file without rows ends here too.
+    except Exception:  # an error of numpy, whose message quotes a value, or of the encoding, or a file without rows
         raise InputError(f"{shown}: expected rows of numbers separated by commas, all of one length") from None
 
 

@@ -20,9 +20,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import below
 
-MARGIN = (
-    8.0 * 2.0**-52
-)  # bound on the relative errors of exp and of the product with the public probability; the actual errors are smaller
+# Bound on the relative errors of exp and of the product with the public probability. The actual errors are smaller.
+MARGIN = 8.0 * 2.0**-52
 LEAST_PROBABILITY = 1e-290  # A public probability below this counts as 0, as quotients by it would be inaccurate.
 CLOSE = 1e-14  # largest difference between 1 and a sum of probabilities that counts as rounding
 ATTEMPTS = 200  # evaluations after which the search for a scale stops
@@ -212,9 +211,8 @@ class WholeBall:
         if abs(left) <= abs(float(bound[place] - near[place])):
             near[place] += left
             return
-        room = np.abs(
-            bound - near
-        )  # No single token has enough room. The tokens with the most room take the rest, one after another.
+        # No single token has enough room. The tokens with the most room take the rest, one after another.
+        room = np.abs(bound - near)
         order = np.argsort(-room, kind="stable")
         before = np.cumsum(room[order]) - room[order]
         near[order] += np.sign(left) * np.clip(abs(left) - before, 0.0, room[order])
