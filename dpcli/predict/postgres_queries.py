@@ -54,17 +54,17 @@ class PostgresQueries:
         total: Number of answers that may be granted in all.
         new: Whether to make the count if there is none. If False, a missing count is an error.
         seconds: Longest wait for locks and answers of the server, in seconds.
-        things: Plural noun for the answers, for messages.
+        counted_noun: Plural noun for the answers, for messages.
     """
 
     def __init__(
-        self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+        self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
     ) -> None:
         address, self._name = split_name(url)
         settings = settings_of(address)
         self._server, self._seconds = place_of(settings), seconds
         self._place = f"{self._server}#{self._name}"
-        self._identity, self.total, self._things = identity, total, things
+        self._identity, self.total, self._counted_noun = identity, total, counted_noun
         self._connect = connector(address, settings, self._server)
         if new:
             self._make()
@@ -79,7 +79,9 @@ class PostgresQueries:
         with self._transaction() as connection:
             current = self._count(connection, lock=True)
             if (
-                connection.execute(WRITE, (current.after(count, self._place, self._things), self._name, current.taken)).rowcount
+                connection.execute(
+                    WRITE, (current.after(count, self._place, self._counted_noun), self._name, current.taken)
+                ).rowcount
                 != 1
             ):
                 raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")

@@ -43,12 +43,12 @@ class AnswerCount:
 
     Attributes:
         total: Largest number of answers.
-        things: Plural noun for the answers, for messages.
+        counted_noun: Plural noun for the answers, for messages.
         name: Name of the count if a session has several; "" for the first.
     """
 
     total: int
-    things: str = ANSWERS
+    counted_noun: str = ANSWERS
     name: str = ""
 
     def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
@@ -58,11 +58,13 @@ class AnswerCount:
             LedgerError: If the count cannot be relied on.
         """
         if ledger is not None:
-            return LedgerQueries(ledger, session.run, self.total, self.name or self.things)
+            return LedgerQueries(ledger, session.run, self.total, self.name or self.counted_noun)
         path = place or os.path.join(session.folder, COUNT_FILE)
         if self.name:
             path = os.path.join(session.folder, f"{self.name}.db") if place is None else f"{place}-{self.name}"
-        return open_queries(path, session.identity, self.total, new=not session.counted, moved=moved, things=self.things)
+        return open_queries(
+            path, session.identity, self.total, new=not session.counted, moved=moved, counted_noun=self.counted_noun
+        )
 
 
 def open_queries(
@@ -73,7 +75,7 @@ def open_queries(
     new: bool = False,
     moved: bool = False,
     seconds: float = BUSY_SECONDS,
-    things: str = ANSWERS,
+    counted_noun: str = ANSWERS,
 ) -> QueryBudget:
     """Return the count of a fitted system's answers.
 
@@ -85,7 +87,7 @@ def open_queries(
             is continued. If False, a missing count is refused, as it may have been removed.
         moved: Whether the user confirms (--moved) that the file was moved to this path with its latest state. dpcli cannot verify this.
         seconds: Longest wait for the locks of other processes, in seconds.
-        things: Plural noun for the answers, for messages.
+        counted_noun: Plural noun for the answers, for messages.
 
     Raises:
         LedgerError: If the count is missing, locked, damaged or a copy, belongs to another system, or has another total.
@@ -95,14 +97,16 @@ def open_queries(
         raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
     require_count(total, "total")
     if place.startswith(POSTGRES):
-        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(place, identity, total, new, seconds, things)
+        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(
+            place, identity, total, new, seconds, counted_noun
+        )
         return budget
     from dpcli.predict.sqlite_queries import SqliteQueries, create
 
     path = path_of(place)
     if new:
         create(path, identity, total, seconds)
-    return SqliteQueries(path, identity, total, moved, seconds, things)
+    return SqliteQueries(path, identity, total, moved, seconds, counted_noun)
 
 
 def begin_session(

@@ -81,19 +81,19 @@ class Count:
                 "the number is fixed when the system is fitted and charged"
             )
 
-    def after(self, count: int, place: str, things: str = ANSWERS) -> int:
+    def after(self, count: int, place: str, counted_noun: str = ANSWERS) -> int:
         """Return the number of granted answers after `count` more.
 
         Args:
-            things: Plural noun for the answers, for messages.
+            counted_noun: Plural noun for the answers, for messages.
 
         Raises:
             Denied: If fewer answers are left.
         """
         left = self.total - self.taken
         if count > left:
-            spent = f"{self.taken:,} of {self.total:,} {things} are spent: {left:,} are left, {count:,} were requested"
-            spent = spent if left else f"all {self.total:,} {things} are spent"
+            spent = f"{self.taken:,} of {self.total:,} {counted_noun} are spent: {left:,} are left, {count:,} were requested"
+            spent = spent if left else f"all {self.total:,} {counted_noun} are spent"
             raise Denied(f"{place}: {spent}{',' if left else ':'} more need a new fit and a new charge")
         return self.taken + count
 
@@ -102,20 +102,20 @@ class LedgerQueries:
     """The count in the ledger that was charged for a run.
 
     Args:
-        things: Name of the count in the ledger.
+        count_name: Name of the count in the ledger.
 
     Raises:
         LedgerError: If the schema of the ledger is too old for counts.
     """
 
-    def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:
-        self._ledger, self._run, self.total, self._things = ledger, run, total, things
+    def __init__(self, ledger: Ledger, run: str, total: int, count_name: str) -> None:
+        self._ledger, self._run, self.total, self._count_name = ledger, run, total, count_name
 
     def taken(self) -> int:
-        return self._ledger.state().run(self._run).counts.get(self._things, 0)
+        return self._ledger.state().run(self._run).counts.get(self._count_name, 0)
 
     def take(self, count: int = 1) -> Granted:
-        after = self._ledger.count(self._run, self._things, require_count(count), self.total)
+        after = self._ledger.count(self._run, self._count_name, require_count(count), self.total)
         return Granted(after - count + 1, count, self.total)
 
 

@@ -118,16 +118,16 @@ class SqliteQueries:
         total: Number of queries that may be granted in all.
         moved: Whether the user confirms (--moved) that the file was moved to this path, and that no other copy is left.
         seconds: Longest wait for the lock of another process, in seconds.
-        things: Plural noun for the answers, for messages.
+        counted_noun: Plural noun for the answers, for messages.
 
     Raises:
         LedgerError: If the count cannot be relied on.
     """
 
     def __init__(
-        self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+        self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
     ) -> None:
-        self._path, self._identity, self.total, self._seconds, self._things = path, identity, total, seconds, things
+        self._path, self._identity, self.total, self._seconds, self._counted_noun = path, identity, total, seconds, counted_noun
         with self._writing(moved) as (connection, row):
             if moved:
                 _write(connection, row)
@@ -139,7 +139,7 @@ class SqliteQueries:
     def take(self, count: int = 1) -> Granted:
         require_count(count)
         with self._writing() as (connection, row):
-            count_after = replace(row.count, taken=row.count.after(count, self._path, self._things))
+            count_after = replace(row.count, taken=row.count.after(count, self._path, self._counted_noun))
             _write(connection, replace(row, count=count_after))
         return Granted(row.count.taken + 1, count, self.total)
 

@@ -66,9 +66,9 @@ def fit(
 
     plan = plan_of(file)
     unpriced = ledger is None and plan.account is None  # a plan without a guarantee has no cost to charge
-    with nullcontext() if unpriced else charged_to(ledger, dataset) as books, progress("models") as report:
+    with nullcontext() if unpriced else charged_to(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
-            outcome = fit(on_window(plan, books, window), books, resume, report)
+            outcome = fit(on_window(plan, opened_ledger, window), opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)
             raise
@@ -121,9 +121,9 @@ def predict(
     text = _standard_input() if prompt is None else prompt
     models = ensemble(plan)
     session = models.fit.session
-    with opened_or_none(ledger, dataset) as books:
-        require_same_books(plan.folder, session.charged, books, "fit")
-        result = answer_prompt(models, queries_of(plan, session, books, moved), text, max_tokens or plan.pmixed.max_tokens)
+    with opened_or_none(ledger, dataset) as opened_ledger:
+        require_same_books(plan.folder, session.charged, opened_ledger, "fit")
+        result = answer_prompt(models, queries_of(plan, session, opened_ledger, moved), text, max_tokens or plan.pmixed.max_tokens)
     if plan.account is None:
         complain(NOT_DP)
     code = emit(predict_document(plan, result), format_, outputs)

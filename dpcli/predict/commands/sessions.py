@@ -57,8 +57,8 @@ def run_session(
 
         plan = windowed(plan, ledger, dataset, window)
         return emit(quoted(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    with charged_to(ledger, dataset) as books, progress("text") as report:
-        result = work(on_window(plan, books, window), books, resume, report)
+    with charged_to(ledger, dataset) as opened_ledger, progress("text") as report:
+        result = work(on_window(plan, opened_ledger, window), opened_ledger, resume, report)
     return emit(outcome(result), format_, outputs)
 
 
@@ -81,10 +81,10 @@ def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:
     from dpcli.predict.decode.generate_plan import plan_of
     from dpcli.predict.documents.sessions import generate_document, generate_plan_document
 
-    def work(plan: Any, books: Any, resume: bool, report: Any) -> Any:
+    def work(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
         from dpcli.predict.decode.generation import write_texts
 
-        return write_texts(plan, books, resume, moved, texts, report)
+        return write_texts(plan, opened_ledger, resume, moved, texts, report)
 
     return run_session(plan_of(file), generate_plan_document, work, generate_document, **options)
 
@@ -106,9 +106,9 @@ def prompt(file: str, moved: bool, **options: Any) -> int:
     from dpcli.predict.documents.sessions import prompt_document, prompt_plan_document
     from dpcli.predict.prompt.prompt_plan import plan_of
 
-    def work(plan: Any, books: Any, resume: bool, report: Any) -> Any:
+    def work(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
         from dpcli.predict.prompt.prompt_session import vote_and_teach
 
-        return vote_and_teach(plan, books, resume, moved, report)
+        return vote_and_teach(plan, opened_ledger, resume, moved, report)
 
     return run_session(plan_of(file), prompt_plan_document, work, prompt_document, **options)

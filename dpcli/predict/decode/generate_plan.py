@@ -29,6 +29,7 @@ class Generate:
     The model gives logits for the next token after a public context and after private contexts. The private logits, or their differences
     from the public ones, are clipped and averaged (see `method`). The token is drawn from the result. The private-decoding entry states the
     clip and the temperature.
+
     All keys are fixed before the data are read. The batch to which a unit's contexts belong depends on that unit alone.
     """
 

@@ -75,7 +75,7 @@ def write_texts(
         stream: Source of randomness for the tokens; the operating system if None.
 
     Raises:
-        InputError: If the texts cannot be written as the file asks.
+        InputError: If the file asks for something impossible.
         Denied: If the file's budget or the ledger does not allow the session, or no text is left.
         LedgerError: If the ledger or a count cannot be relied on.
     """

@@ -30,7 +30,7 @@ WHY_PRIVATE = (
 
 
 def account_document(votes: VoteAccount) -> Document:
-    """Return the answer of `dpcli pate account`."""
+    """Return the document of `dpcli pate account`."""
     plan = votes.plan
     filed = account_report.document(plan.as_filed, plan.diagnostics)
     private = {name: one for name, one in (("expected", votes.expected), ("realised", votes.realised)) if one is not None}
@@ -42,7 +42,7 @@ def account_document(votes: VoteAccount) -> Document:
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
         "votes": None if votes.votes is None else {"queries": len(votes.votes)},
         "sanitised": sanitised_data(plan, votes.sanitised),
-        "held": None if votes.as_planned is None or votes.realised is None else _as_planned(votes.as_planned, votes.realised),
+        "held": None if votes.as_planned is None or votes.realised is None else _as_planned_data(votes.as_planned, votes.realised),
         "unsanitised_do_not_publish": {name: _numbers(one) for name, one in private.items()} or None,
         "exit_code": filed.exit_code,
     }
@@ -65,7 +65,7 @@ def account_document(votes: VoteAccount) -> Document:
     )
 
 
-def _as_planned(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
+def _as_planned_data(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
     numbers = {"asked": realised.queries, "answered": int(realised.answered)}
     rows = {row.accountant.name: row.bound.upper for row in account.rows if row.bound is not None and row.accountant.sound}
     return {**numbers, "epsilon_had_it_been_planned_so": account.upper, "by_accountant": rows}
@@ -137,7 +137,7 @@ def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
 
 
 def label_document(outcome: SessionOutcome) -> Document:
-    """Return the answer of `dpcli pate label`."""
+    """Return the document of `dpcli pate label`."""
     plan, transcript = outcome.plan, outcome.transcript
     private = "" if transcript.private else "NOT PRIVATE (seeded noise): "
     headline = (
@@ -194,7 +194,7 @@ def _unused(outcome: SessionOutcome) -> tuple[str, ...]:
 
 
 def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
-    """Return the answer of `dpcli pate fit`."""
+    """Return the document of `dpcli pate fit`."""
     headline = f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing has been released or charged yet"
     details = [
         f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"
@@ -218,7 +218,7 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
 
 
 def student_document(outcome: StudentOutcome) -> Document:
-    """Return the answer of `dpcli pate student`."""
+    """Return the document of `dpcli pate student`."""
     plan = outcome.plan
     labels = f"{outcome.labelled:,} labels of teachers" + (f" and {outcome.pseudo:,} that it predicted" if outcome.pseudo else "")
     private = "" if outcome.transcript.private else "NOT PRIVATE (seeded noise): "

@@ -105,11 +105,11 @@ def predict_document(plan: PmixedPlan, answered: EnsembleAnswer) -> Document:
 def account_document(costs: Costs) -> Document:
     """Return the document of `dpcli pmixed account`."""
     if costs.plan.account is None:
-        return _claimed(costs.plan)
-    return _priced(costs) if costs.solve is None else _solved(costs)
+        return _claim_document(costs.plan)
+    return _priced_document(costs) if costs.solve is None else _solved_document(costs)
 
 
-def _priced(costs: Costs) -> Document:
+def _priced_document(costs: Costs) -> Document:
     best, plan = costs.best, costs.plan
     cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in costs.rows]
     text = (
@@ -124,10 +124,10 @@ def _priced(costs: Costs) -> Document:
     elif budget is not None and budget.delta == costs.delta and best.epsilon > budget.cap:
         why = f"over the budget of epsilon {budget.cap:g}"
     table = _table(costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here")
-    return _costs(costs, text, table, NOTES, best.epsilon, why)
+    return _costs_document(costs, text, table, NOTES, best.epsilon, why)
 
 
-def _solved(costs: Costs) -> Document:
+def _solved_document(costs: Costs) -> Document:
     best = costs.best
     assert best.solved is not None
     cells = ["-" if row.solved is None else _value(row.solved.value) for row in costs.rows]
@@ -137,10 +137,10 @@ def _solved(costs: Costs) -> Document:
     )
     title = f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}"
     table = _table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
-    return _costs(costs, text, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
+    return _costs_document(costs, text, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
 
 
-def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
+def _costs_document(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
     """Return the document of costs.
 
     Args:
@@ -201,7 +201,7 @@ def _sheet(costs: Costs) -> Sheet:
     return Sheet(("change", "accountant", "stated", "epsilon_upper", costs.solve or "value"), tuple(rows))
 
 
-def _claimed(plan: PmixedPlan) -> Document:
+def _claim_document(plan: PmixedPlan) -> Document:
     """Return the document of the published protocol's claim, with the reason why the claim is not a guarantee."""
     published, shards = plan.published, plan.spec.shards
     assert published is not None
@@ -224,7 +224,7 @@ def _claimed(plan: PmixedPlan) -> Document:
         data,
         "unknown",
         (Table(title, ("models", "radius"), rows, frozenset({0, 1})),),
-        (NOT_DP, 'two models can cost 129 times the claim in one token; mode = "sound" bounds every order'),
+        (NOT_DP, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order'),
         exit_code=3,
         why=NOT_DP,
         sheet=Sheet(("models", "radius"), tuple((count, published.radius(count)) for count in drawn)),

@@ -134,7 +134,7 @@ def _summary(plan: VotingPlan, transcript: Transcript) -> str:
             "answered again."
         )
     if transcript.sanitised is not None and "rdp" not in transcript.sanitised:
-        lines.append("The released epsilon given the votes was lost, and is not released again.")
+        lines.append("The release of the epsilon given the votes was lost, and is not repeated.")
     if not transcript.session.charged:
         lines.append(RESTORED)
     if transcript.reinforced:

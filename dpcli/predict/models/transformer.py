@@ -63,7 +63,7 @@ class Transformer:
     _joint_pass_works: bool | None = field(default=None, init=False)
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
-        return self.read(self._bare(), contexts)
+        return self.read(self._public_model(), contexts)
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
         """Yield the weights of the public model with their names, as bytes. Must be called before the model has an adapter."""
@@ -72,16 +72,16 @@ class Transformer:
 
     def ready(self) -> None:
         """Insert the layers of the adapter now, so that processes forked later inherit them."""
-        self._wrapped()
+        self._with_adapter_layers()
 
     def along(self, tokens: Tokens) -> Array:
         """Return log-probabilities of the next token after each prefix of the tokens, (tokens, vocabulary)."""
-        return self._along(self._bare(), tokens)
+        return self._along(self._public_model(), tokens)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
         from safetensors.torch import save
 
-        model = self._fresh()
+        model = self._with_new_adapter()
         if any(len(record) > 1 for record in records):
             _train(model, records, self._require_tuning())
         return save({name: value.detach().cpu().contiguous() for name, value in _low_rank(model).items()})
@@ -93,7 +93,7 @@ class Transformer:
             weights = load(learnt)
         except Exception as problem:  # whatever safetensors raises for malformed bytes
             raise InputError(f"expected the weights of an adapter ({problem})") from None
-        model = self._fresh()
+        model = self._with_new_adapter()
         shapes = {name: tuple(value.shape) for name, value in _low_rank(model).items()}
         if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
             raise InputError("expected the weights of an adapter of this model and rank, found weights of other shapes")
@@ -111,18 +111,19 @@ class Transformer:
             return None
         if self._joint_pass_works is None:
             self._joint_pass_works = self._joint_agrees()
-        return (
-            _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._joint_pass_works else None
-        )
+        if not self._joint_pass_works:
+            return None
+        scores = last_scores(self._with_adapter_layers(), adapters, self._checked_context(tokens), self.vocabulary)
+        return _log_probabilities(scores)
 
     def _joint_agrees(self) -> bool:
         """Return whether two random adapters give equal answers in a joint pass and alone, up to SAME_ANSWER."""
         generator = torch.Generator().manual_seed(0)
-        shapes = {name: value.shape for name, value in _low_rank(self._wrapped()).items()}
+        shapes = {name: value.shape for name, value in _low_rank(self._with_adapter_layers()).items()}
         adapters = [{name: 0.1 * torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2)]
         known = [place % self.vocabulary for place in range(min(3, self.context))]
         try:
-            joint = _float(last_scores(self._wrapped(), adapters, known, self.vocabulary))
+            joint = _log_probabilities(last_scores(self._with_adapter_layers(), adapters, known, self.vocabulary))
         except (NotJoint, RuntimeError, ValueError, TypeError, IndexError):
             return False
         alone = np.concatenate([Adapted(self, one).next_token([known]) for one in adapters])
@@ -130,7 +131,7 @@ class Transformer:
 
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
         """Return the model after copying the weights of an adapter into it."""
-        model = self._wrapped()
+        model = self._with_adapter_layers()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
                 value.copy_(weights[name])
@@ -141,17 +142,17 @@ class Transformer:
 
         Each context is evaluated alone, so that no other context changes the last bits of its answer.
         """
-        return _float(torch.cat([self._logits(model, context)[-1:] for context in contexts]))
+        return _log_probabilities(torch.cat([self._logits(model, context)[-1:] for context in contexts]))
 
     def _along(self, model: nn.Module, tokens: Tokens) -> Array:
-        return _float(self._logits(model, tokens))
+        return _log_probabilities(self._logits(model, tokens))
 
     @torch.no_grad()
     def _logits(self, model: nn.Module, tokens: Tokens) -> Tensor:
         place = next(iter(model.parameters())).device
-        return logits(model, torch.tensor([self._known(tokens)], device=place))[0]
+        return logits(model, torch.tensor([self._checked_context(tokens)], device=place))[0]
 
-    def _known(self, tokens: Tokens) -> list[int]:
+    def _checked_context(self, tokens: Tokens) -> list[int]:
         """Return the tokens of a context; `start` if it is empty. Raises InputError if it is too long, or empty without a `start`."""
         known = list(tokens)
         if not known and self.start is not None:
@@ -160,7 +161,7 @@ class Transformer:
             raise InputError(f"expected from 1 to {self.context} tokens before the next one, found {len(known)}")
         return known
 
-    def _bare(self) -> nn.Module:
+    def _public_model(self) -> nn.Module:
         """Return the public model, with the matrices of the adapter set to zero.
 
         Both matrices are set to zero, since 0 times NaN of a private adapter would show in the answer.
@@ -172,15 +173,15 @@ class Transformer:
                 value.zero_()
         return self._adapted
 
-    def _wrapped(self) -> nn.Module:
+    def _with_adapter_layers(self) -> nn.Module:
         """Return the model with the layers of an adapter, which the first call inserts."""
         if self._adapted is None:
             self._adapted = lora(self.model, self._require_tuning().lora, self.path).eval()
         return self._adapted
 
-    def _fresh(self) -> nn.Module:
+    def _with_new_adapter(self) -> nn.Module:
         """Return the model with a newly initialised adapter, so that nothing depends on earlier training."""
-        model = self._wrapped()
+        model = self._with_adapter_layers()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
                 if "lora_B" in name:
@@ -279,7 +280,7 @@ def _low_rank(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: value for name, value in model.named_parameters() if "lora_" in name}
 
 
-def _float(scores: Tensor) -> Array:
+def _log_probabilities(scores: Tensor) -> Array:
     """Return the log-probabilities of logits, normalised in double precision."""
     rows: Array = functional.log_softmax(scores.double(), -1).cpu().numpy()
     return rows

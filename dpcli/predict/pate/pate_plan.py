@@ -1,4 +1,4 @@
-"""The [pate] table and its plan: how many queries and answers a voting session has, and what they cost.
+"""The [pate] table and its plan: the numbers of queries and answers of a voting session, and their cost.
 
 The plan is fixed before any vote is read. The [[mechanism]] entry states the noise on the votes and the number of queries.
 """

@@ -73,22 +73,24 @@ def hold_session(
         raise InputError("--insecure-seed: cannot be used with --ledger, as noise that can be reproduced protects nobody")
     require_sanitisable(plan)  # Errors that depend on the file alone come before the charge.
     with exclusive(plan.folder):
-        kept = read_transcript(plan)
-        if kept is not None:
-            _require_same(plan, kept, ledger, insecure_seed is None)
-        earlier = kept is not None and kept.closed
-        unsanitised = plan.pate.sanitise is not None and kept is not None and kept.private and kept.sanitised is None
+        transcript = read_transcript(plan)
+        if transcript is not None:
+            _require_same(plan, transcript, ledger, insecure_seed is None)
+        earlier = transcript is not None and transcript.closed
+        unsanitised = (
+            plan.pate.sanitise is not None and transcript is not None and transcript.private and transcript.sanitised is None
+        )
         votes = read_votes(plan) if not earlier or unsanitised else None
         if votes is not None:
-            kept = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
-        if kept is None or not (earlier or votes is not None):
+            transcript = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
+        if transcript is None or not (earlier or votes is not None):
             raise InputError(f"{plan.folder}: no votes of teachers; run dpcli pate fit {plan.path} first")
-        _write_outputs(plan, kept)
-        commit(kept.session, ledger)
+        _write_outputs(plan, transcript)
+        commit(transcript.session, ledger)
         # A session that ended before it used all answers had asked all its queries.
-        ended = plan.queries if len(kept.answered) >= plan.answers else len(kept)
+        ended = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
         queries = ended if earlier or votes is None else _queries(plan, votes)
-        return SessionOutcome(plan, kept, queries, earlier, _fitting_account(plan, queries))
+        return SessionOutcome(plan, transcript, queries, earlier, _fitting_account(plan, queries))
 
 
 def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
@@ -97,14 +99,14 @@ def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
     return account(plan.with_limits(queries, min(queries, plan.answers))) if queries < plan.queries else None
 
 
-def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, private: bool) -> None:
+def _require_same(plan: VotingPlan, transcript: Transcript, ledger: Ledger | None, private: bool) -> None:
     """Raise InputError unless the session began with this ledger and this kind of noise.
 
     Otherwise part of the session might be charged to no ledger, or have reproducible noise.
     """
-    if kept.private != private:
-        raise InputError(f"{plan.folder}: expected {'no ' if kept.private else ''}--insecure-seed, as when the session began")
-    require_same_books(plan.folder, kept.session.charged, ledger, "session")
+    if transcript.private != private:
+        raise InputError(f"{plan.folder}: expected {'no ' if transcript.private else ''}--insecure-seed, as when the session began")
+    require_same_books(plan.folder, transcript.session.charged, ledger, "session")
 
 
 def _continue_session(

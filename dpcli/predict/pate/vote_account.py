@@ -47,7 +47,7 @@ DIGITS = 6  # significant digits of the released number
 SLACK = 1e-9
 
 
-def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
+def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) -> VoteCosts:
     """Return the cost given the votes of every query that was charged, even if its answer was lost.
 
     A query whose answer was charged counts as answered.
@@ -56,9 +56,9 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> Vot
         CannotCertify: If the student's prediction for a query is lost.
         InputError: If there are no votes for a query that was asked.
     """
-    kept.session.require_same({"votes": votes.digest()})
-    charged = np.array(kept.queries, dtype=int)
-    if plan.pate.check == "student" and not {*kept.queries} <= kept.predictions.keys():
+    transcript.session.require_same({"votes": votes.digest()})
+    charged = np.array(transcript.queries, dtype=int)
+    if plan.pate.check == "student" and not {*transcript.queries} <= transcript.predictions.keys():
         raise CannotCertify(
             f"{plan.folder}: the student's predictions for some queries were lost: their cost given the votes is not known; the "
             "guarantee holds whatever the votes are"
@@ -66,17 +66,17 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> Vot
     if charged.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
     return plan.aggregator.realised(
-        votes.counts[charged], compared_numbers(votes, kept)[charged], np.array(kept.charged, dtype=float)
+        votes.counts[charged], compared_numbers(votes, transcript)[charged], np.array(transcript.charged, dtype=float)
     )
 
 
-def compared_numbers(votes: VoteCounts, kept: Transcript) -> Array:
+def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
     """Return the number that was compared with the threshold, for each query, (n,).
 
     It is the largest count, or the largest difference between a count and the student's prediction.
     """
     largest = votes.largest.copy()
-    for query, prediction in kept.predictions.items():
+    for query, prediction in transcript.predictions.items():
         largest[query] = votes.beyond(query, np.array([prediction]))[0]
     return largest
 
@@ -195,16 +195,16 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
     Raises:
         InputError: If the file now describes a release with other parameters.
     """
-    release, kept = _release(plan), transcript.sanitised
-    if release is None or kept is None:
+    release, line = _release(plan), transcript.sanitised
+    if release is None or line is None:
         return None
-    if kept["of"] != _digest(transcript, release):
+    if line["of"] != _digest(transcript, release):
         raise InputError(
             f"{plan.folder}: the cost was released with parameters other than those of pate.sanitise: a second release would cost more, "
             "and no entry pays for it"
         )
     names = ("rdp", "release_rdp", "order", "failure")
-    return Sanitised(*(float(kept[name]) for name in names)) if "rdp" in kept else None
+    return Sanitised(*(float(line[name]) for name in names)) if "rdp" in line else None
 
 
 def _release(plan: VotingPlan) -> Release | None:
@@ -321,18 +321,18 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
     votes = read_votes(plan)
     if votes is None:
         return VoteAccount(plan, None, None, None)
-    kept = read_transcript(plan)
+    transcript = read_transcript(plan)
     expected = realised = None
     if plan.pate.check == "votes":  # The student's predictions are not known beforehand.
         queries = min(len(votes), plan.queries)
         expected = _epsilon(plan.aggregator.expected(votes.counts[:queries], votes.largest[:queries]), plan)
-    if kept is None or not len(kept):
+    if transcript is None or not len(transcript):
         return VoteAccount(plan, votes, expected, None)
     with suppress(CannotCertify):  # A lost prediction cannot be priced. The guarantee holds without it.
-        realised = _epsilon(realised_costs(plan, votes, kept), plan)
-    answers = len(kept.answered)
-    as_planned = account(plan.with_limits(len(kept), answers)) if answers else None
-    return VoteAccount(plan, votes, expected, realised, as_planned, sanitised(plan, kept))
+        realised = _epsilon(realised_costs(plan, votes, transcript), plan)
+    answers = len(transcript.answered)
+    as_planned = account(plan.with_limits(len(transcript), answers)) if answers else None
+    return VoteAccount(plan, votes, expected, realised, as_planned, sanitised(plan, transcript))
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:

@@ -323,8 +323,8 @@ class EvaluationSetup:
 
     def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]]) -> list[Measured]:
         """Measure each mode at its sampling rate, in one pass over the text for all modes."""
-        heat = self.plan.pmixed.temperature
-        by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, heat, self.stream, self.report)
+        temperature = self.plan.pmixed.temperature
+        by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, temperature, self.stream, self.report)
         return [self.measured(per_record) for per_record in by_mode]
 
     def ways(self, ensembles: Sequence[Way]) -> Iterator[Way]:

@@ -131,10 +131,10 @@ class Ensemble:
 
     def token(self, context: Tokens, stream: Stream) -> int:
         """Draw the participating models, and then a token after a context from their average."""
-        heat = self.plan.pmixed.temperature
+        temperature = self.plan.pmixed.temperature
         chosen = sample_models(stream, len(self.members), self.plan.spec.model_rate)
-        public = probabilities(next_token(self.public, context, PUBLIC), heat)
-        private = [probabilities(row, heat) for row in self._private(chosen, context)]
+        public = probabilities(next_token(self.public, context, PUBLIC), temperature)
+        private = [probabilities(row, temperature) for row in self._private(chosen, context)]
         total, count = self.mode.total(public, private)
         return draw_token(total, count, stream)
 

@@ -82,10 +82,10 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
     if solve is None:
         if target is not None:
             raise InputError("--target-epsilon: needs --solve radius or --solve steps")
-        priced = Costs(plan, costs_delta, tuple(_priced(plan, costs_delta)))
+        priced = Costs(plan, costs_delta, tuple(_price(plan, costs_delta)))
         if priced.best.epsilon == math.inf:
             raise CannotCertify(
-                f"{plan.path}: at delta = {costs_delta!r} neither accountant certifies a finite epsilon; dpcli account may"
+                f"{plan.path}: at delta = {costs_delta!r} neither accountant certifies a finite epsilon; try dpcli account"
             )
         return priced
     parameter: Solvable = "steps" if solve == "steps" else "radius"
@@ -95,25 +95,25 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
     aim = target if target is not None else budget.epsilon if budget is not None else None
     if aim is None:
         raise InputError(f"{plan.path}: set --target-epsilon, or budget.epsilon in the file")
-    solution = Costs(plan, costs_delta, tuple(_solved(plan, parameter, aim, costs_delta)), parameter, aim)
+    solution = Costs(plan, costs_delta, tuple(_solve(plan, parameter, aim, costs_delta)), parameter, aim)
     if not any(row.solved is not None for row in solution.rows if row.stated):
         raise CannotCertify(f"{plan.path}: no {parameter} meets epsilon = {aim:g}: the rest of the file costs more")
     return solution
 
 
-def _priced_pipelines(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
+def _pipelines(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
     for change in get_args(Change):
         for accountant in ACCOUNTANTS:
             yield change, accountant, plan.with_entry(replace(plan.entry, spec=replace(plan.spec, change=change))).pipeline
 
 
-def _priced(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _priced_pipelines(plan):
+def _price(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
+    for change, accountant, pipeline in _pipelines(plan):
         yield ChangeCost(change, accountant, account(pipeline, [accountant], delta).upper, change == plan.spec.change)
 
 
-def _solved(plan: PmixedPlan, solve: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _priced_pipelines(plan):
+def _solve(plan: PmixedPlan, solve: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
+    for change, accountant, pipeline in _pipelines(plan):
         stated = change == plan.spec.change
         try:
             solution = calibrate(pipeline, target, delta, solve, ((plan.entry.name, solve),), [accountant])

@@ -104,7 +104,7 @@ def vote_and_teach(
         stream: Source of the noise; the operating system if None.
 
     Raises:
-        InputError: If the session cannot be held as the file asks.
+        InputError: If the file asks for something impossible.
         Denied: If the file's budget or the ledger does not allow the session.
         LedgerError: If the ledger or the count of queries cannot be relied on.
     """
@@ -213,7 +213,7 @@ def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]
     plan = outcome.plan
     summary = (
         f"{plan.prompt.teachers:,} teachers, which are prompts with private demonstrations, voted on {outcome.queries:,} of at most "
-        f"{plan.queries:,} public texts. {outcome.answered:,} labels are in {LABELS}. The prompt in {PROMPT} was made from these labels "
+        f"{plan.queries:,} public texts. {outcome.answered:,} labels are in {LABELS}. The prompt in {PROMPT} was chosen by these labels "
         "alone. All queries are charged, asked or not: "
         f"{guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
     )
