@@ -111,10 +111,11 @@ class Transformer:
             return None
         if self._joint_pass_works is None:
             self._joint_pass_works = self._joint_agrees()
-        if not self._joint_pass_works:
-            return None
-        scores = last_scores(self._with_adapter_layers(), adapters, self._checked_context(tokens), self.vocabulary)
-        return _log_probabilities(scores)
+        return (
+            _log_probabilities(last_scores(self._with_adapter_layers(), adapters, self._checked_context(tokens), self.vocabulary))
+            if self._joint_pass_works
+            else None
+        )
 
     def _joint_agrees(self) -> bool:
         """Return whether two random adapters give equal answers in a joint pass and alone, up to SAME_ANSWER."""
