@@ -69,9 +69,9 @@ class Demo:
         tests: Tests in the table, by increasing false positive rate.
         line: These tests and others, for the picture.
         beliefs: Beliefs at both ends of the noisy count, where they attain the bound.
-        guessed: Probability that the best guess is right.
+        best_guess: Probability that the best guess is right.
         advantage, advantage_bound: True minus false positive rate of the best guess, and its bound under (epsilon, 0)-DP.
-        proved: Lower bound on epsilon that the trials alone give at 95 % confidence.
+        epsilon_lower: Lower bound on epsilon that the trials alone give at 95 % confidence.
     """
 
     epsilon: float
@@ -80,10 +80,10 @@ class Demo:
     tests: tuple[ThresholdTest, ...]
     line: tuple[ThresholdTest, ...]
     beliefs: tuple[SimulatedBelief, ...]
-    guessed: SimulatedRate
+    best_guess: SimulatedRate
     advantage: float
     advantage_bound: float
-    proved: float
+    epsilon_lower: float
 
     @property
     def scale(self) -> float:
@@ -91,7 +91,7 @@ class Demo:
         return 1.0 / self.epsilon
 
     @property
-    def guessed_bound(self) -> float:
+    def best_guess_bound(self) -> float:
         """An upper bound on the probability of a right guess under (epsilon, 0)-DP."""
         return 0.5 + 0.5 * self.advantage_bound
 

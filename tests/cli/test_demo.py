@@ -21,7 +21,7 @@ LEAST = SEEDS * 0.95 - 5.0 * math.sqrt(SEEDS * 0.95 * 0.05)
 
 def rates(found: Demo) -> list[SimulatedRate]:
     tests = [rate for test in found.tests for rate in (test.false_positives, test.true_positives)]
-    return [*tests, *(belief.share for belief in found.beliefs), found.guessed]
+    return [*tests, *(belief.share for belief in found.beliefs), found.best_guess]
 
 
 @pytest.mark.sampled(1)
@@ -33,12 +33,12 @@ def test_the_intervals_hold_the_exact_rates(epsilon: float) -> None:
         held = sum(rate.low <= rate.exact <= rate.high for rate in which)
         assert held >= LEAST, SEED
         assert abs(float(np.mean([rate.measured for rate in which])) - which[0].exact) < 0.03, SEED
-    assert sum(one.proved <= epsilon for one in found) >= LEAST, SEED
+    assert sum(one.epsilon_lower <= epsilon for one in found) >= LEAST, SEED
 
 
 def test_more_trials_prove_more_and_never_much_more_than_is_true() -> None:
     few, many = demo(1.0, 100, 7), demo(1.0, 200_000, 7)
-    assert few.proved < many.proved < 1.05 and many.proved > 0.95
+    assert few.epsilon_lower < many.epsilon_lower < 1.05 and many.epsilon_lower > 0.95
     for rate in rates(many):
         assert rate.measured == pytest.approx(rate.exact, abs=0.01)
         assert rate.high - rate.low < 0.012
@@ -81,11 +81,11 @@ def test_machine_form_and_sheet() -> None:
     for test in found["tests"]:
         for rate in (test["false_positive_rate"], test["true_positive_rate"]):
             assert 0.0 <= rate["lower"] <= rate["measured"] <= rate["upper"] <= 1.0
-    assert found["epsilon_lower"] == demo(2.0, 50, 9).proved  # a seed is a seed
+    assert found["epsilon_lower"] == demo(2.0, 50, 9).epsilon_lower  # a seed is a seed
     assert found["tests"] != json.loads(dpcli("explain", "--demo", "--epsilon", "2", "--trials", "50", "-f", "json").out)["tests"]
     lines = dpcli("explain", "--demo", "-f", "csv").out.splitlines()
     assert lines[0].startswith("threshold,false_positive_rate_exact,") and len(lines) == 6
-    assert float(dpcli("explain", "--demo", "-f", "total").out) == demo().guessed.exact
+    assert float(dpcli("explain", "--demo", "-f", "total").out) == demo().best_guess.exact
 
 
 @pytest.mark.long

@@ -30,7 +30,7 @@ def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str
 
 @click.command(short_help="Explain a pipeline's guarantee, a rule or a term.")
 @click.argument("file", metavar="[FILE|NAME]", required=False, shell_complete=_file_or_name)
-@click.argument("of", metavar="[FILE]", required=False)
+@click.argument("query_file", metavar="[FILE]", required=False)
 @click.option("--delta", type=float, help="Use this delta [default: the delta of FILE].")
 @click.option(
     "--prior",
@@ -47,7 +47,7 @@ def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str
 @output_options("table", "total", "records", "pictures")
 def command(
     file: str | None,
-    of: str | None,
+    query_file: str | None,
     delta: float | None,
     priors: tuple[float, ...],
     demo: bool,
@@ -81,8 +81,8 @@ def command(
     refuse_flags("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
     if file is None:
         raise InputError("expected FILE, NAME or --demo")
-    if of is not None:
-        return _explain_queries(file, of, format_, outputs, delta=delta, prior=priors or None)
+    if query_file is not None:
+        return _explain_queries(file, query_file, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
         from dpcli.explain.lookup import picture
 

@@ -16,12 +16,12 @@ CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
 def document(demo: Demo, picture: Chart) -> Document:
     """Return the document of `dpcli explain --demo`. The picture in a terminal is printed separately."""
     return Document(
-        headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {_percent(demo.guessed.exact)} of "
-        f"the time; under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.guessed_bound)}",
+        headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {_percent(demo.best_guess.exact)} of "
+        f"the time; under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.best_guess_bound)}",
         data=data(demo),
         tables=(_tests(demo), _beliefs(demo)),
         notes=_notes(demo),
-        total=repr(demo.guessed.exact),
+        total=repr(demo.best_guess.exact),
         pictures=(picture,),
         sheet=_sheet(demo),
     )
@@ -42,8 +42,8 @@ def data(demo: Demo) -> dict[str, Any]:
         "tests": [_test_data(test) for test in demo.tests],
         "advantage": {"exact": demo.advantage, "bound_upper": demo.advantage_bound},
         "posterior": [{"noisy_count": belief.where, "prior": 0.5, **_rate_data(belief.share)} for belief in demo.beliefs],
-        "best_guess": {**_rate_data(demo.guessed), "bound_upper": demo.guessed_bound},
-        "epsilon_lower": demo.proved,
+        "best_guess": {**_rate_data(demo.best_guess), "bound_upper": demo.best_guess_bound},
+        "epsilon_lower": demo.epsilon_lower,
         "exit_code": 0,
     }
 
@@ -103,9 +103,9 @@ def _notes(demo: Demo) -> tuple[str, ...]:
         "floating-point noise from a known seed protects nobody",
         f"advantage: true positives minus false positives are at most {_percent(demo.advantage)} here, at the threshold {COUNT + 0.5}; "
         f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.advantage_bound)}",
-        f"best guess, with a prior belief of 50 %: measured {_measured(demo.guessed)} right",
-        f"lower bound from the trials alone, at {CONFIDENCE_TEXT}: epsilon >= {down(demo.proved)}, by the threshold {COUNT + 1}, whose "
-        f"exact rates give {demo.epsilon:g}; more trials (--trials) raise it",
+        f"best guess, with a prior belief of 50 %: measured {_measured(demo.best_guess)} right",
+        f"lower bound from the trials alone, at {CONFIDENCE_TEXT}: epsilon >= {down(demo.epsilon_lower)}, by the threshold {COUNT + 1}, "
+        f"whose exact rates give {demo.epsilon:g}; more trials (--trials) raise it",
     )
 
 

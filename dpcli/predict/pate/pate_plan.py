@@ -67,6 +67,7 @@ TEACHERS = up_to(10**6, "10^6")
 CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5, (("minimum", 2), ("maximum", 10**5)))
 ORDER = Constraint("a number > 1", lambda x: x > 1, (("exclusiveMinimum", 1),))
 
+# Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
 FROM_FILE = Reader("votes", lambda pate: pate.votes is not None)
 FROM_DATA = Reader("data", lambda pate: pate.data is not None)
 SET_ASIDE = Reader('queries = "held-out"', lambda pate: pate.queries == HELD_OUT)

@@ -103,11 +103,11 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
                 f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}"
             )
         folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, shard_records, queries)
-        left = None
+        unfitted = None
         if ranks.first:
             _begin_folder(plan, folder, digest)
-            left = [number for number in range(pate.teachers) if _read_labels(folder, number, len(queries)) is None]
-        numbers = ranks.own_numbers(left, digest)
+            unfitted = [number for number in range(pate.teachers) if _read_labels(folder, number, len(queries)) is None]
+        numbers = ranks.own_numbers(unfitted, digest)
         if not _has_digest(folder, digest):
             raise InputError(f"{folder}: this is not the folder of the first process; all processes must share one folder")
         others = 0 if ranks.several else pate.teachers - len(numbers)
@@ -121,13 +121,13 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
             refuse_other_votes(plan, votes)
             write_votes(plan, votes, queries)
     kinds = [len(np.unique(one.labels)) for one in shard_records]
-    return Teachers(votes, pate.teachers - len(left or ()), kinds.count(0), kinds.count(1))
+    return Teachers(votes, pate.teachers - len(unfitted or ()), kinds.count(0), kinds.count(1))
 
 
 def _teacher_labels(
     plan: VotingPlan, shard_records: list[Records], queries: Array, numbers: list[int], jobs: int
 ) -> Iterator[tuple[int, Array]]:
-    """Yield the labels that each of these teachers gives, as they become ready."""
+    """Yield the number of each of these teachers with its labels for all queries, as the teachers become ready."""
     if not numbers:
         return
     pate = plan.pate
@@ -209,10 +209,10 @@ class FittingRanks:
             assert numbers is not None
             return list(numbers)
         with torch_errors():
-            digest_of_first, left = self.ranks.broadcast((digest, list(numbers)) if numbers is not None else None)
+            digest_of_first, unfitted = self.ranks.broadcast((digest, list(numbers)) if numbers is not None else None)
         if digest_of_first != digest:
             raise InputError("expected the same data and queries in each process: these differ from the first process's")
-        return left[self.ranks.rank :: self.ranks.world]
+        return unfitted[self.ranks.rank :: self.ranks.world]
 
     def wait_for_all(self) -> None:
         """Wait until all processes have written their votes."""

@@ -40,6 +40,7 @@ NO_GUARANTEE = (
     "it at one order only"
 )
 
+# Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
 NGRAM = Reader(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
 ADAPTED = Reader("lora", lambda table: table.lora is not None)
 PAPER = Reader('mode = "paper"', lambda table: table.mode == "paper")
@@ -254,9 +255,9 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
     from dpcli.analysis.calibrate_file import solved
 
     tables = toml_document(data, path)[1]
-    stated = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
+    is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
     pipeline, wrong = examine(data, path)
-    if not stated or pipeline is None or [problem.key for problem in wrong] != ["pmixed.mode"] or wrong[0].rule != "DP005":
+    if not is_paper or pipeline is None or [problem.key for problem in wrong] != ["pmixed.mode"] or wrong[0].rule != "DP005":
         if wrong:
             raise InvalidFile(wrong)
         return table_of(data, path, Pmixed, "pmixed"), solved(data, path)
