@@ -457,14 +457,14 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
 
 def test_a_copy_of_a_fit_that_was_not_counted_yet_is_the_same_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, first = written(place, **FEW), place / "runs" / "small"
-    opened = AnswerCount.opened
+    open_count = AnswerCount.open
 
     def copying(*arguments: Any) -> Any:
         if not (place / "copy").exists():
             shutil.copytree(first, place / "copy")
-        return opened(*arguments)
+        return open_count(*arguments)
 
-    monkeypatch.setattr(AnswerCount, "opened", copying)
+    monkeypatch.setattr(AnswerCount, "open", copying)
     with books(place, epsilon=100.0) as ledger:
         fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"', **FEW))), ledger, resume=True)]
         assert {one.fit.session.run for one in fits} == {*ledger.state().runs} and len(

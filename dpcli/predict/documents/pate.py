@@ -139,9 +139,9 @@ def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
 def label_document(outcome: SessionOutcome) -> Document:
     """Return the document of `dpcli pate label`."""
     plan, transcript = outcome.plan, outcome.transcript
-    private = "" if transcript.private else "NOT PRIVATE (seeded noise): "
+    warning = "" if transcript.private else "NOT PRIVATE (seeded noise): "
     headline = (
-        f"{private}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
+        f"{warning}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
         f"{plan.account.delta!r}, whatever the votes are"
     )
     folder = shown(plan.folder)
@@ -221,7 +221,7 @@ def student_document(outcome: StudentOutcome) -> Document:
     """Return the document of `dpcli pate student`."""
     plan = outcome.plan
     labels = f"{outcome.labelled:,} labels of teachers" + (f" and {outcome.pseudo:,} that it predicted" if outcome.pseudo else "")
-    private = "" if outcome.transcript.private else "NOT PRIVATE (seeded noise): "
+    warning = "" if outcome.transcript.private else "NOT PRIVATE (seeded noise): "
     measured = (
         ""
         if outcome.accuracy is None
@@ -238,4 +238,4 @@ def student_document(outcome: StudentOutcome) -> Document:
         "folder": plan.folder,
         "exit_code": 0,
     }
-    return Document(f"{private}the student learnt from {labels}{measured}", data, "", notes=details, details=details)
+    return Document(f"{warning}the student learnt from {labels}{measured}", data, "", notes=details, details=details)
