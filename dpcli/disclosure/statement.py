@@ -234,7 +234,7 @@ class Statement:
 
     @property
     def silent(self) -> tuple[Answer, ...]:
-        """The answers that the file does not state."""
+        """Return the answers to items about which the file says nothing."""
         return tuple(answer for answer in self.answers if not answer.stated)
 
 

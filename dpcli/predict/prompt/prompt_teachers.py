@@ -31,8 +31,7 @@ from dpcli.predict.models.texts import READERS, TextSource, read_columns, requir
 from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
 from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.predict.shards import shards_of, unit_names
-from dpcli.predict.vote_counts import VoteCounts
-from dpcli.predict.vote_counts import counts_of_labels as counted_votes
+from dpcli.predict.vote_counts import VoteCounts, counts_of_labels
 from dpcli.predict.warmed_process import Preparation
 from dpcli.sessions.priced import fingerprint
 from dpcli.train.tasks.user_code import user
@@ -356,7 +355,7 @@ class PromptTeachers:
         """Return the vote counts of each text. Raises InputError if the labeller fails on a text without demonstrations."""
         by_teacher = self.labels_of(texts)
         rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
-        return counted_votes(rows, len(by_teacher), self.labels, "votes")
+        return counts_of_labels(rows, len(by_teacher), self.labels, "votes")
 
     def labels_of(self, texts: Sequence[str]) -> dict[int, list[int]]:
         """Return the label that each teacher gives each text, by the teacher's number. Raises as `votes` does."""
