@@ -1,4 +1,4 @@
-"""A client of a forge's HTTP API, whose token goes to one address and is never shown.
+"""A client of a forge's HTTP API. Its token is sent to one address only, and is never shown.
 
 A server may ask to wait (Retry-After: RFC 9110, section 10.2.3; RFC 6585, section 4).
 """
@@ -20,18 +20,18 @@ from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.document.document import visible
 
-LONGEST_COMPLAINT = 200  # characters of a server's message
-LONGEST_EXCERPT = 40  # characters of an answer that is not JSON
-MOST_WAITING = 120.0  # seconds in all for one request, as a CI job costs money while it waits
-LEAST_WAIT = 1.0  # seconds, for servers that ask for 0
-RATE_LIMITED = (403, 429)  # with Retry-After; the first is GitHub's. The request was not performed
+LONGEST_COMPLAINT = 200  # largest number of characters of a server's message
+LONGEST_EXCERPT = 40  # largest number of characters of an answer that is not JSON
+MOST_WAITING = 120.0  # longest total wait for one request, in seconds, as a CI job costs money while it waits
+LEAST_WAIT = 1.0  # shortest wait in seconds, for servers that ask for 0
+RATE_LIMITED = (403, 429)  # status codes that, with Retry-After, mean that the request was not performed; 403 is GitHub's
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 T = TypeVar("T")
 OnWait = Callable[[str], None]
 
 
 class AskedToWait(InputError):
-    """A refusal with a request to wait. seconds: until the server may be asked again."""
+    """A refusal with a request to wait this number of seconds before the next attempt."""
 
     def __init__(self, text: str, seconds: float) -> None:
         super().__init__(text)
@@ -39,11 +39,11 @@ class AskedToWait(InputError):
 
 
 def ignore_wait(_: str) -> None:
-    """Do nothing."""
+    """Ignore a wait."""
 
 
 def seconds_asked(code: int, after: str | None) -> float | None:
-    """Return the seconds of Retry-After in a rate-limited answer, None in others; a date in the header is not read."""
+    """Return the seconds of Retry-After in a rate-limited answer; None for another answer, or if the header has a date."""
     text = after or ""
     if code not in RATE_LIMITED or not (text.isascii() and text.isdecimal() and len(text) < 10):
         return None
@@ -59,14 +59,14 @@ def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
         except AskedToWait as later:
             seconds = max(later.seconds, LEAST_WAIT)
             if seconds > left:
-                raise InputError(f"{later}; it asks to wait {later.seconds:,.0f} s, and {left:,.0f} s are left for that") from None
-            on_wait(f"{later}; asked again in {seconds:,.0f} s")
+                raise InputError(f"{later}; it asks to wait {later.seconds:,.0f} s, and {left:,.0f} s are left to wait") from None
+            on_wait(f"{later}; retrying in {seconds:,.0f} s")
             sleep(seconds)
             left -= seconds
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects, with which the token would go."""
+    """Refuse redirects, as they would send the token to another address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -74,7 +74,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """A token as a header. variable: the environment variable that it came from, for messages."""
+    """A token in a header. `variable` is the environment variable of the token, for messages."""
 
     variable: str
     header: str
@@ -84,8 +84,8 @@ class SecretToken:
     def __repr__(self) -> str:
         return f"SecretToken({self.variable})"
 
-    def hidden(self, text: str) -> str:
-        """Return text without the token, however JSON, Python or an address would write it."""
+    def hide_in(self, text: str) -> str:
+        """Return the text without the token, in each form in which JSON, Python or a URL would write it."""
         escaped = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
         for secret in sorted(escaped, key=len, reverse=True):
             text = text.replace(secret, "***")
@@ -94,9 +94,13 @@ class SecretToken:
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """An API at an address. patience: seconds for which the server may be silent.
+    """A client of the API at one address.
 
-    hint: what to do if the server refuses the token. on_wait: is called before each wait.
+    Attributes:
+        root: Address of the API.
+        patience: Longest time, in seconds, for which the server may be silent.
+        hint: Advice for the case that the server refuses the token.
+        on_wait: Function that is called with a message before each wait.
     """
 
     root: str
@@ -108,9 +112,13 @@ class ApiClient:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str | int] | None = None
     ) -> Any:
-        """Return the server's answer, None if that is empty.
+        """Return the server's answer; None if the answer is empty.
 
-        path: below the root, or a whole address of the same server. Raises InputError: no answer, an error, no JSON.
+        Args:
+            path: Path below the root, or a full address on the same server.
+
+        Raises:
+            InputError: If there is no answer, or the answer is an error or not JSON.
         """
         address = (path if "://" in path else self.root + path) + (f"?{urlencode(query)}" if query else "")
         request = urllib.request.Request(
@@ -136,7 +144,7 @@ class ApiClient:
         try:
             return json.loads(text) if text.strip() else None
         except (ValueError, RecursionError):
-            plain = self.token.hidden(text.decode("utf-8", "replace").replace("\0", ""))
+            plain = self.token.hide_in(text.decode("utf-8", "replace").replace("\0", ""))
             raise InputError(f"{where}: expected JSON, found {self._line(repr(plain[:LONGEST_EXCERPT]))}") from None
 
     def _answer(self, where: str, request: urllib.request.Request) -> bytes:
@@ -157,20 +165,20 @@ class ApiClient:
         message = (body.get("message") or body.get("error")) if isinstance(body, dict) else None
         complaint = f": {self._line(message if isinstance(message, str) else json.dumps(message))}" if message else ""
         if 300 <= error.code < 400:
-            return f"{where}: a redirect ({error.code}) is not followed: it would take the token along"
+            return f"{where}: a redirect ({error.code}) is not followed, as it would send the token to another address"
         hint = f"; {self.hint}" if error.code in (401, 403, 404) else ""
         return f"{where}: {error.code}{complaint}{hint}"
 
     def _line(self, text: str) -> str:
-        """Return a server's words in one line, without the token, which is removed before the text is cut."""
-        return visible(self.token.hidden(text))[:LONGEST_COMPLAINT]
+        """Return a server's message on one line, without the token, which is removed before the text is cut."""
+        return visible(self.token.hide_in(text))[:LONGEST_COMPLAINT]
 
 
 def checked_api(text: str, what: str) -> str:
     """Return the address of an API without a slash at its end.
 
-    Raises InputError for what is no address, or would send the token in the clear to another machine; what may hold a secret is not
-    repeated.
+    Raises InputError if the text is not an address, or would send the token unencrypted to another machine. The message repeats nothing
+    that may contain a secret.
     """
     expected = f"{what}: expected an address such as https://HOST/PATH"
     try:
@@ -179,9 +187,9 @@ def checked_api(text: str, what: str) -> str:
     except ValueError:
         raise InputError(expected) from None
     if not host or parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise InputError(f"{expected}, without a name, a password or a query")
+        raise InputError(f"{expected}, without a user name, a password or a query")
     if parts.scheme != "https" and not (parts.scheme == "http" and host in LOOPBACK):
-        raise InputError(f"{expected}, found {parts.scheme}, by which the token would be sent in the clear")
+        raise InputError(f"{expected}, found {parts.scheme}, which would send the token unencrypted")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise InputError(f"{expected}, in visible ASCII characters")
     return text.rstrip("/")

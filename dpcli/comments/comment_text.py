@@ -1,8 +1,8 @@
-"""A document as the Markdown of a comment, in which text from files can neither mention people nor make links.
+"""The Markdown of a comment from a document. Text from files can neither mention people nor make links in it.
 
 All text that may come from a file, a branch or a policy is put into code spans, in which GitHub and GitLab interpret no mention, link,
 reference, emoji, formula or HTML. Characters that would end the span or a table cell, and invisible ones, are escaped. No line begins
-with such text.
+with text from a file, branch or policy.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ from dpcli.base.values import dataclass
 from dpcli.document.document import Document, Finding, Table, visible
 from dpcli.document.fingerprint import repository_path
 
-LIMIT = 65_536  # characters of a comment on GitHub; applied to bytes, of which there are at least as many
-LONGEST_CELL = 1_000  # characters
+LIMIT = 65_536  # GitHub's limit on the characters of a comment; it is applied to bytes, which are at least as many
+LONGEST_CELL = 1_000  # largest number of characters of a code span
 NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?(e[+-]?\d+)?|inf)|-|")
 LEVELS = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
 class CommentSection:
-    """A title with rows, of which the first ones are shown if not all fit. head: the header rows of a table."""
+    """A title with rows. If not all rows fit, the first ones are shown.
+
+    Attributes:
+        head: Header rows of a table; () for other rows.
+        folded: Whether the section is folded until a reader opens it.
+    """
 
     title: str
     rows: tuple[str, ...]
@@ -45,16 +50,18 @@ def comment_text(document: Document, marker: str, limit: int = LIMIT) -> str:
     Headline, titles and columns are not escaped, so they must not contain text from files. If the comment would be longer than `limit`
     bytes of UTF-8, the last rows are left out and counted; rows must come in the order of their importance.
 
-    marker: the first line, which is invisible to readers.
+    Args:
+        marker: First line of the comment, which is invisible to readers.
+        limit: Largest size in bytes.
     """
     top = f"{marker}\n\n**{document.headline}**"
-    return fitted(top, _sections(document), limit)
+    return fit_sections(top, _sections(document), limit)
 
 
-def fitted(top: str, sections: list[CommentSection], limit: int) -> str:
+def fit_sections(top: str, sections: list[CommentSection], limit: int) -> str:
     """Return the text of sections within a limit in bytes.
 
-    If it is too long as a whole, each section gets half of the remaining room, and the last section all of it.
+    If it is too long as a whole, each section may use half of the remaining room, and the last section all of it.
     """
     full = [top, *(section.text(len(section.rows)) for section in sections)]
     if sum(map(_size, full)) <= limit:
@@ -63,14 +70,14 @@ def fitted(top: str, sections: list[CommentSection], limit: int) -> str:
     for place, section in enumerate(sections, 1):
         later = sections[place:]
         free = room - sum(_size(other.text(0)) for other in later)
-        text = _shortened(section, free // 2 if later else free)
+        text = _shorten(section, free // 2 if later else free)
         parts.append(text)
         room -= _size(text)
     return "\n\n".join(parts) + "\n"
 
 
-def _shortened(section: CommentSection, room: int) -> str:
-    """Return the section's text with as many rows as fit into the room."""
+def _shorten(section: CommentSection, room: int) -> str:
+    """Return the section's text with the largest number of rows that fits into the room, in bytes."""
     low, high = 0, len(section.rows)
     while low < high:
         middle = (low + high + 1) // 2
@@ -79,12 +86,12 @@ def _shortened(section: CommentSection, room: int) -> str:
 
 
 def _size(text: str) -> int:
-    """Return the size in bytes, with the line breaks after it."""
+    """Return the size in bytes of a text and the two line breaks after it."""
     return len(text.encode()) + 2
 
 
 def code(text: str) -> str:
-    """Return text as a code span on one line, cut if it is too long; empty for blank text."""
+    """Return the text as a code span on one line, cut if it is too long; "" for blank text."""
     escaped_text = visible(text).replace("`", "\\x60").replace("|", "\\x7c")
     if len(escaped_text) > LONGEST_CELL:
         escaped_text = f"{escaped_text[: LONGEST_CELL - 1]}…"
@@ -92,14 +99,14 @@ def code(text: str) -> str:
 
 
 def _sections(document: Document) -> list[CommentSection]:
-    tables = [_of_table(table, place > 0) for place, table in enumerate(document.tables)]
+    tables = [_table_section(table, place > 0) for place, table in enumerate(document.tables)]
     findings = sorted(document.findings, key=lambda finding: LEVELS.index(finding.level))
-    finding_section = CommentSection("findings", tuple(map(_of_finding, findings)))
+    finding_section = CommentSection("findings", tuple(map(_finding_row, findings)))
     notes = CommentSection("notes", tuple(f"- {code(note)}" for note in document.notes))
     return [section for section in (*tables[:1], finding_section, *tables[1:], notes) if section.rows]
 
 
-def _of_table(table: Table, is_folded: bool) -> CommentSection:
+def _table_section(table: Table, is_folded: bool) -> CommentSection:
     rules = ["---:" if column in table.numeric else "---" for column in range(len(table.columns))]
     head = (_row(table.columns), _row(rules))
     rows = (_row([_cell(cell, column in table.numeric) for column, cell in enumerate(row)]) for row in table.rows)
@@ -114,6 +121,6 @@ def _row(cells: tuple[str, ...] | list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _of_finding(finding: Finding) -> str:
+def _finding_row(finding: Finding) -> str:
     place = repository_path(finding.path) + (f":{finding.line}" if finding.line else "")
     return f"- {finding.level} {code(place)} {code(finding.rule)}: {code(finding.message)}"

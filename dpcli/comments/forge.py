@@ -1,4 +1,4 @@
-"""The comment on a pull request of GitHub or a merge request of GitLab, recognised by its first line and kept up to date."""
+"""The comment on a pull request of GitHub or a merge request of GitLab. It is recognised by its first line, and kept up to date."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dpcli.base.values import dataclass
 from dpcli.comments.client import ApiClient, OnWait, SecretToken, checked_api, ignore_wait
 from dpcli.file.toml.limits import read_head
 
-Done = Literal["written", "updated", "unchanged", "not written: nothing rises"]
-PER_PAGE = 20  # comments
-MOST_PAGES = 1_000  # more comments than either forge allows
-LARGEST_EVENT = 1 << 25  # bytes, of which GitHub allows 25 MB
+UpdateResult = Literal["written", "updated", "unchanged", "not written: nothing rises"]
+PER_PAGE = 20  # number of comments on a page of an answer
+MOST_PAGES = 1_000  # these have more comments than either forge allows
+LARGEST_EVENT = 1 << 25  # largest size of an event in bytes; GitHub's limit is 25 MB
 KIND_NAMES: dict[type, str] = {
     dict: "a JSON object",
     list: "a list",
@@ -35,7 +35,7 @@ _PROJECT = re.compile(r"[0-9]+|[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class PostedComment:
-    """A comment on the server. author: None if the account is gone."""
+    """A comment on the server. `author` is None if the account was deleted."""
 
     number: int
     author: str | int | None
@@ -44,11 +44,17 @@ class PostedComment:
 
 @dataclass(frozen=True, slots=True)
 class Forge:
-    """The comments of one pull request; every method raises InputError if the server refuses.
+    """The comments of one pull request. Every method raises InputError if the server refuses.
 
-    place: the pull request, in words. path: of its comments. items: of single comments. replacing: the HTTP method that changes one.
-    writer, identity: the key of the author in a comment, and the author's key that identifies it, whose values are of a `kind`.
-    whoami: asks for the identity that writes with this token. query: asks for the oldest comments first.
+    Attributes:
+        place: Name of the pull request, for messages.
+        path: Path of its comments in the API.
+        items: Path below which the API has single comments, by number.
+        replacing: HTTP method that changes a comment.
+        writer: Key of the author in a comment.
+        identity: Key that identifies an author, whose values have the type `kind`.
+        whoami: Function that asks for the identity of the token's owner.
+        query: Parameters that request the oldest comments first.
     """
 
     client: ApiClient
@@ -66,7 +72,7 @@ class Forge:
         return self.whoami(self.client)
 
     def comments(self) -> Iterator[PostedComment]:
-        """Yield every comment, up to the first empty page. Raises InputError if there is none."""
+        """Yield every comment, up to the first empty page. Raises InputError if no page is empty."""
         where = f"GET {self.client.root}{self.path}"
         for page in range(1, MOST_PAGES + 1):
             answer = self.client.call("GET", self.path, query={"per_page": PER_PAGE, "page": page, **self.query})
@@ -97,7 +103,7 @@ class Forge:
 
 
 def expect(value: Any, kind: type[T], what: str, where: str) -> T:
-    """Return a part of an answer. Raises InputError if it is of another kind."""
+    """Return a part of an answer. Raises InputError if it has another type. `what` and `where` name it in the message."""
     if not isinstance(value, kind) or isinstance(value, bool):
         other = KIND_NAMES.get(type(value), "nothing")
         raise InputError(f"{where}: {what}: expected {KIND_NAMES[kind]} in the server's answer, found {other}")
@@ -107,7 +113,7 @@ def expect(value: Any, kind: type[T], what: str, where: str) -> T:
 def github_pull(
     repository: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = ignore_wait
 ) -> Forge:
-    """Return the pull request of a GitHub workflow, by flags, else by the environment. Raises InputError for what neither states."""
+    """Return the pull request of a GitHub workflow, from flags or the environment. Raises InputError if neither has a value."""
     name = _either("--repository", repository, "GITHUB_REPOSITORY")
     if not _REPOSITORY.fullmatch(name) or set(name.split("/")) & {".", ".."}:
         raise InputError(f"--repository: expected OWNER/NAME, found {name!r}")
@@ -120,18 +126,18 @@ def github_pull(
 
 
 def _github_login(client: ApiClient) -> str:
-    """Return the login of the token, by GraphQL, as the REST API does not tell it to a workflow's token."""
+    """Return the login of the token's owner by GraphQL, as the REST API does not reveal it to a workflow's token."""
     address = client.root.removesuffix("/v3") + "/graphql"
     where, answer = f"POST {address}", client.call("POST", address, {"query": "query { viewer { login } }"})
     data = expect(expect(answer, dict, "an answer", where).get("data"), dict, "data", where)
-    login = expect(expect(data.get("viewer"), dict, "viewer", where).get("login"), str, "login of who writes", where)
+    login = expect(expect(data.get("viewer"), dict, "viewer", where).get("login"), str, "login of the token's owner", where)
     if not login:
-        raise InputError(f"{where}: the login of who writes is empty")
+        raise InputError(f"{where}: the login of the token's owner is empty")
     return login
 
 
 def gitlab_merge(project: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = ignore_wait) -> Forge:
-    """Return the merge request of a GitLab pipeline, by flags, else by the environment. Raises InputError for what neither states."""
+    """Return the merge request of a GitLab pipeline, from flags or the environment. Raises InputError if neither has a value."""
     name = _either("--project", project, "CI_MERGE_REQUEST_PROJECT_ID")
     if not _PROJECT.fullmatch(name):
         raise InputError(f"--project: expected a number or a path such as GROUP/NAME, found {name!r}")
@@ -139,9 +145,9 @@ def gitlab_merge(project: str | None, number: int | None, api: str | None, patie
     job = not os.environ.get("GITLAB_TOKEN") and bool(os.environ.get("CI_JOB_TOKEN"))
     token = _token("CI_JOB_TOKEN", "JOB-TOKEN") if job else _token("GITLAB_TOKEN", "PRIVATE-TOKEN")
     hint = (
-        "GitLab lets few job tokens comment: set GITLAB_TOKEN to a project access token with the scope api"
+        "GitLab allows comments with few job tokens: set GITLAB_TOKEN to a project access token with the scope api"
         if job
-        else "GITLAB_TOKEN needs the scope api, and to be of a member who may comment"
+        else "GITLAB_TOKEN needs the scope api, and must belong to a member who may comment"
     )
     client = ApiClient(root, token, patience, hint, on_wait)
     merge = number or _positive(_either("--number", None, "CI_MERGE_REQUEST_IID"), "CI_MERGE_REQUEST_IID")
@@ -153,14 +159,18 @@ def gitlab_merge(project: str | None, number: int | None, api: str | None, patie
 
 def _gitlab_user(client: ApiClient) -> int:
     where = f"GET {client.root}/user"
-    return expect(expect(client.call("GET", "/user"), dict, "who writes", where).get("id"), int, "id of who writes", where)
+    return expect(
+        expect(client.call("GET", "/user"), dict, "the token's owner", where).get("id"), int, "id of the token's owner", where
+    )
 
 
 def _gitlab_job_owner(client: ApiClient) -> int:
-    """Return the user of a CI job's token, for which the API has the job alone."""
+    """Return the user of a CI job's token. With such a token the API shows only the job."""
     where = f"GET {client.root}/job"
-    user = expect(expect(client.call("GET", "/job"), dict, "who writes", where).get("user"), dict, "who runs the job", where)
-    return expect(user.get("id"), int, "id of who writes", where)
+    user = expect(
+        expect(client.call("GET", "/job"), dict, "the token's owner", where).get("user"), dict, "the user of the job", where
+    )
+    return expect(user.get("id"), int, "id of the token's owner", where)
 
 
 def _either(flag: str, value: str | None, variable: str) -> str:
@@ -173,14 +183,14 @@ def _either(flag: str, value: str | None, variable: str) -> str:
 def _token(variable: str, header: str, prefix: str = "") -> SecretToken:
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise InputError(f"the variable {variable} holds no token")
+        raise InputError(f"the variable {variable} has no token")
     if not value.isascii() or not value.isprintable() or " " in value:
         raise InputError(f"{variable}: expected a token of visible ASCII characters")
     return SecretToken(variable, header, value, prefix)
 
 
 def _number_of_event() -> int:
-    """Return the number in the ref that a pull request is checked out from, else in the event that started the workflow."""
+    """Return the pull request's number, from the ref of the checkout, or from the event that started the workflow."""
     ref = re.fullmatch(r"refs/pull/([0-9]+)/(merge|head)", os.environ.get("GITHUB_REF", ""))
     if ref:
         return _positive(ref[1], "GITHUB_REF")
@@ -205,31 +215,32 @@ def _positive(text: str, variable: str) -> int:
 
 
 def marker(name: str | None) -> str:
-    """Return the first line of the comment, which identifies it; several comments on one pull request differ by a name.
+    """Return the first line of the comment, which identifies it. Several comments on one pull request have different names.
 
-    Raises InputError for a name of more than letters, digits and single hyphens between them.
+    Raises InputError unless the name consists of letters, digits and single hyphens between them.
     """
     if name is not None and not (len(name) <= 64 and _NAME.fullmatch(name)):
         raise InputError(f"--name: expected at most 64 letters, digits and single hyphens between them, found {name!r}")
     return f"<!-- dpcli:gate{'' if name is None else f' {name}'} -->"
 
 
-def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Done:
-    """Give the comment with the marker this text, or write a new one if there is news.
+def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> UpdateResult:
+    """Replace the text of the comment with this marker, or write a new comment if there is none but there is news.
 
-    Only a comment that the token's owner wrote counts. Of several, which two jobs at once may have written, the oldest stays. Raises
-    InputError as the forge does.
+    Only comments by the token's owner are considered. If two jobs at the same time wrote several, the oldest is kept. Raises InputError as
+    the forge does.
     """
     marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
     author = forge.author() if marked else None
-    own = list({comment.number: comment for comment in marked if comment.author == author}.values())  # one may be on two pages
+    # A comment may be on two pages.
+    own = list({comment.number: comment for comment in marked if comment.author == author}.values())
     if not own:
         if not has_news:
             return "not written: nothing rises"
         forge.create(text)
         return "written"
     first, *others = own
-    same = first.body.split() == text.split()  # a server may keep other line breaks
+    same = first.body.split() == text.split()  # A server may change line breaks.
     if not same:
         forge.replace(first, text)
     for other in others:

@@ -1,4 +1,4 @@
-"""Registered here: the command comment."""
+"""The registration of the command comment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("gate",),
     commands={
-        "comment": ("dpcli.comments.commands.comment:command", "Tell a pull request what the gate says, in one comment."),
+        "comment": ("dpcli.comments.commands.comment:command", "Keep the gate's verdict in one comment on a pull request."),
     },
 )

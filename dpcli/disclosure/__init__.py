@@ -1,1 +1,1 @@
-"""Disclosure of a private release: the items, their answers, and the statement that they make up."""
+"""The disclosure statement of a private release: its items, and the answers from a pipeline file and its account."""

@@ -22,7 +22,7 @@ class Facts:
         unamplified: Account of the same run with batches in a shuffled or fixed order. It is None if no batches are drawn at random, or if
             such a run cannot be accounted.
         diagnostics: Findings of the rules about the file.
-        rows: Description of the rows of the window that dpcli itself has read; "" if only the file states the window.
+        rows: Description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
     """
 
     account: Account
@@ -46,7 +46,7 @@ class Facts:
 
     @property
     def unit(self) -> str:
-        """The name of the protected unit for use in sentences; "record" if the file states none."""
+        """The name of the protected unit in sentences; "record" if the file names no unit."""
         return self.privacy.unit or "record"
 
     @property
@@ -65,19 +65,21 @@ def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Di
 
     Raises InputError as `account` does.
     """
-    spent, explained = meaning(pipeline, delta)
-    return Facts(spent, explained, _unamplified(pipeline, spent), diagnostics)
+    file_account, explained = meaning(pipeline, delta)
+    return Facts(file_account, explained, _unamplified(pipeline, file_account), diagnostics)
 
 
-def _unamplified(pipeline: Pipeline, spent: Account) -> Account | None:
-    """Return the account of the same run with passes in a shuffled order in place of every random draw of records.
+def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
+    """Return the account of the same run with passes in a shuffled order instead of random draws of records.
 
     The result is None if no records are drawn at random, if the file is adaptive, or if such a run cannot be accounted.
     """
     if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):  # a cap is not amplified
         return None
     try:
-        return account(replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=spent.delta)
+        return account(
+            replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=file_account.delta
+        )
     except InternalError:
         raise
     except DpcliError:

@@ -26,24 +26,24 @@ LONGEST_VALUE = 60  # largest number of characters of a key's value in one line
 
 ADJACENCIES = {
     Adjacency.ADD_REMOVE: "add-remove: the data with and without one {unit}",
-    Adjacency.REPLACE_ONE: "replace-one: the data with one {unit} and with another in its place; their number is public",
-    Adjacency.ZERO_OUT: "zero-out: the data with one {unit} and with that one blanked; their number is public",
+    Adjacency.REPLACE_ONE: "replace-one: the data with one {unit} and with another in its place; the number of {unit}s is public",
+    Adjacency.ZERO_OUT: "zero-out: the data with one {unit} and with this {unit} blanked; the number of {unit}s is public",
 }
 RELEASES = {
-    "final-model": "final-model: the model at the end of training, no checkpoint before it",
+    "final-model": "final-model: the model at the end of training, and no earlier checkpoint",
     "all-checkpoints": "all-checkpoints: every intermediate model as well as the last",
     "outputs": "outputs: the noisy answers themselves",
 }
 MODELS = {
-    "central": "central: a curator holds the raw data and is trusted to add the noise",
+    "central": "central: a curator has the raw data and is trusted to add the noise",
     "local": "local: noise is added before data leave the individual; no curator is trusted",
-    "shuffle": "shuffle: individuals add some noise, and a trusted shuffler hides who sent what",
-    "distributed": "distributed: several parties add the noise, some of which are trusted",
+    "shuffle": "shuffle: individuals add some noise, and a trusted shuffler hides the sender of each message",
+    "distributed": "distributed: several parties, some of them trusted, add the noise",
     "secure-computation": "secure-computation: the noise is added under encryption or in protected hardware, which is trusted",
 }
 QUERIES = {
-    "one-release": "one-release: all questions are fixed before the data are looked at",
-    "interactive": "interactive: analysts put their own questions and see answers in between",
+    "one-release": "one-release: all questions are fixed before the data are read",
+    "interactive": "interactive: analysts choose their questions, and may use earlier answers to choose",
 }
 
 
@@ -57,8 +57,8 @@ def text_of(key: str) -> Callable[[Facts], str | None]:
     return answer
 
 
-def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
-    """Return a function that answers with the explanation of the word in one key of [disclosure]."""
+def explanation_of(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
+    """Return a function that answers with the explanation in `words` of the value of one key of [disclosure]."""
 
     def answer(facts: Facts) -> str | None:
         value = getattr(facts.disclosure, key)
@@ -74,16 +74,16 @@ def definition(facts: Facts) -> str:
         else "approximate differential privacy (epsilon, delta)"
     )
     capped = _rho(facts) is not None
-    return f"zero-concentrated differential privacy (zCDP), in which the budget is stated, and {plain}" if capped else plain
+    return f"zero-concentrated differential privacy (zCDP), which the budget uses, and {plain}" if capped else plain
 
 
 def guarantee(facts: Facts) -> str:
-    """Return epsilon with all its conditions, and rho if the budget states a cap on it; or a sentence that nothing can be certified."""
+    """Return epsilon with all its conditions, and rho if the budget caps it; a sentence if nothing can be certified."""
     rho = _rho(facts)
     if rho is None or rho.spent.reason:
         return stated_epsilon(facts.account)
-    at = implied(rho.spent.value, facts.account)
-    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{at and f', which implies {at}'}"
+    epsilon = implied(rho.spent.value, facts.account)
+    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{epsilon and f', which implies {epsilon}'}"
 
 
 def _rho(facts: Facts) -> RhoVerdict | None:
@@ -96,7 +96,7 @@ def implied(rho: float, account: Account) -> str:
 
 
 def at_most(account: Account) -> str:
-    """Return epsilon and delta in words, without the setting, which a headline states."""
+    """Return epsilon and delta in words, without the setting."""
     if account.winner is None:
         return f"no finite guarantee can be certified at delta = {account.delta!r}"
     return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r}"
@@ -119,8 +119,10 @@ def delta(facts: Facts) -> str:
     if not value:
         return f"{value!r}"
     if size is None:
-        return f"{value!r}; the number of records is NOT STATED (privacy.dataset_size), so it cannot be compared with 1/n"
-    return f"{value!r}; times the {size:,} records: {few_up(float(Fraction(repr(value)) * size))}, which should be well below 1"
+        return f"{value!r}; the number of records n is NOT STATED (privacy.dataset_size), so delta cannot be compared with 1/n"
+    return (
+        f"{value!r}; delta times the {size:,} records is {few_up(float(Fraction(repr(value)) * size))}, and should be well below 1"
+    )
 
 
 def unit(facts: Facts) -> str | None:
@@ -149,19 +151,19 @@ def releases(facts: Facts) -> str | None:
     return None if facts.privacy.releases is None else RELEASES[facts.privacy.releases]
 
 
-def counted(facts: Facts) -> str:
-    return f"the mechanisms of the file and nothing else: {listing(charged(facts))}{'; they read ' if window(facts) else ''}{window(facts)}"
+def counted_uses(facts: Facts) -> str:
+    return f"only the mechanisms of the file: {listing(charged_mechanisms(facts))}{'; they read ' if window(facts) else ''}{window(facts)}"
 
 
 def window(facts: Facts) -> str:
-    """Return the blocks that were read, and whether dpcli checked which rows they have; "" if no window is stated."""
+    """Return the blocks of data that were read, and whether dpcli checked their rows; "" if the file states no window."""
     words = window_words(facts.privacy)
     return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
 
 
-def charged(facts: Facts) -> list[str]:
+def charged_mechanisms(facts: Facts) -> list[str]:
     """Return the mechanisms that cost privacy, each with its number of runs."""
-    return [f"{charge.name} ({runs(charge)})" for charge in facts.account.charges if any(map(touches, charge.entries))]
+    return [f"{charge.name} ({runs(charge)})" for charge in facts.account.charges if any(map(reads_private_data, charge.entries))]
 
 
 def mechanisms(facts: Facts) -> str:
@@ -190,11 +192,11 @@ def _relative_to(entry: Entry) -> str:
     if getattr(entry.spec, "noise_multiplier", None) is not None:
         return "noise_multiplier over the bound C on one record's contribution"
     if named(entry.spec):
-        return f"what its parts state: {listing(named(entry.spec))}"
-    return "its privacy parameters are stated directly" if touches(entry) else "touches no private data"
+        return f"stated by its parts: {listing(named(entry.spec))}"
+    return "its privacy parameters are stated directly" if reads_private_data(entry) else "reads no private data"
 
 
-def touches(entry: Entry) -> bool:
+def reads_private_data(entry: Entry) -> bool:
     """Return whether an entry reads private data. An entry without parameters is post-processing."""
     return bool(_keys(entry))
 
@@ -205,10 +207,10 @@ def _keys(entry: Entry) -> tuple[str, ...]:
 
 
 def composition(facts: Facts) -> str:
-    how = "chosen from earlier outputs, so only valid filters add them up" if facts.privacy.adaptive else "fixed in advance"
-    count = sum(charge.count for charge in facts.account.charges if any(map(touches, charge.entries)))
+    how = "chosen from earlier outputs, so that only privacy filters compose them" if facts.privacy.adaptive else "fixed in advance"
+    count = sum(charge.count for charge in facts.account.charges if any(map(reads_private_data, charge.entries)))
     flag = str(facts.privacy.adaptive).lower()
-    added = "1 release" if count == 1 else f"{count:,} releases, added up as one"
+    added = "1 release" if count == 1 else f"{count:,} releases, composed"
     return f"{added}; parameters {how} (privacy.adaptive = {flag})"
 
 
@@ -218,7 +220,7 @@ def budget(facts: Facts) -> str | None:
         return None
     near = warning_level(facts.account.pipeline)
     words = {"pass": "within it", "warn": f"within it, above its {near}", "fail": "OVER BUDGET", "unknown": "not certified"}
-    rho = "" if verdict.rho is None else f"{verdict.rho.words()} in zCDP{_whole_cap(verdict.rho, facts.account)}"
+    rho = "" if verdict.rho is None else f"{verdict.rho.words()} in zCDP{_implied_by_cap(verdict.rho, facts.account)}"
     cap = verdict.epsilon
     if cap is None:
         return f"{rho}, {words[verdict.verdict]}"
@@ -226,7 +228,7 @@ def budget(facts: Facts) -> str | None:
     return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[verdict.verdict]}"
 
 
-def _whole_cap(rho: RhoVerdict, account: Account) -> str:
+def _implied_by_cap(rho: RhoVerdict, account: Account) -> str:
     return f" (rho = {rho.cap!r} implies {at})" if (at := implied(rho.cap, account)) else ""
 
 
@@ -241,7 +243,7 @@ def assumptions(facts: Facts) -> str:
     entries = [
         mechanism
         for mechanism in facts.pipeline.mechanisms
-        if touches(mechanism) and (mechanism.sampling is not None or not named(mechanism.spec))
+        if reads_private_data(mechanism) and (mechanism.sampling is not None or not named(mechanism.spec))
     ]
     return _grouped((describe_sampling(entry, facts) + _shared(entry, facts), entry.name) for entry in entries)
 
@@ -254,10 +256,10 @@ def _shared(entry: Entry, facts: Facts) -> str:
 def without_amplification(facts: Facts) -> str:
     """Return the guarantee without random sampling, in words."""
     if facts.unamplified is None and _relies_on_sampling(facts):
-        return "without random sampling nothing is certified"
+        return "without random sampling, nothing can be certified"
     if facts.unamplified is None:
-        return "the number does not rely on random sampling"
-    order = "if the batches came in a shuffled or fixed order, in which an absent record leaves its place empty"
+        return "the guarantee does not rely on random sampling"
+    order = "if the batches were in a shuffled or fixed order, in which an absent record leaves its place empty"
     return f"{order}: {stated_epsilon(facts.unamplified)}"
 
 
@@ -267,7 +269,7 @@ def _relies_on_sampling(facts: Facts) -> bool:
 
 def checks(facts: Facts) -> str:
     if not facts.diagnostics:
-        return "none that dpcli lint knows"
+        return "none of those that dpcli lint detects"
     return listing([f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.message}" for diagnostic in facts.diagnostics], "; ")
 
 
@@ -278,7 +280,7 @@ def source_file(facts: Facts) -> str:
 
 
 def tuning(facts: Facts) -> str | None:
-    """Return how hyperparameters were chosen, as the file describes it, with the mechanisms that account for the choice."""
+    """Return the file's description of how hyperparameters were chosen, with the mechanisms that account for the choice."""
     train = dict(facts.pipeline.sections).get("train", {})
     covers = train.get("covers")
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
@@ -286,7 +288,7 @@ def tuning(facts: Facts) -> str | None:
     return _together(
         text_of("tuning")(facts),
         " ".join(note.split()) if isinstance(note, str) and has_words(note) and not is_silent(note) else None,
-        f"counted by {listing(selections)}" if selections else None,
+        f"accounted for by {listing(selections)}" if selections else None,
     )
 
 
@@ -296,7 +298,7 @@ def runs(charge: BillLine) -> str:
 
 def describe_sampling(entry: Entry, facts: Facts) -> str:
     if entry.sampling is None:
-        return "none, every run sees all records"
+        return "none, every run reads all records"
     rate: Fraction | None = entry.sampling.exact_rate(facts.privacy.dataset_size)
     size = (
         f", batches of {few(entry.sampling.batch_size)}"
@@ -307,7 +309,7 @@ def describe_sampling(entry: Entry, facts: Facts) -> str:
 
 
 def parameters(entry: Entry) -> str:
-    """Return the keys of a mechanism that differ from their defaults, with their values."""
+    """Return the keys of a mechanism whose values differ from their defaults, with these values."""
     values = {name: getattr(entry.spec, name) for name in _keys(entry)}
     words = [
         f"{name} = {_short(value, name)}" for name, value in values.items() if value is not None and value != _default(entry, name)
@@ -340,27 +342,27 @@ def _plain(value: Any, name: str = "") -> str:
 
 
 def listing(words: list[str], between: str = ", ") -> str:
-    """Return the first MOST_LISTED words, joined, and the number of further words; "none" if there are none."""
+    """Return the first MOST_LISTED words, joined, and the number of other words; "none" if there are no words."""
     more = [f"and {len(words) - MOST_LISTED:,} more"] if len(words) > MOST_LISTED else []
     return between.join([*words[:MOST_LISTED], *more]) or "none"
 
 
 NOISE = {
-    "server": "the server sees each client's update and adds the noise once a round; it is trusted",
-    "secure-aggregation": "each client adds a share of the noise, and the server sees sums alone, with the noise of {min_clients} clients "
-    "or more, of whom at most {dishonest} work with it; the rounding and the modulus of the aggregation are not accounted for",
-    "local": "each client adds the noise itself, and the server sees every message and who sent it",
+    "server": "the trusted server sees each client's update, and adds the noise once per round",
+    "secure-aggregation": "each client adds a share of the noise, and the server sees only sums with the noise of {min_clients} clients "
+    "or more, at most {dishonest} of whom collude with it; the rounding and the modulus of the aggregation are not accounted for",
+    "local": "each client adds the noise itself, and the server sees every message and its sender",
 }
 
 
 AGAINST = {
-    "server": "The guarantee is against those who see the releases, and not against the server",
-    "secure-aggregation": "The guarantee is against the server too, and so without amplification by sampling",
-    "local": "The guarantee is against everybody, the server among them, and so without amplification by sampling",
+    "server": "The guarantee protects against those who see the releases, but not against the server",
+    "secure-aggregation": "The guarantee protects against the server too, and so has no amplification by sampling",
+    "local": "The guarantee protects against everybody, including the server, and so has no amplification by sampling",
 }
 
 
-def against(pipeline: Pipeline) -> tuple[str, ...]:
+def adversary_note(pipeline: Pipeline) -> tuple[str, ...]:
     """Return a sentence that names the adversary of a guarantee about clients; an empty tuple if the file has no clients."""
     table = _federated(pipeline)
     return (f"{AGAINST[table['noise']]}: {_noise(table)}.",) if table else ()
@@ -380,9 +382,9 @@ def _together(*texts: str | None) -> str | None:
 
 
 def privacy_model(facts: Facts) -> str | None:
-    """Return who is trusted with raw data, as the file states it and as it follows from who adds the noise."""
+    """Return the party trusted with raw data, as the file states it, and as the place of the noise implies it."""
     table = _federated(facts.pipeline)
-    return _together(worded("privacy_model", MODELS)(facts), _noise(table) if table else None)
+    return _together(explanation_of("privacy_model", MODELS)(facts), _noise(table) if table else None)
 
 
 def clipping(facts: Facts) -> str | None:
@@ -393,5 +395,5 @@ def clipping(facts: Facts) -> str | None:
 
 def sampler(facts: Facts) -> str | None:
     table = _federated(facts.pipeline)
-    words = "{}, as the server really draws clients; no {}'s data may decide who takes part or drops out"
+    words = "{}, with which the server must really draw clients; no {}'s data may influence which clients take part or drop out"
     return _together(text_of("sampler")(facts), words.format(table["sampling"], facts.unit) if table else None)

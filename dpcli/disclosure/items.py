@@ -1,4 +1,4 @@
-"""The items of a disclosure statement and of a registry entry. An item has a question, its source, the keys that state it, and an answer.
+"""The items of a disclosure statement and of a registry entry. An item has a question, a source, keys of the file, and an answer.
 
 Sources: [A] Ponomareva et al. 2023, How to DP-fy ML, arXiv:2303.00654, section 5.3.3 (1 setting, 2 definition: a data accesses, b output,
 c unit, d adjacency; 3 accounting: a type, b assumptions, c formal statement; 4 transparency). [B] Near, Darais, Lefkovitz & Howarth 2025,
@@ -14,21 +14,21 @@ from dataclasses import dataclass
 
 from dpcli.disclosure import item_answers as answers
 from dpcli.disclosure.disclosed_facts import Facts
-from dpcli.disclosure.item_answers import QUERIES, text_of, worded
+from dpcli.disclosure.item_answers import QUERIES, explanation_of, text_of
 
 NOT_STATED = "NOT STATED"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line of a disclosure.
+    """An item of a disclosure, which is one line of it.
 
     Attributes:
         id: Stable identifier for machine-readable output.
-        question: The question.
+        question: The question that it answers, in words for readers.
         asked_by: The document that asks the question, and the place in it.
         keys: Keys of the file, each of which can state the answer. Empty if the answer follows from keys that every file has.
-        answer: Function that returns the answer as one line of text; None if the file does not state it. It never guesses.
+        answer: Function that returns the answer as one line of text; None if the file does not state the answer. It never guesses.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def line(self) -> str:
-        """The answer as it is shown. If the file does not state it: NOT STATED, with the keys that could state it."""
+        """The answer as it is shown; if the file does not state it, NOT STATED with the keys that could state it."""
         return self.text if self.text is not None else f"{NOT_STATED} ({' or '.join(self.item.keys)})"
 
 
@@ -77,7 +77,7 @@ STATEMENT = (
                 "query_model",
                 "Are the questions fixed, or do analysts put their own?",
                 "B query models",
-                worded("query_model", QUERIES),
+                explanation_of("query_model", QUERIES),
             ),
             _item_of_key("controller", "Who answers for the data?", "B threat models"),
             _item_of_key("data", "Whose data are they?", "B unit of privacy"),
@@ -107,7 +107,7 @@ STATEMENT = (
     Chapter(
         "what the number covers",
         (
-            Item("counted", "Which uses of the data are counted?", "A 2a", (), answers.counted),
+            Item("counted", "Which uses of the data are counted?", "A 2a", (), answers.counted_uses),
             _item_of_key("data_accesses", "Which uses of the data are not counted?", "A 2a"),
             Item(
                 "tuning",
@@ -190,7 +190,7 @@ REGISTRY = (
             ),
             Item("adjacency", "Neighbouring datasets", "D 3", (), answers.adjacency),
             _item_of_key("privacy_model", "Deployment model", "C; D 2", answers.privacy_model),
-            _item_of_key("query_model", "Release or service", "D 2", worded("query_model", QUERIES)),
+            _item_of_key("query_model", "Release or service", "D 2", explanation_of("query_model", QUERIES)),
         ),
     ),
     Chapter(

@@ -1,4 +1,4 @@
-"""Registers `dpcli report`, which writes a disclosure statement, and its table [disclosure]."""
+"""The registration of `dpcli report`, which writes a disclosure statement."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
     commands={
-        "report": ("dpcli.disclosure.commands.report:command", "The disclosure statement: every item a reader must be told."),
+        "report": (
+            "dpcli.disclosure.commands.report:command",
+            "Write the disclosure statement, with every item that a reader needs.",
+        ),
     },
 )

@@ -1,1 +1,1 @@
-"""The pages of section 7 of the manual, and the texts of `dpcli explain`."""
+"""The pages of section 7 of the manual (*.md), and the texts that `dpcli explain` prints."""

@@ -1,4 +1,4 @@
-"""A simulation of the best attack on one noisy count: two made-up datasets that differ by one unit, and the likelihood-ratio test."""
+"""A simulation of the best attack on one noisy count: the likelihood-ratio test of two made-up datasets that differ by one unit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed import trade_off
 from dpcli.numerics.closed.trade_off import false_negatives, laplace_missed, total_variation
 
-COUNT = 99  # of the smaller dataset
+COUNT = 99  # true count of the smaller dataset; the larger one has one more
 EPSILON_RANGE = (0.001, 100)
 TRIALS_RANGE = (10, 1_000_000)
-TABLE_RATES = (0.01, 0.1, 0.5)  # false positive rates of rows of the table, with thresholds at and between the two counts
-CURVE_POINTS = 81  # of the exact curve
-RATE_STEPS = 20  # of the measured curve, in either rate
+# False positive rates of rows of the table. The thresholds of the other rows are the two counts and their mean.
+TABLE_RATES = (0.01, 0.1, 0.5)
+CURVE_POINTS = 81  # number of points of the exact curve
+RATE_STEPS = 20  # number of steps of the measured curve, in each of the two rates
 CONFIDENCE = 0.95
 ALPHA = 1.0 - CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRate:
-    """An exact rate, its measurement, and an interval that contains the exact one at 95 %, for this rate alone."""
+    """An exact rate, its measurement, and a 95 % confidence interval for this rate alone."""
 
     exact: float
     measured: float
@@ -34,7 +35,11 @@ class SimulatedRate:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdTest:
-    """Guess the larger dataset where the noisy count is above the threshold. allowed: the most true positives under (epsilon, 0)-DP."""
+    """A test that guesses the larger dataset if the noisy count is above the threshold.
+
+    Attributes:
+        allowed: Largest true positive rate that (epsilon, 0)-DP allows at this false positive rate.
+    """
 
     threshold: float
     counts: Counts
@@ -45,7 +50,12 @@ class ThresholdTest:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBelief:
-    """The belief that it was the larger dataset, given the noisy count, after an even chance before."""
+    """The belief that the dataset is the larger one, given the noisy count and a prior of one half.
+
+    Attributes:
+        where: Range of the noisy count, in words.
+        share: The belief, which is the share of the larger dataset among the releases in that range.
+    """
 
     where: str
     share: SimulatedRate
@@ -55,9 +65,13 @@ class SimulatedBelief:
 class Demo:
     """The best tests of a count with Laplace noise.
 
-    tests: by rising false positive rate. line: these and more, for a picture. beliefs: at both ends, where they attain the bound.
-    guessed, guessed_bound: how often the best guess is right. advantage, advantage_bound: its true minus false positive rate.
-    proved: the lower bound on epsilon that the trials alone give at 95 %.
+    Attributes:
+        tests: Tests in the table, by increasing false positive rate.
+        line: These tests and others, for the picture.
+        beliefs: Beliefs at both ends of the noisy count, where they attain the bound.
+        best_guess: Probability that the best guess is right.
+        advantage, advantage_bound: True minus false positive rate of the best guess, and its bound under (epsilon, 0)-DP.
+        epsilon_lower: Lower bound on epsilon that the trials alone give at 95 % confidence.
     """
 
     epsilon: float
@@ -66,28 +80,29 @@ class Demo:
     tests: tuple[ThresholdTest, ...]
     line: tuple[ThresholdTest, ...]
     beliefs: tuple[SimulatedBelief, ...]
-    guessed: SimulatedRate
+    best_guess: SimulatedRate
     advantage: float
     advantage_bound: float
-    proved: float
+    epsilon_lower: float
 
     @property
     def scale(self) -> float:
-        """The scale of the noise on the count."""
+        """The scale of the Laplace noise on the count."""
         return 1.0 / self.epsilon
 
     @property
-    def guessed_bound(self) -> float:
-        """The most that (epsilon, 0)-DP allows, from above."""
+    def best_guess_bound(self) -> float:
+        """An upper bound on the probability of a right guess under (epsilon, 0)-DP."""
         return 0.5 + 0.5 * self.advantage_bound
 
 
 def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
-    """Release each of two counts `trials` times with noise of scale 1 / epsilon, and see how well a test tells them apart.
+    """Release each of two counts `trials` times with noise of scale 1 / epsilon, and measure how well tests distinguish them.
 
-    The noise is numpy's, from a seed and in floating point: fit for a demonstration, and for no private data.
+    The noise is drawn by numpy, from a seed and in floating point. It is fit for a demonstration, but not for private data.
 
-    Raises InputError: an epsilon, a number of trials or a seed out of range.
+    Raises:
+        InputError: If epsilon, the number of trials or the seed is out of range.
     """
     _require_in_range(epsilon, trials, seed)
     noise = np.random.default_rng(seed).laplace(0.0, 1.0 / epsilon, (2, trials))
@@ -99,7 +114,7 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
 
     thresholds = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in TABLE_RATES)}
     even = [trade_off.laplace_threshold(epsilon, i / RATE_STEPS) for i in range(1, RATE_STEPS)]
-    drawn = {*thresholds, *even, *(1.0 + x for x in even)}  # at even steps of both rates
+    drawn = {*thresholds, *even, *(1.0 + x for x in even)}  # thresholds at even steps of both rates
     tests = {x: test_at(x) for x in sorted(drawn, reverse=True)}
     advantage = trade_off.laplace_advantage(epsilon)
     return Demo(
@@ -143,14 +158,14 @@ def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) ->
 
 
 def _joint_rates(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
-    """Return true and false positive rates, whose intervals hold jointly at 95 %."""
+    """Return the true and the false positive rate, with intervals that hold jointly at 95 %. Their exact values are NaN."""
     pairs = ((counts.true_positives, counts.members), (counts.false_positives, counts.others))
     hits, alarms = (_rate(math.nan, count, trials, 0.5 * ALPHA) for count, trials in pairs)
     return hits, alarms
 
 
 def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBelief, SimulatedBelief]:
-    """Return the beliefs at or above the larger count and at or below the smaller: the likelihood ratio is e^epsilon and e^-epsilon."""
+    """Return the beliefs at or above the larger count and at or below the smaller, where the likelihood ratios are e^(+-epsilon)."""
     below = Counts(lower.members, lower.others, lower.members - lower.true_positives, lower.others - lower.false_positives)
     return (
         SimulatedBelief(f"{COUNT + 1} or more", _share(1.0 / (1.0 + math.exp(-epsilon)), upper)),
@@ -174,7 +189,7 @@ def _best_guess(exact: float, counts: Counts) -> SimulatedRate:
 
 
 def chart(demo: Demo) -> Chart:
-    """Draw the measured curve with its band, the exact one, the bound, and blind guessing."""
+    """Return the chart of the measured curve with its band, the exact curve, the bound, and blind guessing."""
     bound = _bound(demo.epsilon)
     best = next(test for test in demo.tests if test.threshold == COUNT + 0.5)
     return Chart(
@@ -191,16 +206,16 @@ def chart(demo: Demo) -> Chart:
             Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, True),
         ),
         bands=(
-            Band("no test gets here", tuple((x, 0.0) for x, _ in bound), bound, Tone.SECOND),
+            Band("impossible for any test", tuple((x, 0.0) for x, _ in bound), bound, Tone.SECOND),
             _band(demo),
         ),
         markers=(Marker(f"threshold {best.threshold:g}", best.false_positives.measured, 1.0 - best.true_positives.measured),),
         notes=(
-            f"each measured point is a threshold on the noisy count, above which the guess is {COUNT + 1}; around it, intervals of both "
+            f"each measured point is a threshold on the noisy count, above which the guess is {COUNT + 1}; the band has intervals for both "
             f"errors at {100 * CONFIDENCE:g} % each (Clopper and Pearson 1934)",
-            "the likelihood ratio never falls as the noisy count rises, so no test does better than these (Neyman and Pearson 1933)",
-            "no test gets below the bound, whatever the mechanism, but what is measured may by chance; Laplace noise attains the bound "
-            "except at false positive rates between e^-epsilon / 2 and 1/2",
+            "the likelihood ratio never decreases as the noisy count increases, so no test is better than these (Neyman and Pearson 1933)",
+            "no test of any mechanism is below the bound, though a measurement may be by chance; Laplace noise attains the bound except at "
+            "false positive rates between e^-epsilon / 2 and 1/2",
         ),
     )
 

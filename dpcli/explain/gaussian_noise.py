@@ -1,4 +1,4 @@
-"""The Gaussian mechanism in numbers: its privacy loss, with a picture, and how much noise an epsilon takes."""
+"""Texts about the Gaussian mechanism: its privacy loss, with a picture, and the noise that an epsilon needs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import analytic_sigma, classical_delta, classical_sigma, fails_from
 
-TABLE_NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # over the sensitivity
-CHART_NOISE = 1.0
+TABLE_NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # sigma over the sensitivity, in the table
+CHART_NOISE = 1.0  # sigma over the sensitivity, in the picture
 CHART_POINTS = 121
-LAW = (
-    "Of a Gaussian mechanism with L2 sensitivity Delta and noise sigma, rho = Delta^2 / (2 sigma^2): under P, the dataset that the "
-    "output comes from, the loss is Normal with mean rho and variance 2 rho; under Q it is Normal with mean -rho and the same variance. "
-    "So rhos add up, and many Gaussian releases are one of the summed rho (Bun and Steinke, arXiv:1605.02065, Proposition 6). By the "
-    "mechanism that dpcli account prices:"
+LOSS_TEXT = (
+    "A Gaussian mechanism with L2 sensitivity Delta and noise sigma has rho = Delta^2 / (2 sigma^2). Under P, the dataset that the "
+    "output comes from, the loss is Normal with mean rho and variance 2 rho. Under Q it is Normal with mean -rho and the same variance. "
+    "Rhos therefore add up, and several Gaussian releases cost as much as one with the sum of their rhos (Bun and Steinke, "
+    "arXiv:1605.02065, Proposition 6). The numbers below are computed by dpcli's Gaussian mechanism:"
 )
 
 
 def gaussian_loss() -> str:
-    """Return the law of the privacy loss in words, with a table for some noises."""
+    """Return the distribution of the privacy loss in words, with a table for some values of the noise."""
     rows = [("sigma / Delta", "rho", "mean", "variance", "under Q: mean"), *map(_loss_row, TABLE_NOISES)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ("  " + "   ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(["the privacy loss of a Gaussian mechanism", "", filled(LAW), "", *table])
+    return "\n".join(["the privacy loss of a Gaussian mechanism", "", filled(LOSS_TEXT), "", *table])
 
 
 def _loss_row(noise: float) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def _loss_row(noise: float) -> tuple[str, ...]:
 
 
 def chart() -> Chart:
-    """Draw the density of the loss under P and under Q, by the differences of the mechanism's tail probabilities."""
+    """Return the chart of the density of the loss under P and under Q, from differences of the mechanism's tail probabilities."""
     mechanism = Gaussian(1.0 / CHART_NOISE)
     (loss,) = mechanism.losses()
     law, rho = loss.tilted(0.0), mechanism.zcdp()
@@ -54,11 +54,11 @@ def chart() -> Chart:
         x=Axis("privacy loss", -reach, reach),
         y=Axis("density", 0.0, 1.1 * top),
         lines=(
-            Line("under P, which the output is drawn from", under_p),
+            Line("under P, from which the output is drawn", under_p),
             Line("under Q, its neighbour", under_q, Tone.SECOND, True),
         ),
         markers=(Marker(f"mean rho = {figures(rho)}", law.mean, top),),
-        notes=("delta at epsilon is the part of the first curve above epsilon that the second, times e^epsilon, does not cover",),
+        notes=("delta at epsilon is the area, right of epsilon, between the first curve and e^epsilon times the second",),
     )
 
 
@@ -68,16 +68,16 @@ def _density(edges: np.ndarray, log_above: np.ndarray) -> Points:
     return tuple(zip((0.5 * (edges[1:] + edges[:-1])).tolist(), shares.tolist(), strict=True))
 
 
-DELTA = 1e-5  # of the table
+DELTA = 1e-5  # delta of the table
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 DELTAS = (1e-3, 1e-5, 1e-6, 1e-9)
 HEAD = ("epsilon", "classical sigma", "analytic sigma", "true delta of the classical sigma")
 
 
 def gaussian_sigma() -> str:
-    """Return the classical and the analytic formula, a table of both, and where the classical one is proved and where it fails."""
+    """Return a table of the classical and the analytic formula, with texts about where the classical one is proved and where it fails."""
     title = f"Gaussian noise for one release of sensitivity 1 at delta = {DELTA!r}"
-    return "\n\n".join([title, _table(), filled(_where_proved()), filled(_where_false())])
+    return "\n\n".join([title, _table(), filled(_classical_range()), filled(_classical_failure())])
 
 
 def _table() -> str:
@@ -100,22 +100,22 @@ def _two_digits_up(delta: float) -> str:
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
 
 
-def _where_proved() -> str:
+def _classical_range() -> str:
     few, many = (classical_sigma(epsilon, DELTA) / analytic_sigma(epsilon, DELTA) for epsilon in (1.0, 0.1))
     return (
         "Classical: sigma = sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (Dwork and Roth 2014, "
-        f"Theorem 3.22 and appendix A). There it is enough, and {few:.1f} to {many:.1f} times what is needed at epsilon from 1 to "
-        "0.1. Analytic: the least sigma that is (epsilon, delta)-DP, at any epsilon (Balle and Wang 2018, arXiv:1805.06530, "
-        "Theorem 8). dpcli uses the second alone: it prices the noise that a file states, however that was chosen, and dpcli "
-        "calibrate-sigma solves for the least."
+        f"Theorem 3.22 and appendix A). There it is enough: {few:.1f} to {many:.1f} times the necessary noise at epsilon from 1 to "
+        "0.1. Analytic: the smallest sigma that is (epsilon, delta)-DP, at any epsilon (Balle and Wang 2018, arXiv:1805.06530, "
+        "Theorem 8). dpcli uses only the analytic formula: it prices the noise that a file states, however it was chosen, and dpcli "
+        "calibrate-sigma solves for the smallest."
     )
 
 
-def _where_false() -> str:
+def _classical_failure() -> str:
     ends = ", ".join(f"{up(fails_from(delta), 2)} at delta = {delta!r}" for delta in DELTAS)
     return (
-        "From epsilon = 1 on nothing is proved of the classical formula, and far above it is false: its sigma falls like "
-        f"1/epsilon, while 1/sqrt(2 epsilon) is needed. The noise is too little above epsilon = {ends}. At epsilon = 20 the "
+        "From epsilon = 1 on, the classical formula is not proved, and far above 1 it is false: its sigma falls like "
+        f"1/epsilon, while 1/sqrt(2 epsilon) is needed. The noise is too small above epsilon = {ends}. At epsilon = 20 the "
         f"formula promises delta = {DELTA!r}, and delta is {_two_digits_up(classical_delta(20.0, DELTA))}. Rule DP106 warns of a stated "
-        "epsilon above 1 that comes from it."
+        "epsilon above 1 that comes from this formula."
     )

@@ -1,4 +1,4 @@
-"""The words of differential privacy as dpcli uses them, and the symbols of papers with the word that explains each: from glossary.md."""
+"""The terms of differential privacy as dpcli uses them, and the symbols of papers with the term for each, from glossary.md."""
 
 from __future__ import annotations
 

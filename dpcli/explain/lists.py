@@ -1,4 +1,4 @@
-"""Lists for the manual: names of a registry with what their module or class says of them, and exit codes."""
+"""Lists for the manual: the names of each registry with the descriptions from their modules or classes, and the exit codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpcli.base.registry import (
 )
 
 Terms = tuple[tuple[str, str], ...]
-WIDTH = 100  # columns of a text in a terminal
+WIDTH = 100  # number of columns of a text in a terminal
 
 
 def filled(text: str) -> str:
@@ -32,27 +32,27 @@ def filled(text: str) -> str:
 
 
 def hanging(text: str) -> str:
-    """Return an entry of a list, its further lines indented."""
+    """Return an entry of a list, filled to WIDTH, with a hanging indent."""
     return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def accountants() -> Terms:
-    """Return title and source of each accountant, and what it may be used for."""
+    """Return the title and source of each accountant, and its permitted uses."""
     return tuple((name, _accountant(load(target))) for name, target in ACCOUNTANTS.items())
 
 
 def _accountant(accountant: Accountant) -> str:
-    uses = "" if accountant.sound else " An approximation, no bound."
+    uses = "" if accountant.sound else " An approximation, not a bound."
     return f"{accountant.title}. {accountant.source}.{uses}{' Valid in adaptive pipelines.' if accountant.adaptive else ''}"
 
 
 def _summaries(name: str) -> Terms:
-    """Return the summary of each name in a feature's list."""
+    """Return the summary of each name in a list that a feature registers."""
     return tuple((each, f"{load(target).summary}.") for each, target in LISTS[name][1].items())
 
 
 def _of_modules(registry: Mapping[str, str]) -> Terms:
-    """Return what the modules' docstrings say after their name."""
+    """Return the docstring of each name's module, without the name and colon at its beginning."""
     return tuple((name, module_words(target).split(": ", 1)[-1]) for name, target in registry.items())
 
 
@@ -61,17 +61,17 @@ def _of_classes(registry: Mapping[str, str]) -> Terms:
 
 
 def module_words(target: str) -> str:
-    """Return the docstring of the module in which a registered object is."""
+    """Return the docstring of the module of a registered object."""
     return __import__(target.partition(":")[0], fromlist=["__doc__"]).__doc__ or ""
 
 
 def formats() -> Terms:
-    """Return the formats of results."""
+    """Return the description of each format of results."""
     return _of_modules(FORMATS)
 
 
 def _premises(registry: Mapping[str, str]) -> Terms:
-    """Return each premise that classes of the registry state, under the names of those classes."""
+    """Return each premise that classes of a registry state, with the names of these classes."""
     stated: dict[Premise, list[str]] = {}
     for name, target in registry.items():
         for premise in load(target).premises:
@@ -80,7 +80,7 @@ def _premises(registry: Mapping[str, str]) -> Terms:
 
 
 def _names_in_words(names: Sequence[str], every: Sequence[str]) -> str:
-    """Return names of a registry in words: each, or all but a few."""
+    """Return the names as a list; if most names of the registry are among them, as "all but" the others."""
     others = [name for name in every if name not in names]
     if len(others) < len(names) / 4:
         return f"all but {', '.join(others)}" if others else "all"
@@ -104,19 +104,19 @@ EVERY: dict[str, Callable[[], Terms]] = {
 
 EXIT_CODES = (
     ("0", "pass"),
-    ("1", "a gate, a budget or a rule said no"),
+    ("1", "a gate, a budget or a rule refused"),
     ("2", "usage, file or input error"),
     ("3", "cannot certify: no sound accountant applies, or a target cannot be met"),
-    ("4", "a ledger is missing, locked or damaged, or holds something else under the same key"),
-    ("70", "a bug of dpcli"),
+    ("4", "a ledger is missing, locked or damaged, or has different content under the same key"),
+    ("70", "a bug in dpcli"),
     ("130", "interrupted"),
 )
-MEANT = (
-    "A script or a CI system reads the verdict from the exit code; why it is not 0 is on standard error. Unknown is no pass: where "
-    "nothing can be certified the code is 3. Where several hold, 70 goes before 4, 2, 3 and 1."
+EXIT_CODE_TEXT = (
+    "A script or a CI system reads the verdict from the exit code. If it is not 0, the reason is on standard error. Unknown is not a pass: "
+    "if nothing can be certified, the code is 3. If several codes apply, 70 takes precedence over 4, then 2, 3 and 1."
 )
 
 
 def exit_codes() -> str:
     """Return the exit codes with their meaning."""
-    return "\n".join(["exit-codes", "", filled(MEANT), "", *(hanging(f"{code}: {words}") for code, words in EXIT_CODES)])
+    return "\n".join(["exit-codes", "", filled(EXIT_CODE_TEXT), "", *(hanging(f"{code}: {words}") for code, words in EXIT_CODES)])

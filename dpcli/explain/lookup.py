@@ -1,4 +1,4 @@
-"""The text of `dpcli explain TERM`: rules, accountants, types, keys, formulas, terms, headings and topics."""
+"""The texts of `dpcli explain NAME`, for rules, accountants, types, keys, formulas, terms, headings and topics."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
 
-COMPUTED = {  # texts with numbers, by the word
+COMPUTED = {  # function that returns the text, by the word, for texts with computed numbers
     **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_noise:gaussian_sigma"),
     **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:gaussian_loss"),
     "exit-codes": "dpcli.explain.lists:exit_codes",
 }
 PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:chart")
-LEAST_SIMILARITY = 0.75  # difflib's ratio, below which a word is not suggested
+LEAST_SIMILARITY = 0.75  # smallest ratio of difflib at which a word is suggested
 LETTERS = str.maketrans({"ε": "epsilon", "ϵ": "epsilon", "δ": "delta", "μ": "mu", "ρ": "rho", "é": "e"})
-# What a phrase adds to a name, as in "Bernstein's inequality".
+# Words that follow a name in a phrase, as in "Bernstein's inequality".
 FILLERS = r"('s)?\s+(theorems?|mechanisms?|bounds?|inequalit(y|ies)|techniques?|immunity)$"
 KNOWN = (
     "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), commands (report), and terms, as dpcli explain "
@@ -48,20 +48,20 @@ LISTED = {
 
 
 def explain(name: str) -> str:
-    """Return the text for one word, from every table that has it. Raises InputError with the nearest words for an unknown one."""
+    """Return the explanation of one word, from every table that has it. Raises InputError, with similar words, for an unknown word."""
     key = name.strip().removeprefix("dpcli ").strip()
     if key.upper().startswith("DP") and key[2:].isdigit():
         from dpcli.lint.catalogue import explain as explain_rule
 
         return explain_rule(key.upper())
-    if meant := _known_words(key):
-        return "\n\n".join(text for word in meant for text in _texts(word))
+    if known := _known_words(key):
+        return "\n\n".join(text for word in known for text in _texts(word))
     parts = _known_parts(key)
     if parts and " " in parts[0]:
-        return f"nothing to explain under '{key}' as a whole; its part '{parts[0]}':\n\n{explain(parts[0])}"
+        return f"no explanation of '{key}'; explanation of its part '{parts[0]}':\n\n{explain(parts[0])}"
     suggested = parts or _similar_words(key)
     hint = f"did you mean {' or '.join(suggested[:3])}" if suggested else KNOWN
-    raise InputError(f"nothing to explain under '{key}'; {hint}")
+    raise InputError(f"no explanation of '{key}'; {hint}")
 
 
 def _known_parts(phrase: str) -> list[str]:
@@ -72,7 +72,7 @@ def _known_parts(phrase: str) -> list[str]:
 
 
 def _similar_words(key: str) -> list[str]:
-    """Return the words that begin with an unknown one, then those that are spelled much like it."""
+    """Return the words that begin with an unknown word, then words with a similar spelling."""
 
     wanted = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
@@ -81,19 +81,19 @@ def _similar_words(key: str) -> list[str]:
 
 
 def words() -> list[str]:
-    """Return everything that can be explained, except rules and keys."""
+    """Return all words that can be explained, except rules and keys."""
     listed = (name for _, table in LISTED.values() for name in table)
     return list(dict.fromkeys((*ACCOUNTANTS, *SELECTING, *TERMS, *COMPUTED, *TOPICS, *listed)))
 
 
 def picture(name: str) -> Chart | None:
-    """Return the picture for a word, None where there is none."""
+    """Return the picture for a word; None if there is none."""
     result = next((PICTURES[word] for word in _known_words(name.strip()) if word in PICTURES), None)
     return load(result)() if result else None
 
 
 def _known_words(key: str) -> tuple[str, ...]:
-    """Return the known words that a spelling means: as it is, in lower case, or without what a heading or a phrase adds."""
+    """Return the known words for a spelling: as it is, in lower case, or without additions of a heading or a phrase."""
     bare = key.strip("[]")
     for spelled in (key, bare, bare.lower()):
         if result := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
@@ -118,7 +118,7 @@ def _spellings() -> dict[str, tuple[str, ...]]:
 
 
 def _stem(text: str) -> str:
-    """Return the letters of a word without case, hyphens, spaces, articles and plural s; dp for differential privacy."""
+    """Return the letters of a text in lower case, without hyphens, spaces, articles and plural s; dp for differential privacy."""
     short = re.sub(r"differential(ly)?[\s_-]+priva(cy|te)", "dp", text.casefold())
     parts = re.findall(r"[^\W_]+", short.translate(LETTERS))
     return "".join(_singular(part) for part in parts if part not in ("a", "an", "the"))
@@ -144,7 +144,7 @@ def _texts(word: str) -> Iterator[str]:
         (table_paths(), of_table),
     )
     yield from (text(word) for known, text in texts if word in known)
-    yield from (f"{word}: {what}\n\n{filled(dict(EVERY[name]())[word])}" for name, (what, table) in LISTED.items() if word in table)
+    yield from (f"{word}: {kind}\n\n{filled(dict(EVERY[name]())[word])}" for name, (kind, table) in LISTED.items() if word in table)
     if text := of_key(word):
         yield text
 
@@ -163,7 +163,7 @@ def table_paths() -> tuple[str, ...]:
 
 
 def of_table(path: str) -> str:
-    """Return the keys of the tables with this dotted key, those that a word selects by name only; "" where there are none."""
+    """Return the keys of the tables with this dotted key, by name only where a word selects the table; "" if there are none."""
     places = [place for place in every_table() if place.path == path]
     plain = [_complete(place) for place in places if not place.word]
     return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
@@ -180,14 +180,14 @@ def _premises(word: str) -> Iterator[str]:
 
 
 def of_key(name: str) -> str:
-    """Return every place of a key, or its place in one table by its dotted key; "" where no table has it."""
+    """Return every place of a key, or its place in one table for a dotted key; "" if no table has it."""
     path, _, key = name.rpartition(".")
     lines = places_of(key, path or None)
     return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
 
 
 def _complete(place: TablePlace) -> str:
-    keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys of its own"]
+    keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys"]
     return "\n".join([place.title, "", filled(place.doc), "", *keys])
 
 
@@ -195,12 +195,12 @@ def _choices(places: list[TablePlace]) -> Iterator[str]:
     if places:
         yield "\n".join(["further keys:", *(hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)])
         yield filled(
-            "A key that another of these words selects is refused, even where it states its default. dpcli explain WORD has more."
+            "A key is refused if another of these words selects it, even with its default value. dpcli explain WORD has more."
         )
 
 
 def plain(name: str, topic: Topic) -> str:
-    """Return a topic as text: title, then sections; literal blocks are indented by four."""
+    """Return a topic as text: its title, then its sections. Literal blocks are indented by four spaces."""
     return "\n\n".join([f"{name}: {topic.title}", *(block for section in topic.sections for block in _section(section))])
 
 

@@ -1,4 +1,4 @@
-"""Registered here: the commands explain and man."""
+"""The registration of the commands explain and man."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dpcli.base.plugin import Plugin
 PLUGIN = Plugin(
     names=("audit", "disclosure", "gate", "ledger", "release"),
     commands={
-        "explain": ("dpcli.explain.commands.explain:command", "What a pipeline's guarantee, a rule or a term means."),
+        "explain": ("dpcli.explain.commands.explain:command", "Explain a pipeline's guarantee, a rule or a term."),
         "man": ("dpcli.explain.commands.man:command", "Write the manual pages."),
     },
 )

@@ -1,4 +1,4 @@
-"""The pages of section 7, from Markdown to sections of a manual page."""
+"""The pages of section 7 of the manual, read from Markdown into sections."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ LIST = re.compile(r"<!-- list: ([\w-]+) -->")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """title: one line, lower case, no full stop."""
+    """A page of section 7. Its title is one line in lower case, without a full stop."""
 
     title: str
     sections: tuple[ManualSection, ...]
 
 
 def read_topic(text: str) -> Topic:
-    """Return the topic in a text, whose first block is the title; text before the first heading is the description."""
+    """Return the topic in a Markdown text. Its first block is the title. Text before the first heading is the description."""
     title, *blocks = _blocks(text)
     assert title.startswith("# "), title
     return Topic(title[2:], tuple(_sections(["## description", *blocks])))
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yield the blocks of a text: fenced ones whole, items of a list one by one, and paragraphs."""
+    """Yield the blocks of a text. A block is a fenced block, an item of a list, or a paragraph."""
     block: list[str] = []
     fenced = False
     for line in [*text.split("\n"), ""]:
@@ -46,7 +46,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _sections(blocks: list[str]) -> Iterator[ManualSection]:
-    """Yield a section for each heading; text after a list of terms is a section without a title."""
+    """Yield a section for each heading. Text after a list of terms becomes a section without a title."""
     title, paragraphs, terms = "", list[str](), list[tuple[str, str]]()
     for block in blocks:
         result = _terms(block)
@@ -93,7 +93,7 @@ TOPICS = (*WRITTEN, "glossary")
 
 
 def topic(name: str) -> Topic:
-    """Return one of TOPICS with its lists."""
+    """Return one of TOPICS, with its generated lists."""
     return _glossary() if name == "glossary" else read_topic(source(name))
 
 
@@ -110,8 +110,8 @@ def with_command(words: str) -> tuple[str, ...]:
 def _glossary() -> Topic:
     from dpcli.explain.glossary import SYMBOLS, TERMS
 
-    words = "The words of differential privacy as dpcli uses them. dpcli explain WORD prints one of them."
-    symbols = "The symbols of papers, and the word under which they are explained here."
+    words = "The terms of differential privacy as dpcli uses them. dpcli explain WORD prints one of them."
+    symbols = "The symbols of papers, and the term that explains each."
     pages = "dpcli(1), dpcli-explain(1), dpcli-tutorial(7)"
     sections = (
         ManualSection("description", (words,)),
@@ -119,4 +119,4 @@ def _glossary() -> Topic:
         ManualSection("symbols", (symbols,), tuple(SYMBOLS.items())),
         ManualSection("see also", (pages,)),
     )
-    return Topic("the words of differential privacy", sections)
+    return Topic("the terms of differential privacy", sections)

@@ -1,1 +1,1 @@
-"""Charts of pipelines: each kind is a function from a question to a chart."""
+"""The charts of `dpcli plot`. Each kind of chart is a function that takes a question about a pipeline and returns a chart."""

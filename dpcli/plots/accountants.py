@@ -10,13 +10,13 @@ from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
-WIDE = 30.0  # ratio of the largest to the smallest epsilon from which the axis is logarithmic
+WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic
 
 
 def chart(question: Question) -> Chart:
-    """Return bars of epsilon, the smallest bound on top and approximations (~) last; accountants without one are in the notes.
+    """Return a chart with a bar of epsilon for each accountant. Notes name the accountants without a number.
 
-    Raises InputError, CannotCertify.
+    The smallest bound is on top, and approximations (~) are last. Raises InputError or CannotCertify as `Question.headline` does.
     """
     account = question.headline()
     rows = sorted((row for row in account.rows if row.bound is not None), key=lambda row: (not row.accountant.sound, row.upper))
@@ -31,13 +31,13 @@ def chart(question: Question) -> Chart:
         x=Axis("epsilon", low, 1.6 * values[-1] if wide else 1.05 * (values[-1] or 1.0), scale="log" if wide else "linear"),
         y=Axis("accountant", -0.5, len(rows) - 0.5, categories=tuple(row.accountant.name for row in reversed(rows))),
         bars=tuple(_bar(row, len(rows) - 1 - i, account) for i, row in enumerate(rows)),
-        notes=(_bounds(account), *_approximate(account), *_silent(account)),
+        notes=(_bounds(account), *_approximate(account), *_without_bar(account)),
     )
 
 
 def _bounds(account: Account) -> str:
-    marked = "; ~ marks an approximation" if _approximate(account) else ""
-    return f"upper bounds, rounded up{marked}; the smallest bound is the headline"
+    mark = "; ~ marks an approximation" if _approximate(account) else ""
+    return f"upper bounds, rounded up{mark}; the smallest bound is the headline"
 
 
 def _bar(row: AccountRow, position: int, account: Account) -> Bar:
@@ -50,10 +50,10 @@ def _approximate(account: Account) -> tuple[str, ...]:
     return not_a_bound(account, (row.accountant.name for row in account.rows))
 
 
-def _silent(account: Account) -> tuple[str, ...]:
+def _without_bar(account: Account) -> tuple[str, ...]:
     """Return notes on the accountants without a number, by their reason."""
     reasons: dict[str, list[str]] = {}
     for row in account.rows:
         if row.bound is None:
-            reasons.setdefault(row.reason or "it says nothing", []).append(row.accountant.name)
+            reasons.setdefault(row.reason or "no reason is given", []).append(row.accountant.name)
     return tuple(f"no bar for {', '.join(names)}: {reason}" for reason, names in reasons.items())

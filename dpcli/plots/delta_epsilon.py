@@ -11,14 +11,16 @@ from dpcli.numerics.arrays import np
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 
-POINTS = 49
+POINTS = 49  # number of deltas
 REACH = (1e-3, 0.5)  # lowest delta, relative to the file's; highest delta
-SMALLEST = 1e-300  # delta at which the axis may begin
-GUARANTEES = "each point computed is an (epsilon, delta) guarantee, and so is all above it; the line between them is for the eye"
+SMALLEST = 1e-300  # smallest delta of the axis
+GUARANTEES = (
+    "each computed point is an (epsilon, delta) guarantee, and so is every point above it; the line between points is only a guide"
+)
 
 
 def chart(question: Question) -> Chart:
-    """Return epsilon at many deltas, drawn with epsilon across: each point is a guarantee. Raises InputError, CannotCertify."""
+    """Return the chart of the privacy profile. It is computed as epsilon at many deltas. Raises InputError or CannotCertify."""
     account = question.headline()
     low = max(min(REACH[0] * (account.delta or 1e-6), 1e-9), SMALLEST)
     deltas = sorted({*np.geomspace(low, REACH[1], POINTS).tolist(), *([account.delta] if account.delta > low else [])})
@@ -43,10 +45,10 @@ def chart(question: Question) -> Chart:
 
 
 def _line(curve: EpsilonCurve) -> Line:
-    """Return the line of a curve without the deltas at which epsilon is 0, where others are left: a smaller delta holds too."""
+    """Return the line of a curve without its points at epsilon = 0, as a smaller delta holds there too, unless too few are left."""
     line = curve.line(_across)
-    some = tuple(point for point in line.points if point[0] > 0.0)
-    return replace(line, points=some if len(some) > 1 else line.points)
+    positive = tuple(point for point in line.points if point[0] > 0.0)
+    return replace(line, points=positive if len(positive) > 1 else line.points)
 
 
 def _across(delta: float, epsilon: float) -> tuple[float, float]:
@@ -54,7 +56,7 @@ def _across(delta: float, epsilon: float) -> tuple[float, float]:
 
 
 def own_point(account: Account) -> tuple[Marker, ...]:
-    """Return the account's own guarantee as a marker; none where delta is 0 or epsilon infinite, which the axes cannot show."""
+    """Return the headline as a marker; () if delta is 0 or epsilon infinite, which the axes cannot show."""
     if not account.delta or not math.isfinite(account.upper):
         return ()
     return (Marker(f"{epsilon_at_most(account)} at delta = {account.delta!r}", account.upper, account.delta),)

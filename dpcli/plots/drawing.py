@@ -1,4 +1,4 @@
-"""Draws a chart by the name of its kind, and formats the numbers and settings that charts and reports show."""
+"""Functions that draw a chart by the name of its kind, and that format the numbers and settings of charts and reports."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dpcli.file.toml.suggest import did_you_mean
 from dpcli.numerics.work import limited
 from dpcli.plots.epsilons import Question
 
-VARYING = ("epsilon-steps", "epsilon-sigma")
-DIGITS = 6  # of a number that is rounded
-MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys of mechanisms
+VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
+DIGITS = 6  # number of digits of a rounded number
+MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys to round down
 
 
 def checked_kind(kind: str) -> str:
-    """Return the kind. Raises InputError, with a suggestion, where there is no such kind."""
+    """Return the kind. Raises InputError, with a suggestion, if there is no such kind."""
     if kind not in PLOTS:
         meant = did_you_mean(kind, PLOTS)
         raise InputError(f"expected a kind of plot among {', '.join(PLOTS)}, found {kind!r}{'; ' + meant if meant else ''}")
@@ -34,30 +34,32 @@ def checked_kind(kind: str) -> str:
 
 @limited
 def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()) -> Chart:
-    """Return the chart of a kind; findings that make the file unsound are in its notes.
+    """Return the chart of a kind. Its notes include the findings that make the file unsound.
 
-    Raises InputError: an unknown kind, or a pipeline that has nothing of the kind to vary. CannotCertify: no finite epsilon.
+    Raises:
+        InputError: If the kind is unknown, or the pipeline has no parameter that the kind varies.
+        CannotCertify: If there is no finite epsilon.
     """
     if question.mechanism is not None and kind not in VARYING:
         raise InputError(f"--mechanism cannot be combined with {kind}, which varies no mechanism")
     make: Callable[[Question], Chart] = load(PLOTS[checked_kind(kind)])
-    return noted(make(question), diagnostics)
+    return with_findings(make(question), diagnostics)
 
 
-def noted(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
-    """Return the chart with findings that make the file unsound in its notes."""
+def with_findings(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
+    """Return the chart with the findings that make the file unsound added to its notes."""
     unsound = tuple(f"NOT SOUND: {d.rule}: {d.message}" for d in diagnostics if d.severity == "error")
     return replace(chart, notes=(*unsound, *chart.notes))
 
 
 def name_of(account: Account) -> str:
-    """Return the pipeline's name, else its path."""
+    """Return the pipeline's name; its path if it has no name."""
     path = account.pipeline.path
     return account.pipeline.name or ("standard input" if path == "-" else path) or "the pipeline"
 
 
 def setting(account: Account) -> str:
-    """Return unit, adjacency, delta and sampling in words."""
+    """Return the unit, adjacency, delta and sampling in words."""
     privacy = account.pipeline.privacy
     parts = [
         f"per {privacy.unit or 'record'}",
@@ -75,34 +77,34 @@ def epsilon_at_most(account: Account) -> str:
 
 
 def bound(value: float) -> str:
-    """Return an upper bound, rounded up."""
+    """Return an upper bound as text, rounded up."""
     return up(value)
 
 
 def percent_up(share: float) -> str:
-    """Return a share in percent, rounded up."""
+    """Return a share in percent as text, rounded up."""
     return f"{min(math.ceil(share * 1e4) / 1e2, 100.0):.2f} %"
 
 
 def few(value: float) -> str:
-    """Return a stated number, which is no bound, in few digits."""
+    """Return a stated number, which is not a bound, as text with few digits."""
     return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def few_up(value: float) -> str:
-    """Return a number in few digits, rounded up."""
+    """Return a number as text with few digits, rounded up."""
     return few(float(Context(prec=DIGITS, rounding=ROUND_CEILING).plus(Decimal(repr(value)))))
 
 
 def parameter(name: str, value: float) -> str:
-    """Return the value of a mechanism's key: as stated, or rounded to six digits, noise down and all else up."""
+    """Return the value of a mechanism's key as text, rounded to six digits on the safe side if it has more."""
     if len(Decimal(repr(value)).as_tuple().digits) <= DIGITS:
         return repr(value)
     return figures(value, DIGITS, ROUND_FLOOR if name in MORE_IS_SAFER else ROUND_CEILING)
 
 
 def not_a_bound(account: Account, drawn: Iterable[str]) -> tuple[str, ...]:
-    """Name the drawn accountants that approximate."""
+    """Return a note that names the drawn accountants whose numbers are approximations; () if there are none."""
     rows = {row.accountant.name for row in account.rows if not row.accountant.sound and row.bound is not None}
     names = sorted(rows & set(drawn))
     return (f"{', '.join(names)}: an approximation, not a bound",) if names else ()

@@ -1,4 +1,4 @@
-"""epsilon over one parameter of one mechanism, with the file's own value marked and its budget drawn."""
+"""A chart of epsilon over one parameter of one mechanism, with the file's value marked and its budget drawn."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NEAR = 1e-2  # relative difference up to which the line agrees with the headline
 def chart(
     kind: str, title: str, label: str, question: Question, entry: Entry, key: str, own: float, values: Sequence[float]
 ) -> Chart:
-    """Return epsilon at `values` of entry's key, which is `own` in the file; on log axes, where composition is a straight line."""
+    """Return the chart of epsilon at `values` of an entry's key, which is `own` in the file. Both axes are logarithmic."""
     account = question.headline()
     delta = account.delta
     result = curves(question, account, values, lambda value: (substitute(question.pipeline, ((entry.name, key),), value), delta))
     lines = tuple(line for line in map(_positive, result) if len(line.points) > 1)
     if not lines:
-        raise InputError(f"nothing to draw: epsilon is 0 at delta = {delta!r}, whatever the {label}")
+        raise InputError(f"nothing to draw: epsilon is 0 at delta = {delta!r} for all values of {label}")
     low, high = log_span((y for line in lines for _, y in line.points), ROOM)
     xs = log_span(x for line in lines for x, _ in line.points)
     return Chart(
@@ -53,7 +53,7 @@ def _positive(curve: EpsilonCurve) -> Line:
 
 
 def _own_point(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, own: float) -> tuple[Marker, ...]:
-    """Return the headline at the file's own value; none where the lines differ from it, as the file then does not run at that value."""
+    """Return the headline at the file's value as a marker; () if the lines differ from it, as the file then uses another value."""
     drawn = min((e.upper for curve in epsilon_curves for value, e in curve.epsilons if value == own), default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
@@ -62,7 +62,7 @@ def _own_point(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: 
 
 
 def _budget(account: Account, xs: tuple[float, float], low: float, high: float) -> tuple[Line, ...]:
-    """Return the file's cap on epsilon, where it is for the same delta and within the picture."""
+    """Return the file's cap on epsilon as a line; () if it is for another delta or outside of the picture."""
     cap = account.budget.epsilon if account.budget is not None else None
     if cap is None or cap.delta != account.delta or not low <= cap.cap <= high:
         return ()

@@ -7,12 +7,12 @@ from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
 from dpcli.plots.epsilons import Question, varied
 
-POINTS = 49
-REACH = (0.4, 6.0)  # times the file's own noise
+POINTS = 49  # number of values of the noise
+REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
 
 
 def chart(question: Question) -> Chart:
-    """Return epsilon around the file's own noise multiplier, sigma or scale. Raises InputError, CannotCertify."""
+    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
     entry, key = varied(question, "noise")
     own = float(getattr(entry.spec, key))
     values = sorted({*(own * np.geomspace(*REACH, POINTS)).tolist(), own})

@@ -8,13 +8,13 @@ from dpcli.numerics.arrays import np
 from dpcli.plots import epsilon_over
 from dpcli.plots.epsilons import Question, varied
 
-POINTS = 41
-REACH = (1e-2, 10.0)  # of the file's own number of steps
-MOST = 10**18  # steps that a file may state
+POINTS = 41  # number of values of steps
+REACH = (1e-2, 10.0)  # smallest and largest number of steps, relative to the file's
+MOST = 10**18  # largest number of steps that a file may state
 
 
 def chart(question: Question) -> Chart:
-    """Return epsilon from a hundredth of the file's steps (at least 1) to ten times as many. Raises InputError, CannotCertify."""
+    """Return the chart of epsilon by steps, from a hundredth of the file's steps to ten times. Raises InputError or CannotCertify."""
     entry, key = varied(question, "steps")
     own = _steps(entry, question.pipeline.privacy.dataset_size)
     low, high = max(1.0, REACH[0] * own), min(max(REACH[1] * own, 10.0), MOST)
@@ -25,6 +25,6 @@ def chart(question: Question) -> Chart:
 
 
 def _steps(entry: Entry, dataset_size: int | None) -> int:
-    """Return the number of steps in the file, from its epochs where it states those."""
+    """Return the number of steps in the file, computed from its epochs if it states epochs."""
     rate = getattr(entry.sampling, "lower_rate", lambda _: None)(dataset_size)
     return entry.runs(dataset_size).steps_at(rate)

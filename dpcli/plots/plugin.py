@@ -1,4 +1,4 @@
-"""The pictures of `dpcli plot`."""
+"""The registration of `dpcli plot` and its kinds of charts."""
 
 from __future__ import annotations
 

@@ -15,15 +15,15 @@ from dpcli.numerics.closed.conversion import balle
 from dpcli.plots.drawing import bound, name_of, setting
 from dpcli.plots.epsilons import Question
 
-POINTS = 61
-REACH = (0.02, 12.0)  # of order - 1, relative to the best order's
+POINTS = 61  # number of orders
+REACH = (0.02, 12.0)  # smallest and largest order - 1, relative to the best order - 1
 TALL = 12.0  # height of the picture, in multiples of the best epsilon
 
 
 def chart(question: Question) -> Chart:
-    """Return the divergence of the composition by order, the epsilon of each order, and the best. Raises InputError, CannotCertify."""
+    """Return the chart of the composition's divergence by order, and of each order's epsilon. Raises InputError or CannotCertify."""
     if question.accountants:
-        raise InputError("--accountant cannot be combined with rdp, which shows that accountant alone")
+        raise InputError("--accountant cannot be combined with rdp, which draws the Renyi accountant only")
     result = account(question.pipeline, ("rdp",), question.delta, group_size=question.group_size)
     (row,) = result.rows
     if row.bound is None or not row.upper > 0.0:
@@ -37,8 +37,12 @@ def chart(question: Question) -> Chart:
     except NotRepresentable as error:
         raise CannotCertify(f"nothing to draw: {error}") from None
     lines = (
-        Line("epsilon from each order", _kept(orders, balle(orders, divergences, math.log(result.delta)), most), Tone.SECOND),
-        Line("Renyi divergence", _kept(orders, divergences, most), Tone.MAIN),
+        Line(
+            "epsilon from each order",
+            _visible_points(orders, balle(orders, divergences, math.log(result.delta)), most),
+            Tone.SECOND,
+        ),
+        Line("Renyi divergence", _visible_points(orders, divergences, most), Tone.MAIN),
     )
     low, high = log_span((y for line in lines for _, y in line.points), 1.1)
     return Chart(
@@ -50,19 +54,19 @@ def chart(question: Question) -> Chart:
         lines=tuple(line for line in lines if len(line.points) > 1),
         markers=(Marker(f"best order {best:.4g}: epsilon <= {bound(epsilon)} (rdp)", best, epsilon, Tone.SECOND),),
         notes=(
-            "both lines are upper bounds of the whole composition; any order is sound, and the lowest point is the one reported",
+            "both lines are upper bounds for the whole composition; every order is sound, and the lowest epsilon is the one reported",
         ),
     )
 
 
 def _within(curve: RenyiCurve, best: float, most: float) -> Array:
-    """Return orders around the best, up to where the divergence leaves the picture, more densely there, where it may rise steeply."""
+    """Return orders around the best one, up to the order where the divergence leaves the picture. They are denser near that order."""
     reach = 1.0 + (best - 1.0) * np.geomspace(*REACH, 4 * POINTS)
     highest: float = reach[curve.at(reach) <= most].max(initial=best)
     cliff = 1.0 + (highest - 1.0) * np.linspace(0.75, 1.0, POINTS // 2)
     return np.unique(np.concatenate([1.0 + np.geomspace(reach[0] - 1.0, highest - 1.0, POINTS), cliff]))
 
 
-def _kept(orders: Array, values: Array, most: float) -> Points:
+def _visible_points(orders: Array, values: Array, most: float) -> Points:
     """Return the points that a log axis up to `most` can show."""
     return tuple((float(a), float(y)) for a, y in zip(orders, values, strict=True) if 0.0 < y <= most)

@@ -12,23 +12,23 @@ from dpcli.numerics.closed.trade_off import false_negatives
 from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, percent_up, setting
 from dpcli.plots.epsilons import Question, curves, loosely
 
-WHOLE = "trade-off curve"
-POINTS = 40
+COMPLETE_LABEL = "trade-off curve"  # label of the curve from the complete privacy profile
+POINTS = 40  # number of epsilons up to 8
 SMALL_DELTAS = (1e-8, 1e-2, 13)  # (lowest, highest, number), evenly spaced in logs
-LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced: these bend the curve too
-TIGHT = 1e-3  # gap of certified bounds on delta up to which the notes state it
+LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced, as large deltas bend the curve too
+TIGHT = 1e-3  # largest gap between certified bounds on delta that the notes state
 READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the curve
 
 
 def chart(question: Question) -> Chart:
-    """Return the curve of all guarantees together, that of the headline alone, and no information. Raises InputError, CannotCertify."""
+    """Return the chart of the trade-off curve, of the headline's curve, and of no information. Raises InputError or CannotCertify."""
     account = question.headline()
-    result = _named(question, account) if question.accountants else ((WHOLE, _complete(question, account)),)
+    result = _accountant_curves(question, account) if question.accountants else ((COMPLETE_LABEL, _complete(question, account)),)
     return picture(account, result, question.accountants)
 
 
 def picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
-    """Return the chart of named curves. accountants: those that were asked for one by one."""
+    """Return the chart of labelled curves. `accountants` are those that were named; () if all were used."""
     unsound = {row.accountant.name for row in account.rows if not row.accountant.sound}
     lines = tuple(
         Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(profile_curves)
@@ -41,19 +41,19 @@ def picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ..
         x=Axis("false positive rate", 0.0, 1.0),
         y=Axis("false negative rate", 0.0, 1.0),
         lines=(*lines, *_headline(account), Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True)),
-        bands=tuple(Band("no attack gets here", tuple((x, 0.0) for x, _ in line.points), line.points) for line, _ in bounds),
+        bands=tuple(Band("impossible for any attack", tuple((x, 0.0) for x, _ in line.points), line.points) for line, _ in bounds),
         notes=(*(note for _, curve in bounds for note in _meaning(curve)), *not_a_bound(account, accountants)),
     )
 
 
 def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
-    """Explain a curve that is a bound."""
+    """Return notes that explain a curve that is a bound."""
     rates = "; ".join(f"{percent_up(1.0 - rate)} at {100.0 * x:g} %" for x, rate in _read(curve))
     return (
-        "a test that tells two neighbouring datasets apart has its two errors on or above the curve: below it none is possible, above it "
-        "none is ruled out",
-        f"the highest true positive rate at a false positive rate: {rates}",
-        _worth(curve),
+        "a test that distinguishes two neighbouring datasets has its two error rates on or above the curve: no test is below it, and tests "
+        "above it are not ruled out",
+        f"the highest true positive rate at several false positive rates: {rates}",
+        _accuracy_note(curve),
     )
 
 
@@ -68,13 +68,13 @@ def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
     """Return the curve with the headline as one more pair (epsilon, delta)."""
     if account.winner is None:
         return curve
-    at = int(np.searchsorted(curve.epsilons, account.upper))
-    epsilons = np.insert(curve.epsilons, at, account.upper)
-    return ProfileCurve(epsilons, np.insert(curve.upper, at, account.delta), np.insert(curve.lower, at, account.delta))
+    index = int(np.searchsorted(curve.epsilons, account.upper))
+    epsilons = np.insert(curve.epsilons, index, account.upper)
+    return ProfileCurve(epsilons, np.insert(curve.upper, index, account.delta), np.insert(curve.lower, index, account.delta))
 
 
-def _named(question: Question, account: Account) -> tuple[tuple[str, ProfileCurve], ...]:
-    """Return the curve of each accountant that was asked for."""
+def _accountant_curves(question: Question, account: Account) -> tuple[tuple[str, ProfileCurve], ...]:
+    """Return the curve of each named accountant, with its label."""
     deltas = sorted({*np.geomspace(*SMALL_DELTAS).tolist(), *np.linspace(*LARGE_DELTAS).tolist(), account.delta, 0.0})
     result = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
     return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.epsilons])) for one in result)
@@ -105,8 +105,8 @@ def _headline(account: Account) -> tuple[Line, ...]:
     return (Line(label, tuple(zip(alphas, rates.tolist(), strict=True)), Tone.THIRD, dashed=True),)
 
 
-def _worth(curve: ProfileCurve) -> str:
-    """Say how far the true curve may be above the drawn one."""
+def _accuracy_note(curve: ProfileCurve) -> str:
+    """Return a note on the distance of the true curve from the drawn one."""
     gap = float((curve.upper - curve.lower).max())
     if gap < TIGHT:
         return f"from upper bounds on delta at {len(curve.epsilons)} epsilons, certified from below to within {loosely(gap)}"

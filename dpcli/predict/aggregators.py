@@ -1,14 +1,14 @@
 """Aggregators: how each type of mechanism answers a query from noisy votes, and what the answer costs given the votes.
 
-An aggregator reads the keys of its [[mechanism]] entry. The noise is stated there, and nowhere else.
+The parameters of the noise come from the keys of a [[mechanism]] entry.
 
-Noise is in double precision. No noisy count is released, but only the label of the largest, or whether it reaches a threshold. Rounding
-changes this outcome only if two noisy counts are closer together than the rounding error. With 53 bits in each uniform number and noise of
-a vote or more, the probability is below 10^-12 for each query and label. Attacks on floating-point noise read the last bits of a noisy
-number (Mironov 2012), which is never released.
+Noise is in double precision. No noisy count is released. Only the label of the largest noisy count is, or whether that count reaches a
+threshold. Rounding changes this outcome only if two noisy counts are closer together than the rounding error. With 53 bits in each uniform
+number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on floating-point noise read the
+last bits of a noisy number (Mironov 2012). No such number is released here.
 
-Every query is charged for its threshold, even if it abstains. Every answered query is also charged for its answer. If the probability of an
-answer replaces whether there was one, the sum is the expected cost: it serves for planning, and is no guarantee (Papernot et al. 2018,
+Every query is charged for the comparison with the threshold, even if the aggregator then abstains. Every answered query is also charged for
+its answer. The expected cost counts each answer with its probability. It serves for planning and is no guarantee (Papernot et al. 2018,
 arXiv:1802.08908, section 3.3).
 """
 
@@ -48,25 +48,31 @@ Total = Callable[[Array, Array, Array], Array]  # log q (n,), weights (n,), orde
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Releases of one kind: the distinct values of log q, the weight of each, and the function that sums their divergences."""
+    """Releases of one kind.
+
+    Attributes:
+        log_q: Distinct values of log q. q bounds the probability of any outcome other than the likeliest one.
+        weights: Number of releases with each log q, or their expected number.
+        total: Function that sums the Renyi divergences of the releases.
+    """
 
     log_q: Array
     weights: Array
     total: Total
 
     def rdp(self, orders: Array) -> Array:
-        """Return upper bounds on the sum of the divergences, (k,)."""
+        """Return upper bounds on the sum of the divergences, (k,), at each of the orders, (k,)."""
         return self.total(self.log_q, self.weights, orders) if len(self.log_q) else np.zeros(len(orders))
 
 
-def merged_releases(log_q: Array, counted: Array, total: Total) -> Releases:
-    """Return releases in which those with the same q are merged.
+def merge_releases(log_q: Array, counted: Array, total: Total) -> Releases:
+    """Return the releases with equal log q merged into one, whose weight is the sum of theirs.
 
     Args:
-        counted: (n,) weight of each release: how often it was made, or its probability.
+        counted: (n,) weight of each release: the number of times it was made, or its probability.
     """
-    distinct, place = np.unique(log_q, return_inverse=True)
-    weights = np.asarray(np.bincount(np.ravel(place), weights=counted, minlength=len(distinct)), dtype=float)
+    distinct, group = np.unique(log_q, return_inverse=True)
+    weights = np.asarray(np.bincount(np.ravel(group), weights=counted, minlength=len(distinct)), dtype=float)
     return Releases(distinct[weights > 0.0], weights[weights > 0.0], total)
 
 
@@ -85,7 +91,7 @@ class VoteCosts:
     answered: float
 
     def rdp(self, orders: Array) -> Array:
-        """Return upper bounds on D_a at real orders > 1, (k,)."""
+        """Return upper bounds on the Renyi divergence at each of the real orders > 1, (k,)."""
         return np.asarray(sum((part.rdp(orders) for part in self.parts), np.zeros(len(orders))))
 
     def epsilon(self, delta: float, conversion: Conversion) -> tuple[float, float]:
@@ -102,7 +108,7 @@ class Aggregator(ABC):
 
     Attributes:
         abstains: Whether a query may get no answer.
-        key: Key of an entry that says how many queries it pays for.
+        key: Key of an entry that states the number of queries it pays for.
     """
 
     __slots__ = ()
@@ -126,7 +132,7 @@ class Aggregator(ABC):
         return entry.steps
 
     @classmethod
-    def limited(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
+    def limit(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
         """Return the entry limited to this number of answers, and to this number of queries if it is given."""
         return replace(entry, steps=answers)
 
@@ -135,7 +141,11 @@ class Aggregator(ABC):
         """Return the releases of answers to queries with these counts, (n, m), each with the weight `counted`, (n,)."""
 
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
-        """Return the releases of the decision whether to answer each query. `largest`, (n,), is compared with the threshold."""
+        """Return the releases of the decision whether to answer each query.
+
+        Args:
+            largest: (n,) largest count of each query, which is compared with the threshold after noise.
+        """
         return ()
 
     @abstractmethod
@@ -189,20 +199,22 @@ class GnMax(Aggregator):
         return [int(label) for label in noisy.argmax(axis=1)]
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
-        of = AnswerSensitivity(self.sigma, counts.shape[1], order)
-        hold = monotone_conditions(of, teachers)
-        failing = [name for name, holds in (("C5", hold.c5), ("C6", hold.c6)) if not holds]
+        answer_sensitivity = AnswerSensitivity(self.sigma, counts.shape[1], order)
+        conditions = monotone_conditions(answer_sensitivity, teachers)
+        failing = [name for name, holds in (("C5", conditions.c5), ("C6", conditions.c6)) if not holds]
         if failing:
             raise CannotCertify(
-                f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: what is "
-                "proved of the sensitivity needs them"
+                f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: the proof of "
+                "the sensitivity needs both conditions"
             )
-        rows, often = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
-        # A teacher votes on every query, so that the sensitivities of all queries add up.
-        return np.asarray(often @ of.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float)
+        rows, repeats = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
+        # Every teacher votes on every query. The sensitivities of all queries therefore add up.
+        return np.asarray(
+            repeats @ answer_sensitivity.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float
+        )
 
     def answers(self, counts: Counts, counted: Array) -> Releases:
-        return merged_releases(log_q_gaussian(counts, self.sigma), counted, _gaussian(self.sigma))
+        return merge_releases(log_q_gaussian(counts, self.sigma), counted, _gaussian(self.sigma))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,19 +240,19 @@ class ConfidentGnMax(GnMax):
         return int(entry.spec.answers or entry.spec.queries)  # type: ignore[attr-defined]
 
     @classmethod
-    def limited(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
+    def limit(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
         queries = cls.most_queries(entry) if queries is None else queries
         return replace(entry, spec=replace(entry.spec, answers=answers, queries=queries))  # type: ignore[type-var]
 
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
-        # The bound is stated for sensitivity sqrt 2. The largest count has sensitivity 1, which is the same as noise larger by sqrt 2.
-        return (merged_releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
+        # The bound holds for sensitivity sqrt 2. The largest count has sensitivity 1, which is equivalent to noise larger by sqrt 2.
+        return (merge_releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
-        values, often = np.unique(np.rint(largest), return_counts=True)
+        values, repeats = np.unique(np.rint(largest), return_counts=True)
         each = threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
-        return np.asarray(GnMax.sensitivity(self, counts, largest, teachers, order) + often @ each, dtype=float)
+        return np.asarray(GnMax.sensitivity(self, counts, largest, teachers, order) + repeats @ each, dtype=float)
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
         noisy = largest + self.threshold_sigma * normal_noise(stream, len(largest))
@@ -268,7 +280,7 @@ class LnMax(Aggregator):
         def total(log_q: Array, weights: Array, orders: Array) -> Array:
             return total_rdp_laplace(log_q, weights, 2.0 / self.scale, orders)
 
-        return merged_releases(log_q_laplace(counts, self.scale), counted, total)
+        return merge_releases(log_q_laplace(counts, self.scale), counted, total)
 
 
 def _gaussian(sigma: float) -> Total:
@@ -282,7 +294,7 @@ def aggregator_class(entry: Entry) -> type[Aggregator]:
 
 
 def require_one_session(entry: Entry, path: str) -> None:
-    """Raise InputError if the entry has several steps although each step is a whole session."""
+    """Raise InputError if the entry has several steps although each of its steps is a session of many queries."""
     if aggregator_class(entry).abstains and entry.steps != 1:
         place = f'{path}: mechanism["{entry.name}"]: steps'
         raise InputError(f"{place}: expected 1, as a step is a session of `queries` queries, found {entry.steps}")

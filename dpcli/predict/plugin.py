@@ -1,31 +1,31 @@
-"""Registers private prediction: the commands pate, pmixed, prompt and generate, their tables and aggregators."""
+"""The registration of private prediction: the commands pate, pmixed, prompt and generate, their tables and aggregators."""
 
 from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-# Types of mechanisms that aggregate votes of teachers: what each does with the votes of a query.
+# Type of mechanism -> class that answers a query from the votes of teachers.
 AGGREGATORS: dict[str, str] = {
     "gnmax": "dpcli.predict.aggregators:GnMax",
     "confident-gnmax": "dpcli.predict.aggregators:ConfidentGnMax",
     "lnmax": "dpcli.predict.aggregators:LnMax",
 }
 
-# Types of mechanism by which a token is drawn from clipped logits.
+# Types of mechanisms that draw a token from clipped logits.
 DECODING = frozenset({"private-decoding"})
 
 PLUGIN = Plugin(
     names=("audit", "disclosure", "ledger", "train"),
     commands={
-        "generate": ("dpcli.predict.commands.sessions:generate", "Write private texts, token by token."),
-        "pate": ("dpcli.predict.commands.pate:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
+        "generate": ("dpcli.predict.commands.sessions:generate", "Write synthetic texts from private texts, token by token."),
+        "pate": ("dpcli.predict.commands.pate:command", "Label public data by noisy votes, and train a student (PATE)."),
         "pmixed": (
             "dpcli.predict.commands.pmixed:command",
-            "Text from language models on private shards, mixed with a public one.",
+            "Text from models of private shards, mixed with a public model.",
         ),
         "prompt": (
             "dpcli.predict.commands.sessions:prompt",
-            "Make a prompt of private demonstrations, by noisy votes (PromptPATE).",
+            "Make a prompt from private demonstrations, by noisy votes (PromptPATE).",
         ),
     },
     sections={

@@ -1,7 +1,7 @@
-"""The count in a PostgreSQL database, in a schema of its own: for processes on several machines, and where a copied folder must count once.
+"""A count of answers in a PostgreSQL database, in its own schema. Processes on several machines, or copies of a folder, can share it.
 
-postgresql://...#name: each system that is counted in a database has a name there. The row is locked before the first look; a commit is
-acknowledged only when it is durable.
+The place of a count is postgresql://...#name, where the name is unique for each fitted system in the database. The row of a count is locked
+before it is read. A commit is acknowledged only when it is durable.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
 
-ATTEMPTS = 5  # how often making a count is tried, as another process may make it at the same time
+ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-NOT_THERE = f"no count of queries of this name here, which is made when a system is fitted; {LOST}"
+NOT_THERE = f"there is no count of queries with this name, although fitting makes one; {LOST}"
 DENIED = (
     "permission denied: {text}; expected USAGE on the schema dpcli_queries and SELECT, INSERT, UPDATE on its table budget; the first "
-    "count in a database needs CREATE on that"
+    "count in a database needs CREATE on the database"
 )
 MEANINGS = {
     **LEDGER_MEANINGS,
     "42501": DENIED,
-    "42P01": "its tables are no longer those of a count of queries: {text}",
-    "42883": "its functions are no longer those of a count of queries: {text}",
+    "42P01": "its tables are not those of a count of queries: {text}",
+    "42883": "its functions are not those of a count of queries: {text}",
     "XX": f"the server found its own data damaged ({{text}}): {LOST}",
 }
 KEPT = ServerSchema("dpcli_queries", MEANINGS, UNSURE)
-# 'local' and 'off' would acknowledge what a failure of the server, or of its standby, takes back.
+# With 'off' or 'local', a failure of the server or of its standby may undo an acknowledged commit.
 DURABLE = (
     "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) "
     "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')"
@@ -46,20 +46,25 @@ ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name
 
 
 class PostgresQueries:
-    """The count of that name in the database at `url`.
+    """A count of answers in a PostgreSQL database.
 
-    Attributes:
-        new: Made if there is none; without it, it must be there.
+    Args:
+        url: postgresql://user@host/database#name, with the name of the count.
+        identity: Fingerprint of the fitted system.
+        total: Number of answers that may be granted in all.
+        new: Whether to make the count if there is none. If False, a missing count is an error.
+        seconds: Longest wait for locks and answers of the server, in seconds.
+        counted_noun: Plural noun for the answers, for messages.
     """
 
     def __init__(
-        self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+        self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
     ) -> None:
         address, self._name = split_name(url)
         settings = settings_of(address)
         self._server, self._seconds = place_of(settings), seconds
         self._place = f"{self._server}#{self._name}"
-        self._identity, self.total, self._things = identity, total, things
+        self._identity, self.total, self._counted_noun = identity, total, counted_noun
         self._connect = connection_function(address, settings, self._server)
         if new:
             self._make()
@@ -72,10 +77,15 @@ class PostgresQueries:
     def take(self, count: int = 1) -> Granted:
         require_count(count)
         with self._transaction() as connection:
-            now = self._count(connection, lock=True)
-            if connection.execute(WRITE, (now.after(count, self._place, self._things), self._name, now.taken)).rowcount != 1:
+            current = self._count(connection, lock=True)
+            if (
+                connection.execute(
+                    WRITE, (current.after(count, self._place, self._counted_noun), self._name, current.taken)
+                ).rowcount
+                != 1
+            ):
                 raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")
-        return Granted(now.taken + 1, count, self.total)
+        return Granted(current.taken + 1, count, self.total)
 
     def _count(self, connection: Any, lock: bool = False) -> Count:
         if connection.execute(INSTALLED).fetchone() is None:
@@ -103,11 +113,11 @@ class PostgresQueries:
                 return
             except _Raced:
                 continue
-        raise LedgerError(f"{self._place}: others are making a count here again and again; {WRITTEN}")
+        raise LedgerError(f"{self._place}: other processes kept making a count here at the same time; {WRITTEN}")
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """Open a connection, as a fork would share one, in a transaction whose every wait has an end and whose commit is durable."""
+        """Open a new connection, as forks would share an open one, and a transaction with bounded waits and a durable commit."""
         with closing(self._connect()) as connection, bounded_transaction(connection, self._place, Limits(self._seconds), KEPT):
             connection.execute(DURABLE)
             unsafe = connection.execute(UNSAFE).fetchone()
@@ -119,15 +129,15 @@ class PostgresQueries:
 
 
 class _Raced(Exception):
-    """Somebody else made the schema at the same moment."""
+    """Another process made the schema at the same time."""
 
 
 def split_name(url: str) -> tuple[str, str]:
-    """Return a URL without its name, and the name. Raises InputError, which quotes nothing of it, if it has none."""
+    """Return a URL without its name, and the name. Raises InputError, which quotes no part of the URL, if there is no valid name."""
     address, _, name = url.rpartition("#")
     if not address or NAME.fullmatch(name) is None:
         raise InputError(
-            "expected postgresql://user@host/database#name: the #name of what is counted is missing, or has other characters than letters, "
-            "digits, ., _ and -; a # in a password is written %23"
+            "expected postgresql://user@host/database#name: the #name of the count is missing, or has characters other than letters, "
+            "digits, ., _ and -; write a # in a password as %23"
         )
     return address, name

@@ -1,4 +1,4 @@
-"""The plan of a session of private prediction: the table of the file that pate, pmixed, prompt or generate performs."""
+"""The common part of the plans of pate, pmixed, prompt and generate. A plan has the table of the file that the command performs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dpcli.file.toml.findings import Findings
 from dpcli.sessions.priced import FilePlan
 
 Table = TypeVar("Table")
-ALONE = Note("{text}")
+ALONE = Note("{text}")  # template that shows a text without any words around it
 SHOWING = Constraint(
-    "text with {text} in it once",
+    "a text that contains {text} once",
     lambda x: x.count("{text}") == 1,
     (("pattern", r"^(?![\s\S]*\{text\}[\s\S]*\{text\})[\s\S]*\{text\}"),),
 )
 
 
 def up_to(most: int, words: str) -> Constraint:
-    """Return the rule for a whole number from 1 to `most`, which `words` spells."""
+    """Return the constraint of a whole number from 1 to `most`. `words` is that limit as text."""
     return Constraint(f"a whole number from 1 to {words}", lambda x: 1 <= x <= most, (("minimum", 1), ("maximum", most)))
 
 
 def same_source(private: str | None, public: str | None) -> bool:
-    """Return whether two keys name the same file or function; nothing is read, so that a link is not seen.
+    """Return whether the values of two keys name one file or function, as a source declared public must not be the private one.
 
-    What is declared public must not be the private source under another name.
+    Only names are compared. A link to the private file is therefore not detected.
     """
     if private is None or public is None:
         return False
@@ -42,8 +42,8 @@ class PredictionPlan(FilePlan):
     """The plan of one command.
 
     Attributes:
-        section: Section of the file, and the field that holds it.
-        free: Keys of it that may change in a session.
+        section: Name of the table in the file, and of the field that holds it.
+        free: Keys of the table that may change after a session has begun.
     """
 
     section: ClassVar[str]
@@ -63,19 +63,19 @@ class PredictionPlan(FilePlan):
         return source
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of everything that a session which goes on must not have changed."""
+        """Return the SHA-256 of everything in the file that must not change while a session continues."""
         return self.fingerprint_with(self.section, self.table, self.free)
 
 
 def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
-    """Return the pipeline with an entry in place of the one of its name."""
+    """Return the pipeline with this entry instead of the entry of the same name."""
     return replace(
         pipeline, mechanisms=tuple(entry if mechanism.name == entry.name else mechanism for mechanism in pipeline.mechanisms)
     )
 
 
 def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:
-    """Return the table [name] of a file, the rest of which is read as strictly. Raises InvalidFile if it has none."""
+    """Return the table [name] of a file. Raises InvalidFile if there is no such table, or the file is invalid elsewhere."""
     table = section(data, path, name)
     if not isinstance(table, kind):
         text, tables = toml_document(data, path)

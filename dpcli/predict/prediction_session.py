@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.predict.query_counts import QueryBudget
 
-Report = Callable[[int, int], None]  # (number done, total) -> None
-COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # in a session's folder
+Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
+COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
 # The warning of a statement if no ledger counts the answers.
 RESTORED = (
     "No ledger was charged. dpcli therefore cannot detect that the session's folder was restored to an earlier state and used to answer "
@@ -31,7 +31,7 @@ RESTORED = (
 
 
 class SessionPlan(Resumable, Protocol):
-    """The plan that a session performs."""
+    """A plan whose session has a folder."""
 
     @property
     def folder(self) -> str: ...
@@ -43,26 +43,28 @@ class AnswerCount:
 
     Attributes:
         total: Largest number of answers.
-        things: Name of what is counted, for messages.
+        counted_noun: Plural noun for the answers, for messages.
         name: Name of the count if a session has several; "" for the first.
     """
 
     total: int
-    things: str = ANSWERS
+    counted_noun: str = ANSWERS
     name: str = ""
 
-    def opened(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
-        """Return the count: in the ledger that was charged for the session, or without one at `place`, by default in the session's folder.
+    def open(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
+        """Return the count. It is in the ledger that was charged; without a ledger, at `place`, or in the session's folder if that is None.
 
         Raises:
             LedgerError: If the count cannot be relied on.
         """
         if ledger is not None:
-            return LedgerQueries(ledger, session.run, self.total, self.name or self.things)
+            return LedgerQueries(ledger, session.run, self.total, self.name or self.counted_noun)
         path = place or os.path.join(session.folder, COUNT_FILE)
         if self.name:
             path = os.path.join(session.folder, f"{self.name}.db") if place is None else f"{place}-{self.name}"
-        return open_queries(path, session.identity, self.total, new=not session.counted, moved=moved, things=self.things)
+        return open_queries(
+            path, session.identity, self.total, new=not session.counted, moved=moved, counted_noun=self.counted_noun
+        )
 
 
 def open_queries(
@@ -73,36 +75,38 @@ def open_queries(
     new: bool = False,
     moved: bool = False,
     seconds: float = BUSY_SECONDS,
-    things: str = ANSWERS,
+    counted_noun: str = ANSWERS,
 ) -> QueryBudget:
     """Return the count of a fitted system's answers.
 
     Args:
         place: A path, sqlite:///path, or postgresql://user@host/database#name.
-        identity: Fingerprint of the system: what was fitted, on what, and every number of the file on which its privacy depends.
+        identity: Fingerprint of the system: its parts, its data, and every number of the file on which its privacy depends.
         total: Number of answers that its charge pays for.
-        new: Whether to make the count if there is none. It is true only when a system is fitted, before its first answer. An existing count
-            is continued. If `new` is false, a missing count is refused, as it may have been removed.
-        moved: Whether the file was moved to this path and has its latest state (--moved). Nothing can verify that.
-        seconds: How long to wait for the locks of other processes.
-        things: Name of what is counted, for messages.
+        new: Whether to make the count if there is none. It is True only when a system is fitted, before its first answer. An existing count
+            is continued. If False, a missing count is refused, as it may have been removed.
+        moved: Whether the user confirms (--moved) that the file was moved to this path with its latest state. dpcli cannot verify this.
+        seconds: Longest wait for the locks of other processes, in seconds.
+        counted_noun: Plural noun for the answers, for messages.
 
     Raises:
-        LedgerError: If the count is missing, locked, damaged or a copy, or is of another system, or has another total.
+        LedgerError: If the count is missing, locked, damaged or a copy, belongs to another system, or has another total.
         InputError: If the place cannot be read.
     """
     if not identity or not identity.isascii() or not identity.isprintable() or len(identity) > 200:
         raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
     require_count(total, "total")
     if place.startswith(POSTGRES):
-        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(place, identity, total, new, seconds, things)
+        budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(
+            place, identity, total, new, seconds, counted_noun
+        )
         return budget
     from dpcli.predict.sqlite_queries import SqliteQueries, create
 
     path = path_of(place)
     if new:
         create(path, identity, total, seconds)
-    return SqliteQueries(path, identity, total, moved, seconds, things)
+    return SqliteQueries(path, identity, total, moved, seconds, counted_noun)
 
 
 def begin_session(
@@ -116,12 +120,12 @@ def begin_session(
     place: str | None = None,
     released: str | None = None,
 ) -> tuple[Session, list[QueryBudget]]:
-    """Charge a session in full, or continue the one in its folder, and open its counts. Noise may be drawn only afterwards.
+    """Charge a session in full, or continue the session in its folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
         inputs: Content of each input other than the file, by name.
-        place: Where answers are counted if there is no ledger; in the folder if None.
-        released: File of answers. It must not exist before the session has begun to count, as both together cost more than one charge.
+        place: Place of the count if there is no ledger; in the folder if None.
+        released: Path of the file of answers. It must not exist before this session counts, as its answers were then charged elsewhere.
 
     Raises:
         InputError: If the file or an input has changed.
@@ -132,14 +136,14 @@ def begin_session(
     rows = None if plan.rows is None else plan.rows.content()
     session = replace(session, window=plan.pipeline.privacy.window or (), rows=rows)
     if released is not None and not session.counted and os.path.lexists(released):
-        raise InputError(f"{released}: released before this session began, under another charge: begin in a new folder")
+        raise InputError(f"{released}: was released before this session began, under another charge: use a new folder")
     session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
-    budgets = [count.opened(session, ledger, place, moved) for count in counts]
+    budgets = [count.open(session, ledger, place, moved) for count in counts]
     return mark_counted(session), budgets
 
 
 def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
-    """Raise LedgerError if more answers were released than counted, so that the count must have been restored to an earlier state.
+    """Raise LedgerError if more answers were released than counted. The count was then restored to an earlier state.
 
     If the file of answers was restored too, this cannot be detected.
 
@@ -149,8 +153,8 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
     """
     if last > budget.taken():
         raise LedgerError(
-            f"{path}: expected at most {budget.taken():,} answers, as they are counted, found number {last:,}: the count was put back to "
-            "an earlier state, and would grant answers twice; put its latest state there, or begin anew in another folder"
+            f"{path}: expected at most {budget.taken():,} answers, the number counted, found number {last:,}: the count was restored to "
+            "an earlier state, and would grant answers twice; restore its latest state, or begin a new session in another folder"
         )
 
 
@@ -169,7 +173,7 @@ def add_line(path: str, content: Mapping[str, Any]) -> None:
 
 
 def whole_lines(path: str) -> list[bytes]:
-    """Return the complete lines of a file. A line that a crash has cut off is removed, so that the next one begins a new line."""
+    """Return the complete lines of a file. An incomplete last line, which a crash may leave, is removed from the file."""
     if not os.path.lexists(path):
         return []
     with open(path, "r+b") as file:

@@ -13,12 +13,12 @@ from typing import Protocol
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 
-LARGEST_COUNT = 2**62  # largest count, which fits into the integers of every store
-BUSY_SECONDS = 30.0  # how long a request waits for the lock of another process
-ANSWERS = "answers"  # default name of what is counted
+LARGEST_COUNT = 2**62  # fits into the integers of every store
+BUSY_SECONDS = 30.0  # longest wait of a request for the lock of another process
+ANSWERS = "answers"  # default noun for the counted answers
 WRITTEN = "nothing was written"
-UNSURE = "nothing is answered, and it may be counted or not: ask again, which counts anew"
-LOST = "what was answered is not known: no more answers of this system; fit another one, which is charged for"
+UNSURE = "nothing is answered, and the request may have been counted or not: ask again, which is counted again"
+LOST = "the number of past answers is not known: this system gives no more answers; a new fit needs a new charge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Granted:
 class QueryBudget(Protocol):
     """The count of one system's answers, which all processes that answer for it share.
 
-    total: number of answers that may be granted in all.
+    Attributes:
+        total: Number of answers that may be granted in all.
     """
 
     @property
@@ -47,7 +48,7 @@ class QueryBudget(Protocol):
         """Grant `count` answers, or none. Noise may be drawn only after this returns, when the count is durable.
 
         Raises:
-            Denied: If fewer are left (exit code 1).
+            Denied: If fewer answers are left (exit code 1).
             LedgerError: If the store is locked or damaged, or counts another system.
         """
         ...
@@ -55,18 +56,24 @@ class QueryBudget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The count of answers of one fitted system: how many were granted, of how many in all."""
+    """The state of the count of one fitted system.
+
+    Attributes:
+        identity: Fingerprint of the system.
+        total: Number of answers that may be granted in all.
+        taken: Number of answers that have been granted.
+    """
 
     identity: str
     total: int
     taken: int
 
     def refuse_other(self, identity: str, total: int, place: str) -> None:
-        """Raise LedgerError if this count is of another system, or has another total. place: where it is, for messages."""
+        """Raise LedgerError if this count belongs to another system, or has another total. `place` names the count in messages."""
         if self.identity != identity:
             raise LedgerError(
                 f"{place}: counts the answers of another system ({self.identity[:12]}), expected {identity[:12]}: "
-                "the file or the fit has changed; a new fit needs a place of its own"
+                "the file or the fit has changed; a new fit needs another place for its count"
             )
         if self.total != total:
             raise LedgerError(
@@ -74,20 +81,20 @@ class Count:
                 "the number is fixed when the system is fitted and charged"
             )
 
-    def after(self, count: int, place: str, things: str = ANSWERS) -> int:
+    def after(self, count: int, place: str, counted_noun: str = ANSWERS) -> int:
         """Return the number of granted answers after `count` more.
 
         Args:
-            things: Name of what is counted, for messages.
+            counted_noun: Plural noun for the answers, for messages.
 
         Raises:
-            Denied: If fewer are left.
+            Denied: If fewer answers are left.
         """
         left = self.total - self.taken
         if count > left:
-            spent = f"{self.taken:,} of {self.total:,} {things} are spent: {left:,} are left, {count:,} were requested"
-            spent = spent if left else f"all {self.total:,} {things} are spent"
-            raise Denied(f"{place}: {spent}{',' if left else ':'} more of them are a new fit and a new charge")
+            spent = f"{self.taken:,} of {self.total:,} {counted_noun} are spent: {left:,} are left, {count:,} were requested"
+            spent = spent if left else f"all {self.total:,} {counted_noun} are spent"
+            raise Denied(f"{place}: {spent}{',' if left else ':'} more need a new fit and a new charge")
         return self.taken + count
 
 
@@ -95,25 +102,25 @@ class LedgerQueries:
     """The count in the ledger that was charged for a run.
 
     Args:
-        things: Name of what is counted.
+        count_name: Name of the count in the ledger.
 
     Raises:
         LedgerError: If the schema of the ledger is too old for counts.
     """
 
-    def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:
-        self._ledger, self._run, self.total, self._things = ledger, run, total, things
+    def __init__(self, ledger: Ledger, run: str, total: int, count_name: str) -> None:
+        self._ledger, self._run, self.total, self._count_name = ledger, run, total, count_name
 
     def taken(self) -> int:
-        return self._ledger.state().run(self._run).counts.get(self._things, 0)
+        return self._ledger.state().run(self._run).counts.get(self._count_name, 0)
 
     def take(self, count: int = 1) -> Granted:
-        after = self._ledger.count(self._run, self._things, require_count(count), self.total)
+        after = self._ledger.count(self._run, self._count_name, require_count(count), self.total)
         return Granted(after - count + 1, count, self.total)
 
 
 def require_count(count: int, name: str = "count") -> int:
-    """Return the count. Raises InputError unless it is a whole number from 1 to 2^62."""
+    """Return the number. Raises InputError unless it is a whole number from 1 to 2^62."""
     if type(count) is not int or not 1 <= count <= LARGEST_COUNT:
         raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")
     return count

@@ -1,12 +1,11 @@
-"""Processes for private shards, one for each, so that nothing of one shard can affect the result of another.
+"""Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
 One warmed process (warmed_process.py) imports the user's module and builds everything that is public, before any private value is read. No
 private value is ever sent to it. For each shard it forks a process. The fork receives the content of that shard, begins with fresh
-randomness for torch, numpy and `random`, and ends with its result. Whatever a user's code stores, draws or seeds, one change of the data
-therefore changes the result of one shard. The results of the others are functions of their own shards, of fresh entropy, and of public
-values.
+randomness for torch, numpy and `random`, and ends when it has sent its result. The result of a shard is therefore a function of that shard,
+of fresh entropy and of public values, whatever the user's code stores, draws or seeds. One change of the data changes one result.
 
-If forking is impossible (because of threads, or a graphics card in use), each shard has a warmed process of its own.
+If forking is impossible (because of threads, or a graphics card in use), each shard has its own warmed process.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from dpcli.base.extras import require_posix
 from dpcli.predict.models.model_answers import require_same_content
 from dpcli.predict.warmed_process import ONE_THREAD, ShardWork, Task
 
-ENTROPY = 32  # bytes of the seed of one shard
+ENTROPY = 32  # number of bytes of the seed of one shard
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
 
 
 def fresh_entropy(number: int) -> bytes:
-    """Return the random seed of one shard. Its number is not used, as each call returns another seed."""
+    """Return a new random seed for one shard. The shard's number is not used."""
     return secrets.token_bytes(ENTROPY)
 
 
-MOST_AT_ONCE = 4  # processes, unless their number is stated: each needs memory of its own besides the public model
+MOST_AT_ONCE = 4  # default limit on the number of processes, as each needs memory in addition to the public model
 
 
 def cores() -> int:
@@ -50,35 +49,35 @@ class StartedWork(NamedTuple):
 
     Attributes:
         line: Connection to the process.
-        own: Warmed process that was started for this shard alone; None if the process is a fork.
+        own_warmed: Warmed process that was started for this shard alone; None if the process is a fork.
     """
 
     line: Connection
-    own: _WarmedProcess | None
+    own_warmed: _WarmedProcess | None
 
     def close(self) -> None:
         """End the process, even if its work is not done."""
         self.line.close()
-        if self.own is not None:
-            self.own.end()
+        if self.own_warmed is not None:
+            self.own_warmed.end()
 
 
 class ShardProcesses:
     """The processes that do the same work on private shards, one for each shard.
 
     Attributes:
-        gone: Message of the error if a process is killed.
-        jobs: Number of processes at a time, each with one thread. If None, there is a process for each core or shard, whichever are
-            fewer, and the processes share the cores as threads. If forking is impossible, there is then one process at a time, as each
-            has to load the public model again.
+        killed_message: Message of the error if a process is killed.
+        jobs: Number of processes at a time, each with one thread. If None, there are as many processes as cores or shards, but at most
+            MOST_AT_ONCE, and they share the cores as threads. If forking is impossible, there is then one process at a time, as each has
+            to load the public model again.
 
     Raises:
-        InputError: If the public part cannot be built. The message is that of `work`.
+        InputError: If the public part cannot be built. The message comes from `work`.
     """
 
-    def __init__(self, work: ShardWork, gone: str, jobs: int | None = None) -> None:
-        require_posix("what is learnt of private shards, each in a process of its own")
-        self._work, self.gone, self._jobs = work, gone, jobs
+    def __init__(self, work: ShardWork, killed_message: str, jobs: int | None = None) -> None:
+        require_posix("fitting private shards in separate processes")
+        self._work, self.killed_message, self._jobs = work, killed_message, jobs
         self._warmed = self._start_warmed()
 
     @property
@@ -87,7 +86,7 @@ class ShardProcesses:
         return self._warmed.content
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each shard with its result, in the order in which they end. Raises InputError if one fails."""
+        """Yield the number of each shard with its result, in the order in which the processes end. Raises InputError if a process fails."""
         tasks = list(shards)
         waiting, busy = iter(tasks), dict[Connection, tuple[int, StartedWork]]()
         jobs = self._jobs or (min(cores(), len(tasks), MOST_AT_ONCE) if self._warmed.forks else 1)
@@ -113,7 +112,7 @@ class ShardProcesses:
                 started.close()
 
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
-        """Return a process for each shard, which keeps its result and answers questions. Raises InputError if one fails."""
+        """Return a process for each shard that keeps its result and answers questions about it. Raises InputError if a process fails."""
         residents = [
             ResidentProcess(self, self._start_work(number, shard, threads=1, stays=True)) for number, shard in enumerate(shards)
         ]
@@ -132,7 +131,7 @@ class ShardProcesses:
         except (OSError, InputError) as error:
             if own is not None:
                 own.end()
-            raise InputError(self.gone if isinstance(error, OSError) else str(error)) from None
+            raise InputError(self.killed_message if isinstance(error, OSError) else str(error)) from None
         return StartedWork(line, own)
 
     def receive(self, line: Connection) -> Any:
@@ -140,7 +139,7 @@ class ShardProcesses:
         try:
             succeeded, result = line.recv()
         except (EOFError, OSError):
-            raise InputError(self.gone) from None
+            raise InputError(self.killed_message) from None
         if not succeeded:
             assert isinstance(result, DpcliError)
             raise result
@@ -153,7 +152,7 @@ class ShardProcesses:
             process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # Standard output is for the answer of the command.
+                stdout=2,  # Standard output is reserved for the answer of the command.
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
             )
@@ -185,7 +184,7 @@ class ResidentProcess:
         try:
             self.started.line.send(question)
         except OSError:
-            raise InputError(self.processes.gone) from None
+            raise InputError(self.processes.killed_message) from None
 
     def answer(self) -> Any:
         """Return the answer to the last question.
@@ -218,6 +217,6 @@ class _WarmedProcess:
 
 
 def _end_process(process: subprocess.Popen[bytes], line: Connection) -> None:
-    """End a warmed process. Its keeper ends what it has started. Its forks go on, as each ends with its own line."""
+    """End a warmed process. Its keeper process ends its children. Its forks continue, as each ends with its own connection."""
     line.close()
     process.wait()

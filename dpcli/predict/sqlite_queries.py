@@ -1,11 +1,11 @@
-"""The count of queries in one SQLite file, on a local disk.
+"""A count of queries in an SQLite file on a local disk.
 
 The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every
 request opens the file again. Forked processes therefore share no connection, and a request never writes to a file that has been replaced.
 
-A copy of the file would be a second budget. A copy has another inode, or is on another machine, and is refused. Some copies cannot be
-detected: a virtual machine or disk that is copied or restored entirely, containers that share a machine id, and a file whose content is
-restored to an earlier state. A count in a ledger or a database has none of these gaps.
+A copy of the file would be a second budget. A copy is refused, as it has another inode or is on another machine. Some copies cannot be
+detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is
+restored to an earlier state. A count in a ledger or in PostgreSQL has none of these gaps.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refu
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, require_count
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
-VERSION = 1  # version of SCHEMA, which is also in the header
-WORDS = FileWords("the count of queries", f"an empty file counts nothing: {LOST}")
+VERSION = 1  # version of SCHEMA, in the header of the file
+WORDS = FileWords("the count of queries", f"an empty file has no count: {LOST}")
 DAMAGED = f"damaged: {LOST}"
 MEANINGS = {
     **LEDGER_MEANINGS,
@@ -76,28 +76,28 @@ class FileIdentity:
 
     @classmethod
     def of(cls, path: str) -> FileIdentity:
-        """Return the identity of the file at `path`. Raises OSError if there is none."""
+        """Return the identity of the file at `path`. Raises OSError if there is no file."""
         return cls(hashed_machine_id(), os.stat(path).st_ino, os.path.realpath(path))
 
     def refuse_copy(self, known: FileIdentity) -> None:
-        """Raise LedgerError unless this is the file with the `known` identity, at its path or renamed."""
+        """Raise LedgerError unless this is the file with the identity `known`, at the same path or renamed."""
         if self.machine != known.machine:
             difference = "on another machine"
         elif self.inode != known.inode:
             difference = "another file"
         elif self.path != known.path and os.path.lexists(known.path):
-            difference = "a file under another name, and something is at the first one"
+            difference = "a file under another name, and something is at the first path"
         else:
             return
         raise LedgerError(
-            f"{self.path}: a copy of {known.path} ({difference}): two copies would grant every answer twice. Go on with the first, or, "
-            "where that is gone and this is its latest state, say --moved"
+            f"{self.path}: a copy of {known.path} ({difference}): two copies would grant every answer twice. Use the first, or, if "
+            "it no longer exists and this is its latest state, add --moved"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The content of the file."""
+    """The content of the file: the count, and the identity of the file when it was written."""
 
     count: Count
     identity: FileIdentity
@@ -110,24 +110,24 @@ class Row:
 
 
 class SqliteQueries:
-    """The count in the file at `path`, which must exist. Only `create` makes one.
+    """The count in the file at `path`, which must exist. Only `create` makes such a file.
 
     Args:
         path: Path of the file.
         identity: Identity of the session whose queries are counted.
         total: Number of queries that may be granted in all.
-        moved: Whether the file was moved to this path, so that no other copy is left.
-        seconds: How long to wait for the lock of another process.
-        things: Name of what is counted, for messages.
+        moved: Whether the user confirms (--moved) that the file was moved to this path, and that no other copy is left.
+        seconds: Longest wait for the lock of another process, in seconds.
+        counted_noun: Plural noun for the answers, for messages.
 
     Raises:
         LedgerError: If the count cannot be relied on.
     """
 
     def __init__(
-        self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
+        self, path: str, identity: str, total: int, moved: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
     ) -> None:
-        self._path, self._identity, self.total, self._seconds, self._things = path, identity, total, seconds, things
+        self._path, self._identity, self.total, self._seconds, self._counted_noun = path, identity, total, seconds, counted_noun
         with self._writing(moved) as (connection, row):
             if moved:
                 _write(connection, row)
@@ -139,13 +139,13 @@ class SqliteQueries:
     def take(self, count: int = 1) -> Granted:
         require_count(count)
         with self._writing() as (connection, row):
-            now = replace(row.count, taken=row.count.after(count, self._path, self._things))
-            _write(connection, replace(row, count=now))
+            count_after = replace(row.count, taken=row.count.after(count, self._path, self._counted_noun))
+            _write(connection, replace(row, count=count_after))
         return Granted(row.count.taken + 1, count, self.total)
 
     @contextmanager
     def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
-        """Yield the connection and the row under an exclusive lock. The end of the block commits durably; an error rolls back."""
+        """Yield the connection and the row under an exclusive lock. The block ends with a durable commit; an error rolls back."""
         refuse_path(self._path)
         with sqlite_errors(self._path), closing(connect(self._path, self._seconds)) as connection:
             _prepare(connection, self._path)
@@ -169,12 +169,14 @@ def refuse_path(path: str) -> None:
     try:
         info = os.lstat(path)
     except FileNotFoundError:
-        raise LedgerError(f"{path}: no count of queries here, which is made when a system is fitted; {LOST}") from None
+        raise LedgerError(f"{path}: there is no count of queries here, although fitting makes one; {LOST}") from None
     except (OSError, ValueError) as error:  # ValueError is raised for a null character in the path.
-        raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
+        raise LedgerError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, WORDS)
     if os.path.lexists(f"{path}-wal"):
-        raise LedgerError(f"{path}: expected nothing but a journal beside it, found {path}-wal, of another file: move it away")
+        raise LedgerError(
+            f"{path}: expected no write-ahead log next to it, found {path}-wal, which belongs to another file: move it away"
+        )
     _refuse_network(path)
 
 
@@ -182,8 +184,8 @@ def _refuse_network(path: str) -> None:
     network = network_file_system(path)
     if network is not None:
         raise LedgerError(
-            f"{path}: on a network file system ({network}), whose locks do not keep two machines apart (DP409): give a path on a local "
-            "disk, or a PostgreSQL database"
+            f"{path}: on a network file system ({network}), whose locks do not exclude a second machine (DP409): set a path on a "
+            "local disk, or a PostgreSQL database"
         )
 
 
@@ -192,10 +194,10 @@ def _prepare(connection: Any, path: str) -> None:
     for setting in SETTINGS:
         answer = connection.execute(setting).fetchall()
         if "journal_mode" in setting and answer != [("delete",)]:
-            raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program holds it in WAL mode")
+            raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program uses it in WAL mode")
     (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
     if application != APPLICATION:
-        raise LedgerError(f"{path}: an SQLite database, but not a count of queries of dpcli; {WRITTEN}")
+        raise LedgerError(f"{path}: an SQLite database, but not a count of queries; {WRITTEN}")
     if version > VERSION:
         raise LedgerError(f"{path}: written by a later version of dpcli: upgrade to read it")
 
@@ -227,11 +229,11 @@ def sqlite_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        name = getattr(error, "sqlite_errorname", None) or "SQLITE_CORRUPT"  # A text that is not UTF-8 has no error name.
+        name = getattr(error, "sqlite_errorname", None) or "SQLITE_CORRUPT"  # The error for a text that is not UTF-8 has no name.
         meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name}: {error}")
         raise LedgerError(f"{path}: {meaning}") from None
     except OSError as error:
-        raise LedgerError(f"{path}: cannot be looked at: {error.strerror}") from None
+        raise LedgerError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) -> None:
@@ -250,7 +252,7 @@ def _create(path: str, draft: str, count: Count) -> None:
     _refuse_network(os.path.dirname(os.path.abspath(path)))
     leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
     if leftover is not None:
-        raise LedgerError(f"{path}: expected no leftover of another count, found {leftover}: a count that is gone was here; {LOST}")
+        raise LedgerError(f"{path}: expected no leftover of another count, found {leftover}: a count was removed from here; {LOST}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         with sqlite_errors(path), closing(connect(draft, BUSY_SECONDS)) as connection:
@@ -280,7 +282,7 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise LedgerError(f"{path}: its folder is locked by another process for too long; {WRITTEN}") from None
+                    raise LedgerError(f"{path}: its folder was locked by another process for too long; {WRITTEN}") from None
                 time.sleep(0.01)
         yield
     finally:

@@ -1,18 +1,19 @@
-"""Bounds on a noisy choice that depend on the votes: on the probability of another outcome than the likeliest, and on its Renyi divergence.
+"""Bounds on a noisy choice given the votes, and the sensitivity of the bounds.
 
-With q the probability of all other outcomes, for neighbouring votes D_a of a choice by Gaussian noise is at most
+The first bound is on q, the probability of all outcomes other than the likeliest. The second is on D_a, the Renyi divergence of order a
+from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
-    mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2,
+    mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2.
 
-where mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]. D_a never exceeds a / s^2.
-Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; for Laplace noise,
-Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
+The bound holds if mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]. D_a never exceeds
+a / s^2. Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; for Laplace
+noise, Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
 
-The cost of an answer by GNMax depends on the votes through q alone. One vote changes q to at most B_U(q) and to at least B_L(q). The cost
-rises with q up to q0, where it reaches the cost that holds for all votes. It changes fastest at q1 = B_L(q0). The smooth sensitivity of the
-cost is computed from its largest change by one vote, at each distance from the votes (2018, Appendix B.3 and B.4: Algorithms 3 to 5,
-Proposition 13).
+The cost of an answer by GNMax depends on the votes through q alone. If one vote changes, q becomes at most B_U(q) and at least B_L(q). The
+cost increases with q up to q0, where it reaches the cost that holds for any votes. It changes fastest at q1 = B_L(q0). The smooth
+sensitivity of the cost is computed from the largest change of the cost by one vote, at each distance from the votes (2018, Appendix B.3 and
+B.4: Algorithms 3 to 5, Proposition 13).
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ else:
     Counts = Any
 
 FARTHEST_GAP = 1e300  # Gaps between two counts are capped at this many noise scales, so that log_tail stays finite.
-LOG_ROUNDING = 4e-15  # relative error allowed to the log of a probability: more than a sum of a few hundred tails loses
-ROUNDING = 1e-13  # relative error allowed to a divergence: more than a sum of divergences loses
-LARGEST_EXPONENT = 600.0  # exp of this is still a finite float
+LOG_ROUNDING = 4e-15  # relative error of the log of a probability; a sum of a few hundred tails has a smaller error
+ROUNDING = 1e-13  # relative error of a divergence; a sum of divergences has a smaller error
+LARGEST_EXPONENT = 600.0  # its exponential is still a finite float
 FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q.
-EQUAL = 1e-12  # A cost that is smaller by less than this relative difference counts as equal.
-GRID_POINTS = 32  # grid points for each distance by which one vote moves q, in the test of conditions C5 and C6
+EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal.
+GRID_POINTS = 32  # number of grid points between q and B_U(q), in the test of conditions C5 and C6
 MOST_GRID_POINTS = 200_000  # The grid of that test has at most this many points.
-NO_FALL = 1e-9  # A decrease by less than this relative size counts as rounding, and not as a decrease.
+DECREASE_ROUNDING = 1e-9  # A smaller relative decrease counts as rounding.
 
 
 def log_q_gaussian(counts: Counts, sigma: float) -> Array:
@@ -71,27 +72,28 @@ def log_q_laplace(counts: Counts, scale: float) -> Array:
 
 
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
-    """Return log of upper bounds on the probabilities that the noisy largest count reaches the threshold, and that it does not; (n,) each.
+    """Return log of upper bounds on the probabilities that the noisy largest count is at least and below the threshold, (n,) each.
 
     Args:
-        largest: (n,) whole numbers of votes. The analysis of sensitivity needs whole numbers.
+        largest: (n,) whole numbers of votes, as the analysis of the sensitivity requires.
     """
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma
-    return _raised(log_ndtr_array(above), 0.0), _raised(log_ndtr_array(-above), 0.0)
+    return _rounded_up(log_ndtr_array(above), 0.0), _rounded_up(log_ndtr_array(-above), 0.0)
 
 
 def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
     """Return log of the union bound: the sum of the tails at all gaps behind the winner, capped at log(1 - 1/m)."""
-    ordered = np.sort(counts, axis=1)  # so that rows that differ only in the order of labels give the same bits
+    ordered = np.sort(counts, axis=1)  # Rows that differ only in the order of labels then give the same bits.
     gaps = ordered[:, -1:] - ordered[:, :-1]
-    most = int(gaps.max(initial=0))  # A gap is at most the number of teachers. A table of tails of this length has all of them.
+    most = int(gaps.max(initial=0))  # at most the number of teachers
+    # If a table of the tails of all gaps up to the largest is shorter than the list of gaps, the table is computed.
     tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
-    return _raised(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
+    return _rounded_up(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
 
 
-def _raised(log_p: Array, most: float) -> Array:
-    """Return log_p raised by more than its rounding error, and capped at `most`."""
+def _rounded_up(log_p: Array, most: float) -> Array:
+    """Return log_p increased by more than its rounding error, and capped at `most`."""
     return np.asarray(np.minimum(log_p * (1.0 - LOG_ROUNDING) + LOG_ROUNDING, most))
 
 
@@ -99,7 +101,7 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
     """Return upper bounds on D_a of each of n releases, (n, k).
 
     Args:
-        log_q: (n,) values of at most 0; -inf if the outcome is certain, so that the release costs nothing.
+        log_q: (n,) values of at most 0; -inf if the outcome is certain, and the release costs nothing.
         sigma: Standard deviation of the noise on a release of L2 sensitivity sqrt 2. For sensitivity 1, pass sqrt 2 times the deviation.
         orders: (k,) real numbers > 1.
     """
@@ -113,14 +115,16 @@ def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array
 
 
 def independent_gaussian(sigma: float, order: float) -> float:
-    """Return the bound on D_a that holds for all votes: order / sigma^2, raised to a positive float if it underflows."""
+    """Return the bound on D_a that holds for any votes: order / sigma^2, or the smallest positive float if that underflows."""
     return max(order / sigma / sigma, math.ulp(0.0))
 
 
 def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
     """Yield upper bounds on D_a of each release, (n,), at each order."""
     if not (np.all(log_q <= 0.0) and sigma > 0.0 and np.all(orders > 1.0)):
-        raise InternalError("a probability above 1, noise of none, or an order of at most 1: this is a bug in dpcli, and no number")
+        raise InternalError(
+            "a probability above 1, no noise, or an order of at most 1: this is a bug in dpcli, and nothing was computed"
+        )
     place = np.argsort(log_q)
     terms, log_1q, back = _terms(log_q[place], sigma), log1mexp_array(log_q[place]), np.argsort(place)
     least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # A positive cost that underflows must not become 0.
@@ -132,7 +136,7 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
 
 
 class _Terms(NamedTuple):
-    """log A and log B, (n,) each, and the largest order at which the bound from them holds: 1 if it holds at none."""
+    """log A and log B, (n,) each, and the largest order at which the bound holds, (n,); 1 if it holds at no order."""
 
     log_a: Array
     log_b: Array
@@ -141,14 +145,14 @@ class _Terms(NamedTuple):
 
 def _terms(log_q: Array, sigma: float) -> _Terms:
     """Return the terms of the bound for ascending log_q."""
-    with np.errstate(all="ignore"):  # Results are not used where a condition fails.
+    with np.errstate(all="ignore"):  # Where a condition fails, the results are not used.
         sigma = np.float64(sigma)
         root = np.sqrt(-log_q)
         mu2 = sigma * root
         mu1 = mu2 + 1.0
         inverse = 1.0 / sigma  # The square of a large sigma might overflow.
         e2 = root * inverse
-        # q e^e2 to the power 1 - 1/mu2 is q e^d. In this form nothing cancels if it is close to q.
+        # (q e^e2)^(1 - 1/mu2) is q e^d. Computed so, no digits cancel if it is close to q.
         d = 2.0 * root * inverse - inverse * inverse
         log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
         log_a = -np.log1p(-np.exp(log_ratio))
@@ -175,7 +179,7 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
     allowed = log_q <= -np.logaddexp(epsilon, 0.0)
     total = np.full(len(orders), float(weights[~allowed].sum())) * independent
     with np.errstate(all="ignore"):
-        # log A = log[(1 - q) / (1 - e^eps q)], computed from 1 - 1/A, so that nothing cancels.
+        # log A = log[(1 - q) / (1 - e^eps q)], computed from 1 - 1/A, so that no digits cancel.
         log_a = -np.log1p(-np.exp(log_q[allowed] + log_expm1_array(np.array([epsilon])) - log_1q[allowed]))
     log_b = np.full_like(log_a, epsilon)
     for k, order in enumerate(orders.tolist()):
@@ -187,8 +191,8 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
 def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_one: float) -> Array:
     """Return log[(1 - q) A^z + q B^z] / z for A, B >= 1 at z = order - 1, elementwise; 0 where q = 0.
 
-    It is computed as log1p of (1 - q)(A^z - 1) + q (B^z - 1). Both terms are positive, so that nothing cancels if the order is close to 1
-    or q is close to 0.
+    It is computed as log1p of (1 - q)(A^z - 1) + q (B^z - 1). Both terms are positive, so that no digits cancel if the order is close to
+    1 or q is close to 0.
     """
     with np.errstate(all="ignore"):
         likely, unlikely = above_one * log_a, log_q + log_expm1_array(above_one * log_b)
@@ -232,26 +236,25 @@ class AnswerSensitivity:
     order: float
 
     def cost(self, log_q: Array) -> Array:
-        """Return the cost D at each q, (n,): the bound that depends on the votes below q0, and the bound for all votes from q0 on."""
+        """Return the cost D at each q, (n,): below q0 the bound given the votes, and from q0 on the bound for any votes."""
         dependent = rdp_gaussian(np.minimum(log_q, 0.0), self.sigma, np.array([self.order]))[:, 0]
         return np.where(log_q >= self.log_q0, independent_gaussian(self.sigma, self.order), dependent)
 
     @cached_property
     def log_q0(self) -> float:
-        """Return log of q0, below which the votes make an answer cheaper. Raises CannotCertify if they never do."""
+        """Return log of q0, below which the bound given the votes is smaller. Raises CannotCertify if it never is."""
         independent = independent_gaussian(self.sigma, self.order)
 
-        def dearer(certainty: float) -> float:
-            """Return a number > 0 if an answer with log q = -certainty costs as much as the bound for all votes."""
+        def excess_cost(certainty: float) -> float:
             cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
             return float(cost) - independent * (1.0 - EQUAL)
 
         far = 1.0
-        while dearer(far) > 0.0:
+        while excess_cost(far) > 0.0:
             far *= 2.0
             if far > FARTHEST_Q0:
-                raise CannotCertify(f"at order {self.order:g} no votes make an answer cheaper: there is nothing to sanitise")
-        return -bracket_root(dearer, 0.0, far)[1]
+                raise CannotCertify(f"at order {self.order:g} no votes lower the cost of an answer: there is nothing to sanitise")
+        return -bracket_root(excess_cost, 0.0, far)[1]
 
     @cached_property
     def log_q1(self) -> float:
@@ -260,13 +263,13 @@ class AnswerSensitivity:
 
     def more_likely(self, log_q: Array) -> Array:
         """Return log of B_U(q), the largest value that one changed vote can give q."""
-        return self._moved(log_q, math.sqrt(2.0) / self.sigma)
+        return self._shifted(log_q, math.sqrt(2.0) / self.sigma)
 
     def less_likely(self, log_q: Array) -> Array:
         """Return log of B_L(q), the smallest value that one changed vote can give q."""
-        return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
+        return self._shifted(log_q, -math.sqrt(2.0) / self.sigma)
 
-    def _moved(self, log_q: Array, by: float) -> Array:
+    def _shifted(self, log_q: Array, by: float) -> Array:
         others = math.log(self.classes - 1.0)
         return np.asarray(np.minimum(others + log_ndtr_array(inverse_log_ndtr(log_q - others) + by), 0.0))
 
@@ -279,27 +282,26 @@ class AnswerSensitivity:
     def by_distance(self, counts: Counts, teachers: int) -> Array:
         """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
 
-        The distance is at most d, and not exactly d. The sensitivities of queries are added up, and d teachers may change their votes on
-        one query but not on another. Votes move step by step towards the largest sensitivity, from the second label to the winner or back.
+        The largest value is over all distances up to d, as d teachers may change their votes on one query but not on another, and the
+        sensitivities of all queries are added up. Votes are moved one by one towards the largest sensitivity, from the second label to the
+        winner or back.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)
         largest = np.full((len(votes), teachers), float(self.local(np.array([self.log_q1]))[0]))
-        walking = np.flatnonzero((log_q < self.log_q1) | (log_q > self.log_q0))
+        active = np.flatnonzero((log_q < self.log_q1) | (log_q > self.log_q0))
         is_costly = log_q > self.log_q0
         for d in range(teachers):
-            largest[walking, d] = self.local(log_q[walking])
-            more = np.where(
-                is_costly[walking], (log_q[walking] > self.log_q0) & (votes[walking, 1] > 0), log_q[walking] < self.log_q1
-            )
-            walking = walking[more]
-            if not len(walking):
+            largest[active, d] = self.local(log_q[active])
+            more = np.where(is_costly[active], (log_q[active] > self.log_q0) & (votes[active, 1] > 0), log_q[active] < self.log_q1)
+            active = active[more]
+            if not len(active):
                 break
-            step = np.where(is_costly[walking], 1, -1)
-            votes[walking, 0] += step
-            votes[walking, 1] -= step
-            votes[walking, 1:] = np.sort(votes[walking, 1:], axis=1)[:, ::-1]
-            log_q[walking] = log_q_gaussian(votes[walking], self.sigma)
+            step = np.where(is_costly[active], 1, -1)
+            votes[active, 0] += step
+            votes[active, 1] -= step
+            votes[active, 1:] = np.sort(votes[active, 1:], axis=1)[:, ::-1]
+            log_q[active] = log_q_gaussian(votes[active], self.sigma)
         return np.maximum.accumulate(largest, axis=1)
 
 
@@ -332,38 +334,38 @@ def smooth_bound(by_distance: Array, beta: float) -> float:
 
 
 class MonotoneConditions(NamedTuple):
-    """Return whether conditions C5 and C6 of the smooth sensitivity hold.
+    """The results of testing conditions C5 and C6 of the smooth sensitivity.
 
-    C5 says that D(q) does not decrease in q up to q0. C6 says that D(B_U(q)) - D(q) does not decrease in q up to q1.
+    C5: D(q) does not decrease in q up to q0. C6: D(B_U(q)) - D(q) does not decrease in q up to q1.
     """
 
     c5: bool
     c6: bool
 
 
-def monotone_conditions(of: AnswerSensitivity, teachers: int) -> MonotoneConditions:
-    """Return whether the conditions hold, for every q that the votes of this number of teachers can have.
+def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> MonotoneConditions:
+    """Test the conditions for every q that votes of this number of teachers can have.
 
-    The conditions are tested on a grid, as in the published analysis. That they hold between the grid points is not proved.
+    The conditions are tested on a grid, as in the published analysis. It is not proved that they hold between the grid points.
     Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
     """
-    costs = of.cost(_grid(of, teachers, of.log_q0))
-    c5 = _never_falls(costs)
-    below = _grid(of, teachers, of.log_q1)
-    cost = of.cost(below)
-    return MonotoneConditions(c5, c5 and _never_falls(of.cost(of.more_likely(below)) - cost, cost))
+    costs = sensitivity.cost(_grid(sensitivity, teachers, sensitivity.log_q0))
+    c5 = _never_decreases(costs)
+    below = _grid(sensitivity, teachers, sensitivity.log_q1)
+    cost = sensitivity.cost(below)
+    return MonotoneConditions(c5, c5 and _never_decreases(sensitivity.cost(sensitivity.more_likely(below)) - cost, cost))
 
 
-def _grid(of: AnswerSensitivity, teachers: int, log_high: float) -> Array:
-    """Return a grid of log q. It begins one vote below the q of unanimous votes, and ends just below `log_high`."""
-    others, step = math.log(of.classes - 1.0), math.sqrt(2.0) / of.sigma
+def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:
+    """Return a grid of log q, from one vote below the q of unanimous votes to just below `log_high`."""
+    others, step = math.log(sensitivity.classes - 1.0), math.sqrt(2.0) / sensitivity.sigma
     high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
-    low = min(-(teachers + 2.0) / (math.sqrt(2.0) * of.sigma), high) - step
+    low = min(-(teachers + 2.0) / (math.sqrt(2.0) * sensitivity.sigma), high) - step
     places = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
     return np.minimum(others + log_ndtr_array(places), math.nextafter(log_high, -math.inf))
 
 
-def _never_falls(values: Array, scale: Array | None = None) -> bool:
+def _never_decreases(values: Array, scale: Array | None = None) -> bool:
     """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values)."""
     size = np.abs(values if scale is None else scale)
-    return bool(np.all(np.diff(values) >= -NO_FALL * np.maximum(size[1:], size[:-1]) - 1e-300))
+    return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - 1e-300))

@@ -1,7 +1,7 @@
 """The warmed process, from which the process of each shard is forked. Private values are sent to its forks alone.
 
-Each process has a session and a temporary folder of its own. It also has a keeper process. When the process has ended, or its client is
-gone, the keeper ends everything that was started in the session, and removes the folder.
+Each process has its own session and temporary folder. It also has a keeper process. When the process or its client has ended, the keeper
+ends everything that was started in the session, and removes the folder.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from dpcli.base.errors import DpcliError, InputError, Unavailable
 from dpcli.numerics.arrays import np
 from dpcli.predict.models.model_answers import on_private
 
-# A fork has none of its parent's other threads, and numeric libraries would wait for theirs for ever. The parent therefore has one thread.
+# A fork has no other threads than the one that forks, and numeric libraries would wait for theirs for ever. The parent therefore has one.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TEMPORARY = ("TMPDIR", "JOBLIB_TEMP_FOLDER")  # Without the latter, joblib would write to /dev/shm.
-# Before SIGKILL, processes have 100 times 0.01 s. Trackers of shared memory ignore SIGTERM, and clean up in that time.
-GRACE_LOOKS, LOOK_SECONDS = 100, 0.01
+# Processes get 100 times 0.01 s between SIGTERM and SIGKILL. Trackers of shared memory ignore SIGTERM, and clean up in that time.
+GRACE_CHECKS, CHECK_SECONDS = 100, 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The public part of the work, built once.
+    """The public part of the work, which is built once.
 
     Attributes:
-        content: Digest or description of what was built, which is the same in every process.
-        work: Function that does the work on one shard, in a process of its own.
+        content: Digest or description of the public part, which must be equal in every process.
+        work: Function that does the work on one shard, in a separate process.
     """
 
     content: str
@@ -51,15 +51,15 @@ class Preparation:
 
 
 class ShardWork(Protocol):
-    """The work on each shard. It is sent to the warmed process, and must hold nothing private."""
+    """The work on each shard. It is sent to the warmed process, and must contain nothing private."""
 
     @property
     def place(self) -> str:
         """Return the beginning of the message if the user's code fails on a shard."""
         ...
 
-    def prepared(self) -> Preparation:
-        """Import, load and build everything that is public, once."""
+    def prepare(self) -> Preparation:
+        """Import, load and build everything that is public. It is called once."""
         ...
 
 
@@ -83,36 +83,38 @@ class Task:
 def seed_generators(entropy: bytes) -> None:
     """Seed the random generators of the standard library, numpy and torch.
 
-    It is called after the user's module was imported and the public model was built, as these may seed the generators themselves. A module
+    This is called after the user's module was imported and the public model was built, as both may seed the generators themselves. A module
     that is imported later has the same initial state in every process.
     """
 
-    def drawn(name: str) -> bytes:
+    def seed(name: str) -> bytes:
         return hashlib.sha256(name.encode() + entropy).digest()
 
-    random.seed(drawn("random"))
-    np.random.seed(np.frombuffer(drawn("numpy"), np.uint32))
+    random.seed(seed("random"))
+    np.random.seed(np.frombuffer(seed("numpy"), np.uint32))
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(int.from_bytes(drawn("torch")[:8], "big"))
+        torch.manual_seed(int.from_bytes(seed("torch")[:8], "big"))
 
 
 def main(descriptor: int) -> None:
-    """Run the process that shard_processes.py starts. It becomes the keeper of a warmed process, which forks for every line."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # An interrupt is for the client. All processes end when the client ends.
+    """Run the process that shard_processes.py starts. It becomes the keeper of a warmed process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Only the client handles an interrupt. All processes end when the client ends.
     place = tempfile.gettempdir()
     _keep(descriptor, place, lambda: _prepare(Connection(descriptor), place))
 
 
 def _prepare(line: Connection, temporary: str) -> None:
-    """Build the public part, report on it, and fork for every line that arrives; without forks, do the work on one shard."""
+    """Build the public part, report its content, and fork for every connection that arrives. Without forks, do the work on one shard."""
     shard_work: ShardWork = line.recv()
     with contextlib.suppress(ImportError):
         import tqdm  # type: ignore[import-untyped]
 
-        tqdm.tqdm.monitor_interval = 0  # Its progress bars must start no thread, as a process with threads cannot be forked.
+        tqdm.tqdm.monitor_interval = (
+            0  # The progress bars of tqdm must start no thread, as a process with threads cannot be forked.
+        )
     try:
-        prepared = shard_work.prepared()
+        prepared = shard_work.prepare()
     except DpcliError as error:
         line.send((False, _sendable_error(error)))
         return
@@ -123,7 +125,7 @@ def _prepare(line: Connection, temporary: str) -> None:
     if not forks:
         _work(line, shard_work.place, prepared.work)
         return
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The client notices the end of a fork at its line.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The client notices the end of a fork by its connection.
     with socket.socket(fileno=os.dup(line.fileno())) as control:
         line.close()
         while True:
@@ -138,7 +140,7 @@ def _prepare(line: Connection, temporary: str) -> None:
 
 
 def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
-    """Do the work in a process with a session and a folder of its own. Both are removed when the process ends or the line is closed."""
+    """Do the work in a process with its own session and folder. Both are removed when the process ends or the connection is closed."""
     os.setsid()  # Signals of the terminal and of the parent's group do not reach this process.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     folder = tempfile.mkdtemp(prefix="dpcli-", dir=temporary)
@@ -146,15 +148,15 @@ def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
     if worker == 0:
         _run_worker(folder, work)
 
-    def look(*_: object) -> None:
+    def end_if_done(*_: object) -> None:
         if os.waitpid(worker, os.WNOHANG)[0] == worker:
             _end_group(worker, folder)
 
-    signal.signal(signal.SIGCHLD, look)
-    look()  # The worker may have ended before the handler was set.
-    gone = select.poll()
-    gone.register(line, 0)  # poll() returns only when the other end is closed.
-    gone.poll()
+    signal.signal(signal.SIGCHLD, end_if_done)
+    end_if_done()  # The worker may have ended before the handler was set.
+    closed = select.poll()
+    closed.register(line, 0)  # poll() returns only when the other end is closed.
+    closed.poll()
     _end_group(worker, folder)
 
 
@@ -165,7 +167,7 @@ def _run_worker(folder: str, work: Callable[[], None]) -> NoReturn:
         os.environ.update(dict.fromkeys(TEMPORARY, folder))
         work()
     except BaseException:
-        traceback.print_exc()  # Only a warmed process, which has nothing private, prints. The output of a fork is discarded.
+        traceback.print_exc()  # Only a warmed process prints this, and it has nothing private. The output of a fork is discarded.
     finally:
         os._exit(0)
 
@@ -173,13 +175,13 @@ def _run_worker(folder: str, work: Callable[[], None]) -> NoReturn:
 def _end_group(group: int, folder: str) -> NoReturn:
     """End all processes of a group, with SIGTERM first, remove the folder, and exit."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS raises the latter if all have ended.
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS raises PermissionError if all processes have ended.
         os.killpg(group, signal.SIGTERM)
-        for _ in range(GRACE_LOOKS):
+        for _ in range(GRACE_CHECKS):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(group, os.WNOHANG)
             os.killpg(group, 0)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
         os.killpg(group, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
@@ -188,7 +190,7 @@ def _end_group(group: int, folder: str) -> NoReturn:
 def _can_fork() -> bool:
     """Return whether this process can be forked.
 
-    It cannot if it uses a graphics card or has several threads: a fork has neither, and numeric libraries would wait for the threads.
+    A process that uses a graphics card or has several threads cannot: a fork has neither, and numeric libraries would wait for the threads.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -198,26 +200,26 @@ def _can_fork() -> bool:
 
 
 def _work(line: Connection, place: str, work: Callable[[Any], Any]) -> None:
-    """Receive a task and send its result. If the task stays, keep the result and answer questions about it until the line is closed."""
+    """Receive a task and send its result. If `task.stays`, keep the result and answer questions about it until the connection is closed."""
     _discard_output()
     _reopen_files()
     task: Task = line.recv()
     seed_generators(task.entropy)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(task.threads)
-    fine, made = _result_of(place, work, task.work)
-    line.send((fine, None if fine and task.stays else made))
-    while fine and task.stays:
+    succeeded, result = _result_of(place, work, task.work)
+    line.send((succeeded, None if succeeded and task.stays else result))
+    while succeeded and task.stays:
         try:
             question = line.recv()
         except EOFError:
             return
-        line.send(_result_of(place, question, made))
+        line.send(_result_of(place, question, result))
 
 
-def _result_of(place: str, work: Callable[[Any], Any], given: Any) -> tuple[bool, Any]:
+def _result_of(place: str, work: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
     try:
-        return True, on_private(place, work, given)
+        return True, on_private(place, work, argument)
     except DpcliError as error:
         return False, _sendable_error(error)
 
@@ -231,19 +233,19 @@ def _discard_output() -> None:
 
 
 def _reopen_files() -> None:
-    """Open each open regular file again, so that this process has a file position of its own. It works on Linux alone.
+    """Open each open regular file again, so that this process has its own file positions. This works on Linux only.
 
-    Forks share a file position, and would move each other's. A file that is open for writing only is opened for appending, as before all
-    forks wrote at one shared position.
+    Forks share the positions of open files, and would move them for each other. A file that is open for writing only is opened for
+    appending, as all forks wrote at one shared position before.
     """
-    kept = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC
+    kept_flags = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC
     with contextlib.suppress(FileNotFoundError):
         for descriptor in map(int, os.listdir("/proc/self/fd")):
-            with contextlib.suppress(OSError):  # The listing's own descriptor is closed by now. Some files may not be opened again.
+            with contextlib.suppress(OSError):  # The listing's own descriptor is closed by now, and some files cannot be reopened.
                 flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
                 if flags & getattr(os, "O_PATH", 0) or not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     continue
-                flags = flags & kept | (os.O_APPEND if flags & os.O_ACCMODE == os.O_WRONLY else 0)
+                flags = flags & kept_flags | (os.O_APPEND if flags & os.O_ACCMODE == os.O_WRONLY else 0)
                 again = os.open(f"/proc/self/fd/{descriptor}", flags)
                 os.lseek(again, os.lseek(descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
                 os.dup2(again, descriptor, os.get_inheritable(descriptor))
@@ -251,6 +253,6 @@ def _reopen_files() -> None:
 
 
 def _sendable_error(error: DpcliError) -> DpcliError:
-    """Return an error that has the message alone, so that it can be pickled and holds nothing else."""
+    """Return an error with the message alone, so that it can be pickled and contains nothing else."""
     kind = Unavailable if isinstance(error, Unavailable) else InputError
     return kind(str(error))

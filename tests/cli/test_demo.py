@@ -21,7 +21,7 @@ LEAST = SEEDS * 0.95 - 5.0 * math.sqrt(SEEDS * 0.95 * 0.05)
 
 def rates(found: Demo) -> list[SimulatedRate]:
     tests = [rate for test in found.tests for rate in (test.false_positives, test.true_positives)]
-    return [*tests, *(belief.share for belief in found.beliefs), found.guessed]
+    return [*tests, *(belief.share for belief in found.beliefs), found.best_guess]
 
 
 @pytest.mark.sampled(1)
@@ -33,12 +33,12 @@ def test_the_intervals_hold_the_exact_rates(epsilon: float) -> None:
         held = sum(rate.low <= rate.exact <= rate.high for rate in which)
         assert held >= LEAST, SEED
         assert abs(float(np.mean([rate.measured for rate in which])) - which[0].exact) < 0.03, SEED
-    assert sum(one.proved <= epsilon for one in found) >= LEAST, SEED
+    assert sum(one.epsilon_lower <= epsilon for one in found) >= LEAST, SEED
 
 
 def test_more_trials_prove_more_and_never_much_more_than_is_true() -> None:
     few, many = demo(1.0, 100, 7), demo(1.0, 200_000, 7)
-    assert few.proved < many.proved < 1.05 and many.proved > 0.95
+    assert few.epsilon_lower < many.epsilon_lower < 1.05 and many.epsilon_lower > 0.95
     for rate in rates(many):
         assert rate.measured == pytest.approx(rate.exact, abs=0.01)
         assert rate.high - rate.low < 0.012
@@ -65,8 +65,8 @@ def test_the_picture_and_the_numbers_are_printed() -> None:
         "numpy's generator, seed 1",
         "protects nobody",
         "the best guess is right 69.67 % of the time; under any (1, 0)-DP mechanism, at most 73.11 %",
-        "no test gets here",
-        "what the trials alone prove at 95 %: epsilon >= 0.",
+        "impossible for any test",
+        "lower bound from the trials alone, at 95 %: epsilon >= 0.",
         "Neyman and Pearson 1933",
     ):
         assert words in text, words
@@ -81,11 +81,11 @@ def test_machine_form_and_sheet() -> None:
     for test in found["tests"]:
         for rate in (test["false_positive_rate"], test["true_positive_rate"]):
             assert 0.0 <= rate["lower"] <= rate["measured"] <= rate["upper"] <= 1.0
-    assert found["epsilon_lower"] == demo(2.0, 50, 9).proved  # a seed is a seed
+    assert found["epsilon_lower"] == demo(2.0, 50, 9).epsilon_lower  # a seed is a seed
     assert found["tests"] != json.loads(dpcli("explain", "--demo", "--epsilon", "2", "--trials", "50", "-f", "json").out)["tests"]
     lines = dpcli("explain", "--demo", "-f", "csv").out.splitlines()
     assert lines[0].startswith("threshold,false_positive_rate_exact,") and len(lines) == 6
-    assert float(dpcli("explain", "--demo", "-f", "total").out) == demo().guessed.exact
+    assert float(dpcli("explain", "--demo", "-f", "total").out) == demo().best_guess.exact
 
 
 @pytest.mark.long
@@ -117,7 +117,7 @@ def test_every_point_is_within_the_axes_and_in_order(epsilon: float, trials: int
 @of_each(
     "arguments, message",
     [
-        (("--demo", "examples/mnist.toml"), "--demo: expected no file and no name with it, found 'examples/mnist.toml'"),
+        (("--demo", "examples/mnist.toml"), "--demo: expected no FILE and no NAME, found 'examples/mnist.toml'"),
         (("--demo", "--delta", "0.1"), "--delta cannot be combined with --demo"),
         (("--demo", "--prior", "0.1"), "--prior cannot be combined with --demo"),
         (("--demo", "--epsilon", "nan"), "--epsilon: expected a number from 0.001 to 100, found nan"),
@@ -127,7 +127,7 @@ def test_every_point_is_within_the_axes_and_in_order(epsilon: float, trials: int
         (("--demo", "-o", "pdf=x"), "--output: expected FORMAT=PATH with a format among "),
         (("examples/mnist.toml", "--epsilon", "1"), "--epsilon cannot be combined with a file or a name; it belongs to --demo"),
         (("delta", "--trials", "10"), "--trials cannot be combined with a file or a name; it belongs to --demo"),
-        (("examples/mnist.toml", "-o", "x.svg"), "dpcli plot trade-off examples/mnist.toml draws the file"),
+        (("examples/mnist.toml", "-o", "x.svg"), "to draw the file, run dpcli plot trade-off examples/mnist.toml"),
         (("delta", "-o", "x.svg"), "with the name of a rule or a term"),
         ((), "expected FILE, NAME or --demo"),
     ],

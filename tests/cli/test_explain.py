@@ -92,7 +92,7 @@ def test_a_key_is_looked_for_in_the_table_that_is_named() -> None:
 
 @of_each("path", ["train", "train.clipping"])
 def test_a_table_says_that_keys_of_another_word_are_refused(path: str) -> None:
-    assert "refused, even where it states its default" in " ".join(explain(path).split())
+    assert "refused if another of these words selects it, even with its default value" in " ".join(explain(path).split())
 
 
 def test_machine_form() -> None:
@@ -119,7 +119,7 @@ def test_no_finite_guarantee_is_said_and_exits_with_3() -> None:
     result = dpcli("explain", "-", stdin=WIDE.encode())
     assert result.code == 3
     assert result.out.startswith("no finite guarantee can be certified")
-    assert "state a delta > 0" in result.out
+    assert "set delta > 0" in result.out
     assert json.loads(dpcli("explain", "-", "-f", "json", stdin=WIDE.encode()).out)["meaning"] is None
     assert dpcli("explain", "-", "-f", "total", stdin=WIDE.encode()).out == "inf\n"
 
@@ -222,13 +222,13 @@ def test_a_phrase_means_what_it_means_as_a_whole(phrase: str, first: str) -> Non
 
 @of_each("word", ["theorem", "iteration", "composition", "epsilon", "[privacy]"])
 def test_a_phrase_that_is_not_known_is_not_answered_by_one_of_its_words(word: str) -> None:
-    with pytest.raises(InputError, match=rf"nothing to explain under 'qwxz {re.escape(word)}'; did you mean {re.escape(word)}"):
+    with pytest.raises(InputError, match=rf"no explanation of 'qwxz {re.escape(word)}'; did you mean {re.escape(word)}"):
         explain(f"qwxz {word}")
 
 
 def test_a_longer_part_of_a_phrase_is_explained_as_the_part_that_it_is() -> None:
     told = explain("qwxz group privacy qwxz")
-    assert told == f"nothing to explain under 'qwxz group privacy qwxz' as a whole; its part 'group privacy':\n\n{explain('group')}"
+    assert told == f"no explanation of 'qwxz group privacy qwxz'; explanation of its part 'group privacy':\n\n{explain('group')}"
 
 
 @of_each(

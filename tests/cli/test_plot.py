@@ -50,7 +50,7 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
     [
         (("trade-of", "-"), GAUSSIAN, "expected a kind of plot among epsilon-steps, "),
         (("trade-of", "-"), GAUSSIAN, "found 'trade-of'; did you mean 'trade-off'"),
-        (("own.toml",), b"", "expected KIND FILE with a kind among epsilon-steps, "),
+        (("own.toml",), b"", "expected KIND FILE, with KIND among epsilon-steps, "),
         (("rdp", "missing.toml"), b"", "missing.toml"),
         (("rdp", "-", "-o", "/nowhere/a.svg"), GAUSSIAN, "/nowhere/a.svg: cannot be written: "),
         (("rdp", "-", "-o", "a.pdf"), GAUSSIAN, "a.pdf: expected a path that ends in .svg, .png, "),

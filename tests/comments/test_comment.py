@@ -214,7 +214,7 @@ def test_a_ledger_that_cannot_be_asked_comes_before_a_comment_that_cannot_be_wri
 
 def test_something_to_compare_with_is_required(played: Played, pipeline: Path) -> None:
     result = comment(played, pipeline.parent, base=())
-    assert (result.code, result.err) == (2, "dpcli: needs --base-ref or --baseline, to tell what rises\n")
+    assert (result.code, result.err) == (2, "dpcli: needs --base-ref or --baseline, the base of the comparison\n")
     assert played.asked == []
 
 

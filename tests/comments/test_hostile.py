@@ -163,7 +163,7 @@ def test_a_server_that_is_asked_too_often_is_asked_again_when_it_says(
         assert client.call("POST", "/x", {}) == []
         assert slept == [7.0, 1.0]
         assert [line.partition("/x: ")[2] for line in said] == [
-            f"{code}: slow down{'; a hint' if code == 403 else ''}; asked again in {seconds} s" for seconds in (7, 1)
+            f"{code}: slow down{'; a hint' if code == 403 else ''}; retrying in {seconds} s" for seconds in (7, 1)
         ]
     else:
         with pytest.raises(InputError, match=f"{code}: slow down"):
@@ -184,7 +184,7 @@ def test_no_server_is_waited_for_without_end(after: str, played: Played, monkeyp
     slept: list[float] = []
     monkeypatch.setattr(waiting, "sleep", slept.append)
     client, said = refusing([(429, {"Retry-After": after})] * 1000, played)
-    with pytest.raises(InputError, match=r"429: slow down; it asks to wait [\d,]+ s, and \d+ s are left for that"):
+    with pytest.raises(InputError, match=r"429: slow down; it asks to wait [\d,]+ s, and \d+ s are left to wait"):
         client.call("POST", "/x", {})
     assert sum(slept) <= waiting.MOST_WAITING and len(said) == len(slept) == waiting.MOST_WAITING // max(
         float(after), waiting.LEAST_WAIT

@@ -12,7 +12,7 @@ from tests.federated.files import file
 
 SHARES = {"noise": "secure-aggregation", "min_clients": 30, "dishonest": 5, "clip": 0.5, "sampling": "fixed-size"}
 SEEN = (
-    "each client adds a share of the noise, and the server sees sums alone, with the noise of 30 clients or more, of whom at most 5 work "
+    "each client adds a share of the noise, and the server sees only sums with the noise of 30 clients or more, at most 5 of whom collude "
     "with it; the rounding and the modulus of the aggregation are not accounted for"
 )
 
@@ -26,12 +26,11 @@ def test_a_report_says_who_adds_the_noise_and_who_sees_what() -> None:
     said = answers(file(SHARES))
     assert said["privacy-model"] == SEEN
     assert said["clipping"] == "each client's update of a round is clipped to L2 norm 0.5"
-    assert (
-        said["sampler"] == "fixed-size, as the server really draws clients; no client's data may decide who takes part or drops out"
-    )
+    sampler = "fixed-size, with which the server must really draw clients; no client's data may influence which clients take part"
+    assert said["sampler"] == f"{sampler} or drop out"
     assert not answers(file(None))["privacy-model"]
     both = answers(file(SHARES, more='[disclosure]\nprivacy_model = "distributed"\nclipping = "after weighting"\n'))
-    assert both["privacy-model"] == f"distributed: several parties add the noise, some of which are trusted; {SEEN}"
+    assert both["privacy-model"] == f"distributed: several parties, some of them trusted, add the noise; {SEEN}"
     assert both["clipping"] == "after weighting; each client's update of a round is clipped to L2 norm 0.5"
 
 
@@ -40,18 +39,18 @@ def test_a_report_says_who_adds_the_noise_and_who_sees_what() -> None:
     [
         (
             {},
-            "The guarantee is against those who see the releases, and not against the server: the server sees each client's update and",
+            "The guarantee protects against those who see the releases, but not against the server: the trusted server sees each client's",
         ),
-        (SHARES, f"The guarantee is against the server too, and so without amplification by sampling: {SEEN}."),
+        (SHARES, f"The guarantee protects against the server too, and so has no amplification by sampling: {SEEN}."),
         (
             {"noise": "local"},
-            "The guarantee is against everybody, the server among them, and so without amplification by sampling: each client",
+            "The guarantee protects against everybody, including the server, and so has no amplification by sampling: each client",
         ),
     ],
 )
 def test_an_explanation_says_against_whom(table: dict[str, Any], words: str) -> None:
     assert words in " ".join(dpcli("explain", "-", stdin=file(table).encode()).out.split())
-    assert "The guarantee is against" not in dpcli("explain", "-", stdin=file(None).encode()).out
+    assert "The guarantee protects against" not in dpcli("explain", "-", stdin=file(None).encode()).out
 
 
 @pytest.mark.parametrize("noise", ["server", "secure-aggregation", "local"])

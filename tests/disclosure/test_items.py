@@ -120,9 +120,9 @@ def test_sensitivity_says_what_the_file_says() -> None:
     )
     assert answer(text, "sensitivity") == (
         "noise_multiplier over the bound C on one record's contribution (count); sensitivity 2.5 under the file's adjacency, as stated "
-        "(sum); its privacy parameters are stated directly (mode); what its parts state: sum, mode (both); touches no private data (page)"
+        "(sum); its privacy parameters are stated directly (mode); stated by its parts: sum, mode (both); reads no private data (page)"
     )
-    assert answer(text, "counted") == "the mechanisms of the file and nothing else: count (1 run), both (1 run)"
+    assert answer(text, "counted") == "only the mechanisms of the file: count (1 run), both (1 run)"
 
 
 def test_a_long_file_is_cut_with_a_count() -> None:

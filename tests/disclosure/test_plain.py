@@ -124,8 +124,8 @@ def test_a_rule_that_refuses_comes_first() -> None:
 @pytest.mark.parametrize(
     ("unit", "expected"),
     [
-        ("", "What one individual is, is NOT STATED"),
-        ('unit = "example"\n', "The limit is about one example. A person with several gets less protection."),
+        ("", "The protected individual is NOT STATED"),
+        ('unit = "example"\n', "The limit is about one example. A person with several examples gets less protection."),
         ('unit = "user"\nmax_contributions = 1\n', "The limit is about one user with at most one record."),
         ('unit = "user"\nmax_contributions = 7\n', "The limit is about one user with all of at most 7 records"),
     ],
@@ -148,7 +148,7 @@ def test_the_secret_is_what_adjacency_compares(adjacency: str, expected: str) ->
 
 def test_what_is_not_stated_is_asked_for() -> None:
     whole = words(statements(toml(SAMPLED))[0].passages)
-    assert "What is still to be asked" not in whole
+    assert "Open questions" not in whole
     assert "Who answers for the data?" in words(statements(toml(without(SAMPLED, "disclosure", "controller")))[0].passages)
 
 

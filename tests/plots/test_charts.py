@@ -101,7 +101,7 @@ def test_trade_off_is_below_the_true_curve_and_above_the_headline_alone() -> Non
     assert all(height >= y - 1e-9 for height, (_, y) in zip(heights, single.points, strict=True))
     assert single.dashed and single.label.startswith("epsilon <= ")
     assert none.points == ((0.0, 1.0), (1.0, 0.0))
-    assert any("none below" in note or "below it none" in note for note in found.notes)
+    assert any("none below" in note or "no test is below it" in note for note in found.notes)
 
 
 def test_renyi_curve_of_a_gaussian_is_a_line_and_its_best_order_is_marked() -> None:
@@ -175,7 +175,7 @@ def test_budget_is_drawn_where_it_is_for_the_same_delta() -> None:
 
 def test_a_chart_holds_no_nan() -> None:
     axis = Axis("a", 0.0, 1.0)
-    with pytest.raises(InternalError, match="no picture"):
+    with pytest.raises(InternalError, match="nothing was drawn"):
         Chart("k", "t", "s", axis, axis, lines=(Line("l", ((0.0, math.nan),)),))
 
 

@@ -144,7 +144,7 @@ def test_methods_recentre_as_their_papers_do() -> None:
 
 
 def test_a_clip_that_rounding_would_eat_is_refused() -> None:
-    with pytest.raises(InputError, match="clip: moves a logit by less"):
+    with pytest.raises(InputError, match="clip: too small, as rounding moves a logit further"):
         LogitClipping.of(SimpleNamespace(clip=1e-9, references=10**6, temperature=1.0))
     used = LogitClipping.of(spec(1.0, 100, 1.0)).clip
     assert 1.0 - 1e-6 < used < 1.0

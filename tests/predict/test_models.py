@@ -18,7 +18,7 @@ from dpcli.predict.models.model_loading import (
     require_same_vocabulary,
     vocabulary_of,
 )
-from dpcli.predict.models.ngram import ENDLESS, count_ngrams, public_ngram, unpack
+from dpcli.predict.models.ngram import UNLIMITED_CONTEXT, count_ngrams, public_ngram, unpack
 from dpcli.predict.models.texts import TextSource, owned_texts, public_texts
 from tests.cases import of_each
 
@@ -107,7 +107,7 @@ def test_texts_have_owners(tmp_path: Path) -> None:
 @of_each(
     "content, message",
     [
-        ("who,text\nann,secret\n,other\n", "some that are missing"),
+        ("who,text\nann,secret\n,other\n", "owners that are missing"),
         ("owner,text\nann,secret\n", "found a row without it"),
         ("who,text\n", "found no text"),
     ],
@@ -152,7 +152,7 @@ def test_a_model_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = str(tmp_path / "file.toml")
     model, vocabulary = language_model("own_port:both", None, path)
     assert model.vocabulary == 4 and vocabulary.ids("a c") == [2, 0]
-    assert language_model("own_port:alone", "own_port:words", path)[0].context == ENDLESS
+    assert language_model("own_port:alone", "own_port:words", path)[0].context == UNLIMITED_CONTEXT
     with pytest.raises(InputError, match=r"pmixed\.tokenizer: a model of your own needs one: bytes"):
         language_model("own_port:alone", None, path)
     with pytest.raises(InputError, match=r"prompt\.tokenizer: expected an object with ids, text and end"):
@@ -195,10 +195,10 @@ def test_a_transformer_answers_as_its_forward_pass_does(tmp_path: Path) -> None:
     assert model.next_token(contexts) == pytest.approx(np.stack([rows[-1] for rows in expected]), abs=1e-5)
     with pytest.raises(InputError, match="expected from 1 to 32 tokens before the next one, found 33"):
         model.next_token([[1] * 33])
-    with pytest.raises(InputError, match=r"a prompt is not cut"):
+    with pytest.raises(InputError, match=r"prompts are never cut"):
         require_fits(model, [1] * 30, 4)
     require_fits(model, [1] * 29, 4)
-    with pytest.raises(InputError, match="below the model's 256: the tokenizer is another model's"):
+    with pytest.raises(InputError, match="below the model's 256: the tokenizer belongs to another model"):
         require_fits(model, [256], 4)
     with pytest.raises(InputError, match="expected the weights of an adapter"):
         model.tuned(b"something else")

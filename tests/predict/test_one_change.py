@@ -181,14 +181,14 @@ LORA = "lora = { rank = 2, targets = ['back'] }\ncontext = 32\n"
 @pytest.mark.parametrize(
     ("model", "tokenizer", "more", "message"),
     [
-        ("Net", "bytes", LORA, "dropout that is not switched off"),
-        ("Noisy", "bytes", "", "answers must not be random"),
-        ("Plain", "own_code:mixed", "", "the same tokens in the same order.*found another order: that of a set"),
+        ("Net", "bytes", LORA, "switch off dropout"),
+        ("Noisy", "bytes", "", "must not be random"),
+        ("Plain", "own_code:mixed", "", "the same tokens in the same order.*found a changed order: the order of a set"),
         (
             "ngram",
             "own_code:mixed",
             "public = 'news.txt'\n",
-            "the same tokens in the same order.*found another order: that of a set",
+            "the same tokens in the same order.*found a changed order: the order of a set",
         ),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_char
     table = '[pmixed]\ndata = "own_code:texts"\ntokenizer = "bytes"\nmax_tokens = 4\nmodel = "own_code:model"\n'
     more = "lora = { rank = 2, targets = ['q'] }\ncontext = 32\n" if "torch" in code else ""
     (place / "own.toml").write_text(HEAD.partition("[pmixed]")[0] + table + more)
-    with pytest.raises(InputError, match="the public model: expected the same one whenever it is built"):
+    with pytest.raises(InputError, match="the public model: expected the same content whenever it is built"):
         fit(plan_of(str(place / "own.toml")))
     assert not (place / "runs").exists()
 

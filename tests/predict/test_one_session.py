@@ -234,7 +234,7 @@ def test_a_count_that_is_put_back_alone_is_told(command: str, begun: Callable[[s
         transcript.write_text("".join(line for line in transcript.read_text().splitlines(keepends=True) if '"end"' not in line))
     result = session(*session.kept.again)
     if session.kept.answers is not None:
-        assert result.code == 4 and "the count was put back" in result.err and session.drawn == before
+        assert result.code == 4 and "the count was restored" in result.err and session.drawn == before
 
 
 CHANGES = [(command, name) for command, kept in COMMANDS.items() for name in kept.inputs]

@@ -13,7 +13,7 @@ import pytest
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.documents.pmixed import evaluated
+from dpcli.predict.documents.pmixed import evaluate_document
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.pmixed.ensemble_evaluation import ensemble_losses, evaluate, losses, perplexity
 from dpcli.predict.pmixed.model_ensemble import Sound
@@ -126,7 +126,7 @@ def test_the_same_setting_has_the_same_figure_in_both_tables(place: Path, axis: 
     sound = first.way("sound")
     assert sound is not None and first.points[0].radius == radius and first.tokens == 33
     assert first.points[0].sound.value == sound.perplexity.value
-    table = evaluated(first).tables[1]
+    table = evaluate_document(first).tables[1]
     assert sound.name in table.columns
 
 
@@ -139,12 +139,12 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
 @pytest.mark.parametrize(
     ("keys", "flags", "message"),
     [
-        ({"mode": '"paper"'}, (), 'expected mode = "sound", which is compared with "paper", found paper'),
+        ({"mode": '"paper"'}, (), 'expected mode = "sound" (the comparison includes "paper"), found paper'),
         ({}, ("--picture", "x.svg"), "--picture: needs --over"),
         ({}, ("--values", "1,2"), "--values: needs --over"),
-        ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that rate may take, found 2"),
+        ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that are valid for rate, found 2"),
         ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
-        ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers with commas between, found 'a'"),
+        ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers separated by commas, found 'a'"),
         ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found no file at absent.txt"),
     ],
     ids=lambda value: str(value)[:40],

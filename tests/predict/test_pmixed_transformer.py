@@ -91,7 +91,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         path.write_text(path.read_text().replace("tiny_texts:model", "weights"))
         plan = plan_of(str(path))
         side = public_side(plan.pmixed, plan.path)
-        learnt = [side.taught(side.private_records(texts)) for texts in shard_texts(plan, private_texts(plan))]
+        learnt = [side.learn(side.private_records(texts)) for texts in shard_texts(plan, private_texts(plan))]
         yield Ensemble(plan, None, side, fitted_models(plan, side, learnt))  # type: ignore[arg-type]
 
 
@@ -104,7 +104,7 @@ def test_eight_adapters_are_fitted_and_asked(path: Path) -> None:
     answer = json.loads(dpcli("pmixed", "predict", str(path), "--prompt", "w1 w2", "-f", "json", folder=path.parent).out)
     assert answer["tokens"] + (answer["ended_by"] == "the end of the text") == answer["taken"]
     long = dpcli("pmixed", "predict", str(path), "--prompt", "w" * 30, folder=path.parent)
-    assert long.code == 2 and "a prompt is not cut" in long.err
+    assert long.code == 2 and "prompts are never cut" in long.err
 
 
 @pytest.mark.nightly
@@ -182,14 +182,14 @@ def test_models_that_cannot_be_asked_together_are_asked_alone(models: Ensemble, 
     removed = replace(models, plan=replace(models.plan, entry=entry))
     assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
     with monkeypatch.context() as broken:  # it gives another answer
-        broken.setattr(models.public, "_has_joint", None)
+        broken.setattr(models.public, "_joint_pass_works", None)
         broken.setattr(
             transformer, "_multiply_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
         )
         assert models.public.joint_next_token(models.members, context) is None  # type: ignore[attr-defined]
         assert asked_alone()
     with monkeypatch.context() as broken:  # it runs out of memory at another number than was tried
-        broken.setattr(models.public, "_has_joint", True)
+        broken.setattr(models.public, "_joint_pass_works", True)
         broken.setattr(transformer, "last_scores", lambda *_: torch.empty(10**15))
         assert asked_alone()
 
@@ -203,12 +203,12 @@ def test_what_cannot_be_fine_tuned_is_refused(path: Path) -> None:
         return public_side(plan.pmixed, plan.path)
 
     for stated, message in (
-        (text.partition("lora =")[0], "pmixed.lora: expected the adapters that tiny_texts:model"),
+        (text.partition("lora =")[0], "pmixed.lora: expected the settings of the adapters that fine-tune tiny_texts:model"),
         (text.replace("tiny_texts:model", "tiny_texts:bag"), "pmixed.model: expected "),
         (text.replace("context = 32", "context = 33"), "pmixed.context: expected at most the model's 32 tokens"),
     ):
         with pytest.raises(InputError, match=message):
             side_of(stated)
     wide = side_of(text.replace('"bytes"', '"tiny_texts:wide"'))
-    with pytest.raises(InputError, match="the tokenizer is another model's"):
+    with pytest.raises(InputError, match="the tokenizer belongs to another model"):
         wide.private_records(["w1"])

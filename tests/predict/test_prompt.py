@@ -155,7 +155,7 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         (('labeller = "stub:labeller"', ""), "model or labeller"),
         (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\ntokenizer = "bytes"'), "no such key without model"),
         (('units = "user"', ""), "prompt.units"),
-        (('"{text} ->"', '"text ->"'), "text with {text}"),
+        (('"{text} ->"', '"text ->"'), "a text that contains {text} once"),
         (
             (
                 'type = "confident-gnmax"\nqueries = 30\nanswers = 25\nthreshold = 9.0\nthreshold_sigma = 3.0\nsigma = 2.0',
@@ -243,7 +243,7 @@ def test_a_language_model_answers_by_the_first_token_of_a_label(folder: Path) ->
         (('"stub:queries"', '"stub:long"'), "fit into the model's context"),
         (('"stub:public"', '"stub:wordy"'), "prompt.public: expected texts that fit"),
         (('["n", "y"]', '["no", "nope"]'), "different tokens"),
-        (('"stub:model"', '"stub:narrow"'), "has tokens for"),
+        (('"stub:model"', '"stub:narrow"'), "for which the model has tokens"),
     ):
         text = (folder / "stub.toml").read_text().replace(*change).replace('"out"', '"other"')
         (folder / "changed.toml").write_text(text)
@@ -326,7 +326,7 @@ def test_a_labeller_that_says_no_does_not_end_a_session_as_one_that_is_spent(fol
 def test_records_without_an_owner_are_refused(folder: Path) -> None:
     """The owners are not known: their owners would have more than one vote."""
     (folder / "stub.py").write_text(STUB + "\ndef data():\n    return ['ash'] * 4, ['yes'] * 4, ['', '', 'x', 'y']\n")
-    with pytest.raises(InputError, match="some that are missing"):
+    with pytest.raises(InputError, match="owners that are missing"):
         vote_and_teach(plan_of("stub.toml"))
 
 

@@ -373,7 +373,7 @@ def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monke
     rest = "".join({"charged": "c", "bar": "b", "compared": "t"}[event] for event in budget.used)
     assert rest.count("cb") == rest.count("b") == rest.count("c") == steps and rest.startswith("cb")
     assert not turns.open_bar(SystemStream()) and writer.text([(1,)], SystemStream(), turns).tokens == ()
-    with pytest.raises(InternalError, match="nobody paid"):
+    with pytest.raises(InternalError, match="without a charge"):
         turns.private(0, SystemStream())
 
 

@@ -171,7 +171,7 @@ def replaced(path: str, make: Callable[[str], object]) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[str], object], str]] = {
-    "emptied": (lambda path: os.truncate(path, 0), "an empty file counts nothing"),
+    "emptied": (lambda path: os.truncate(path, 0), "an empty file has no count"),
     "cut": (lambda path: os.truncate(path, 4096), "damaged"),
     "text": (lambda path: Path(path).write_text("no count" * 1000), "damaged"),
     "folder": (lambda path: replaced(path, os.mkdir), "found a directory"),
@@ -181,7 +181,7 @@ DAMAGES: dict[str, tuple[Callable[[str], object], str]] = {
     "open to all": (lambda path: os.chmod(path, 0o666), "chmod 600"),
     "of another program": (
         lambda path: replaced(path, lambda new: edited(new, "CREATE TABLE budget (taken)")),
-        "not a count of queries of dpcli",
+        "not a count of queries",
     ),
     "later": (lambda path: edited(path, "PRAGMA user_version = 2"), "a later version"),
     "with a log": (lambda path: Path(f"{path}-wal").write_bytes(b"log"), "-wal"),

@@ -122,11 +122,11 @@ def test_what_is_paid_for_and_was_not_there_is_told_with_what_it_would_cost(entr
         re.sub(rf"^{key} = \d+$", f"{key} = 15", Path(plan.path).read_text(), flags=re.MULTILINE).replace("/run", "/fewer")
     )
     cost = up(plan_of(str(fewer)).account.upper)
-    message = f"the file pays for {plan.queries} queries, and 15 were there: {key} = 15 would cost epsilon <= {cost}\n"
+    message = f"the file pays for {plan.queries} queries, but there are only 15: {key} = 15 would cost epsilon <= {cost}\n"
     for path, shown in ((plan.path, True), (plan.path, True), (str(fewer), False), (str(fewer), False)):
         outcome = dpcli("pate", "label", path, folder=tmp_path)
-        assert outcome.code == 0 and (message in outcome.out) is shown is ("were there" in outcome.out)
-        assert "charged to no ledger: sessions on the same data add up (--ledger)\n" in outcome.out
+        assert outcome.code == 0 and (message in outcome.out) is shown is ("there are only" in outcome.out)
+        assert "no ledger was charged: the costs of sessions on the same data add up (use --ledger)\n" in outcome.out
 
 
 @pytest.mark.sampled(1)
@@ -151,7 +151,7 @@ def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("epsilon = 8.0", f"epsilon = {0.7 * complete.account.upper}"))
     plan = plan_of(str(path))
     assert 0 < plan.answers < plan.stated and plan.account.budget is not None and plan.account.budget.verdict in ("pass", "warn")
-    more = aggregator_class(plan.entry).limited(plan.entry, plan.answers + 1)
+    more = aggregator_class(plan.entry).limit(plan.entry, plan.answers + 1)
     outcome = account(with_entry(plan.pipeline, more)).budget
     assert outcome is not None and outcome.verdict == "fail"
     assert len(holding(plan).answered) <= plan.answers
@@ -175,7 +175,7 @@ def test_a_transcript_of_another_file_is_refused(tmp_path: Path) -> None:
     holding(plan)
     path = tmp_path / "votes.toml"
     path.write_text(path.read_text().replace("sigma = 40.0", "sigma = 41.0"))
-    with pytest.raises(InputError, match="expected the session of this file"):
+    with pytest.raises(InputError, match="expected a transcript of this file"):
         holding(plan_of(str(path)))
 
 
@@ -324,7 +324,7 @@ def test_seeded_noise_is_marked_and_repeats(tmp_path: Path) -> None:
     result = dpcli(
         "pate", "label", str(tmp_path / "votes.toml"), "--insecure-seed", "7", "--ledger", opened(tmp_path), folder=tmp_path
     )
-    assert result.code == 2 and "expected no --ledger" in result.err
+    assert result.code == 2 and "cannot be used with --ledger" in result.err
 
 
 @each_entry
@@ -340,7 +340,7 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
     text = " ".join(dpcli("pate", "account", plan.path, folder=tmp_path).out.split())
     larger = max(given) > plan.account.upper
     assert (
-        ("takes nothing from it" in text) is larger is (not agreed and entry != CONFIDENT)
+        ("exceeds the guarantee, which still holds" in text) is larger is (not agreed and entry != CONFIDENT)
     )  # which leaves these without an answer
     if outcome.answered:
         beforehand = (
@@ -353,9 +353,9 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ("begin_session", "no query was put, and the same command begins"),
-        ("QueryRounds.put", "the same command goes on with the next query"),
-        ("_write_outputs", "the same command leaves the labels and the statement"),
+        ("begin_session", "no query was answered; run the same command again to begin"),
+        ("QueryRounds.put", "run the same command again to continue with the next query"),
+        ("_write_outputs", "run the same command again to write the labels and the statement"),
     ],
 )
 def test_who_interrupts_is_told_what_the_same_command_does_next(

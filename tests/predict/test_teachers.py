@@ -98,7 +98,7 @@ def test_what_is_set_aside_by_place_stays_where_it_is(tmp_path: Path) -> None:
         path = written(tmp_path, GNMAX, 'data = "private.npz"\nqueries = "held-out"', teachers=20, classes=3)
         path.write_text(path.read_text().replace('"add-remove"', f'"{adjacency.value}"'))
         if adjacency is ADD:
-            with pytest.raises(InputError, match="expected a file of its own under add-remove, found held-out"):
+            with pytest.raises(InputError, match="expected a separate file under add-remove, found held-out"):
                 plan_of(str(path))
         else:
             plan_of(str(path))
@@ -111,7 +111,9 @@ def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, sourc
     keys = {"queries": "public.npz", key: source}
     stated = "\n".join(f'{name} = "{value}"' for name, value in keys.items())
     path = written(tmp_path, GNMAX, f'data = "{private}"\n{stated}')
-    with pytest.raises(InputError, match="expected public data that no teacher has seen, found what teachers are trained on"):
+    with pytest.raises(
+        InputError, match="expected public data on which no teacher is trained, found the training data of the teachers"
+    ):
         plan_of(str(path))
 
 
@@ -144,12 +146,12 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "shards share a unit": (
         {"home": np.arange(300) % 20},
         {"units": "owner", "shards": "home"},
-        "expected each unit in one shard, found one in two",
+        "expected each unit in one shard, found a unit in two",
     ),
     "a shard too many": ({"home": np.arange(300) // 3 % 21}, {"units": "owner", "shards": "home"}, "expected shards from 0 to 19"),
     "a negative shard": ({"home": np.full(300, -1)}, {"units": "owner", "shards": "home"}, "expected shards from 0 to 19"),
     "shards that are no numbers": ({"home": np.full(300, "x")}, {"shards": "home"}, "expected whole numbers"),
-    "fractions of shards": ({"home": np.full(300, 0.5)}, {"shards": "home"}, "expected the shard of each record"),
+    "fractions of shards": ({"home": np.full(300, 0.5)}, {"shards": "home"}, "expected a whole number as the shard of each record"),
     "owners of some": ({"owner": np.arange(299)}, {"units": "owner"}, "lists of different lengths"),
     "an owner who is not a number": (
         {"owner": np.full(300, np.nan)},
@@ -160,13 +162,13 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "labels beyond the last": (
         {"labels": np.full(300, 3)},
         {},
-        "from 0 to 2; some row has none of these (which one is private)",
+        "from 0 to 2; a record has another label (which record is private)",
     ),
-    "labels of some": ({"labels": np.zeros(299)}, {}, "expected one label for each record"),
+    "labels of some": ({"labels": np.zeros(299)}, {}, "expected a whole number as the label of each record"),
     "fractions of labels": ({"labels": np.full(300, 0.5)}, {}, "expected labels from 0 to 2"),
     "inputs that are not finite": ({"inputs": np.full((300, 2), np.nan)}, {}, "expected finite inputs"),
-    "inputs without a width": ({"inputs": np.ones(300)}, {}, "expected inputs of shape"),
-    "texts": ({"inputs": np.full((300, 2), "secret")}, {}, "expected inputs of shape"),
+    "inputs without a width": ({"inputs": np.ones(300)}, {}, "expected numeric inputs of shape"),
+    "texts": ({"inputs": np.full((300, 2), "secret")}, {}, "expected numeric inputs of shape"),
     "objects": ({"inputs": np.full((300, 2), None)}, {}, "expected a .npz file of plain arrays"),
 }
 
@@ -347,8 +349,8 @@ def test_teachers_of_torch_on_two_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seed", "refusal"),
     [
-        pytest.param(5, "expected the same data and queries on each process", marks=pytest.mark.nightly),
-        pytest.param(0, "all processes need to see it", marks=pytest.mark.long),
+        pytest.param(5, "expected the same data and queries in each process", marks=pytest.mark.nightly),
+        pytest.param(0, "all processes must share one folder", marks=pytest.mark.long),
     ],
 )
 def test_processes_in_folders_of_their_own_leave_no_votes(seed: int, refusal: str, tmp_path: Path) -> None:
@@ -370,7 +372,7 @@ def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
     assert json.loads(again.out)["fitted_before"] == 0
     path.write_text(path.read_text().replace("nearest", "wrong", 1))
     refused = dpcli("pate", "account", str(path), folder=tmp_path)
-    assert refused.code == 2 and "those of other teachers than this file's: fit these anew" in refused.err
+    assert refused.code == 2 and "from other teachers than those of this file: run dpcli pate fit again" in refused.err
 
 
 def other_data(path: Path) -> None:
@@ -404,7 +406,7 @@ def test_votes_that_a_session_was_held_with_are_not_written_over(change: Any, tm
     before = {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
     change(path)
     refused = dpcli(*fit, folder=tmp_path)
-    assert refused.code == 2 and "holds a session on other votes" in refused.err and "name another pate.output" in refused.err
+    assert refused.code == 2 and "holds a session on other votes" in refused.err and "set another pate.output" in refused.err
     assert before == {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
     path.write_text(path.read_text() + '\noutput = "another"\n')
     assert "holds a session" not in dpcli(*fit, folder=tmp_path).err

@@ -60,19 +60,19 @@ def labels(queries: int = 60) -> Table:
 
 
 WRONG: dict[str, tuple[Callable[[], Table], str]] = {
-    "nan": (lambda: changed(np.nan), "expected finite counts, found one that is not a number in some row"),
-    "infinite": (lambda: changed(np.inf), "expected finite counts, found one that is not a number in some row"),
-    "negative": (lambda: changed(-1.0), "expected counts >= 0, found a negative one in some row"),
+    "nan": (lambda: changed(np.nan), "expected finite counts, found NaN or inf in some row"),
+    "infinite": (lambda: changed(np.inf), "expected finite counts, found NaN or inf in some row"),
+    "negative": (lambda: changed(-1.0), "expected counts >= 0, found a negative count in some row"),
     "fraction": (lambda: changed(0.5), "expected whole counts, found a fraction in some row"),
     "another sum": (lambda: changed(77.0), "expected counts that add up to 250 teachers, found another sum in some row"),
     "one teacher less": (
         lambda: counts() - (np.arange(CLASSES) == 0) * (np.arange(60) == 0)[:, None],
         "found another sum in some row",
     ),
-    "labels of all teachers": (labels, 'found labels: say vote_rows = "labels"'),
+    "labels of all teachers": (labels, 'found labels: if each row has the label from each teacher, set vote_rows = "labels"'),
     "one column of labels": (
         lambda: np.arange(60.0)[:, None] % CLASSES,
-        'found one, as where these are labels: say vote_rows = "labels"',
+        'found one column: if each row has the label from each teacher, set vote_rows = "labels"',
     ),
     "one class": (lambda: np.full((60, 1), TEACHERS), "expected 10 columns, one for each label, found one"),
     "a column too many": (lambda: np.hstack([np.zeros((60, 1)), counts()]), "expected 10 columns, one for each label, found 11"),
@@ -102,7 +102,7 @@ def test_labels_that_are_said_to_be_some_are_counted(ending: str, tmp_path: Path
 
 
 LABELLED = {
-    "counts": (counts, "expected 250 columns, the label that each teacher gave, found 10"),
+    "counts": (counts, "expected 250 columns, one for the label from each teacher, found 10"),
     "beyond the last": (lambda: labels() + 1, "expected labels from 0 to 9, found another in some row"),
     "negative": (lambda: labels() - 1, "expected labels from 0 to 9, found another in some row"),
     "fractions": (lambda: labels() / 2.0, "expected whole numbers as labels, found something else in some row"),
@@ -239,7 +239,7 @@ def test_a_line_that_is_no_row_moves_no_other_to_another_query(first: str, place
     rows.insert(place, first)
     path = tmp_path / "votes.csv"
     path.write_text("\n".join(rows) + "\n")
-    with pytest.raises(InputError, match="expected rows of numbers with commas between them"):
+    with pytest.raises(InputError, match="expected rows of numbers separated by commas"):
         table_of(str(path))
 
 

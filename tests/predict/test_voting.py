@@ -117,7 +117,7 @@ def test_after_the_last_answer_nothing_is_asked(tmp_path: Path) -> None:
     assert [voting.ask(text, lambda: VOTES).label for text in "ab"] == [0, 0]
     with pytest.raises(Denied, match="all 2 "):
         voting.ask("c", lambda: split)
-    assert (voting.budget.taken(), voting.transcript.known("c")) == (2, None)
+    assert (voting.budget.taken(), voting.transcript.answer("c")) == (2, None)
 
 
 def test_no_answer_is_an_answer_that_is_charged(tmp_path: Path) -> None:

@@ -361,7 +361,7 @@ def test_what_reads_the_models_takes_the_window_that_they_were_charged_on(begun:
     assert dpcli(*ask, folder=asked.folder).code == 0
     asked.states(OTHER)
     found = dpcli(*ask, folder=asked.folder)
-    assert found.code == 2 and "expected the file that the models" in found.err
+    assert found.code == 2 and "expected the file with which the models" in found.err
     asked.states(WINDOW)
     assert dpcli(*ask, folder=asked.folder).code == 0
 
@@ -377,7 +377,7 @@ def test_what_reads_the_labels_takes_the_window_that_they_were_charged_on(begun:
         found is not None and found.closed and json.loads((asked.folder / "out/statement.json").read_text())["window"] == [*WINDOW]
     )
     asked.states(OTHER)
-    with pytest.raises(InputError, match="expected the session of this file"):
+    with pytest.raises(InputError, match="expected a transcript of this file"):
         read_transcript(plan_of("file.toml"))
 
 

@@ -1,4 +1,4 @@
-"""dpcli comment: what the gate says, in one comment on a pull request of GitHub or a merge request of GitLab."""
+"""The command `dpcli comment`: keep the gate's verdict in one comment on a pull request of GitHub or a merge request of GitLab."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
     from dpcli.comments.forge import Forge
     from dpcli.document.document import Document
 
-PRECEDENCE = (0, 1, 3, 2, 4)  # of exit codes, the last one first
+PRECEDENCE = (0, 1, 3, 2, 4)  # exit codes by increasing precedence
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
-    "github": ("dpcli.comments.commands.comment:github", "On a pull request of GitHub."),
-    "gitlab": ("dpcli.comments.commands.comment:gitlab", "On a merge request of GitLab."),
+    "github": ("dpcli.comments.commands.comment:github", "Comment on a pull request of GitHub."),
+    "gitlab": ("dpcli.comments.commands.comment:gitlab", "Comment on a merge request of GitLab."),
 }
 
 
-@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Tell a pull request what the gate says, in one comment.")
+@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Keep the gate's verdict in one comment on a pull request.")
 def command() -> None:
-    """Tell a pull request what dpcli gate says of it, in one comment that is kept up to date.
+    """Write the verdict of dpcli gate on a pull request into one comment, and keep it up to date.
 
-    The comment is written once something rises, fails or is new. It shows the verdict, each file with its epsilon before and now, its cap
-    and the change, and what was found. Text of files and branches does nothing there: it mentions nobody and links to nothing.
+    The first comment is written if epsilon rises, or a file fails or is new. It shows the verdict, the findings, and for each file the
+    earlier and the new epsilon, the cap and the change. Text from files and branches is inert in the comment: it mentions nobody and links
+    to nothing.
     """
 
 
 def comment_options() -> Callable[..., Any]:
-    """Return the gate's options and those of every comment."""
+    """Return a decorator that adds the options of the gate and of every comment."""
     return composed(
         gate_options,
-        click.option("--number", type=click.IntRange(min=1), help="Number of the pull request, instead of the job's own."),
-        click.option("--api", metavar="URL", help="Address of the API, instead of the one that the job names."),
-        click.option("--name", metavar="NAME", help="Keeps several comments on one pull request apart."),
+        click.option("--number", type=click.IntRange(min=1), help="Number of the pull request [default: the job's]."),
+        click.option("--api", metavar="URL", help="Address of the API [default: the job's]."),
+        click.option("--name", metavar="NAME", help="Name of this comment, if one pull request has several."),
         click.option(
             "--timeout",
             "patience",
@@ -47,15 +48,15 @@ def comment_options() -> Callable[..., Any]:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long the server may be silent.",
+            help="Longest time for which the server may be silent.",
         ),
-        click.option("--dry-run", is_flag=True, help="Print the comment (Markdown); ask no server."),
+        click.option("--dry-run", is_flag=True, help="Print the comment (Markdown) without contacting a server."),
     )
 
 
-@click.command(short_help="On a pull request of GitHub.")
+@click.command(short_help="Comment on a pull request of GitHub.")
 @comment_options()
-@click.option("--repository", metavar="OWNER/NAME", help="Repository of the pull request, instead of the workflow's own.")
+@click.option("--repository", metavar="OWNER/NAME", help="Repository of the pull request [default: the workflow's].")
 def github(
     files: tuple[str, ...],
     name: str | None,
@@ -68,25 +69,25 @@ def github(
 ) -> int:
     """Judge FILES as dpcli gate does, and keep one comment on a pull request of GitHub up to date.
 
-    The token is in GITHUB_TOKEN, with the permission to write pull requests. A workflow that runs for a pull request says its repository,
-    its number and the address of the API in its environment (GITHUB_REPOSITORY, GITHUB_REF or GITHUB_EVENT_PATH, GITHUB_API_URL); flags
-    come first. The earlier comment is found by a hidden first line, and only where the owner of the token wrote it.
+    The token is in GITHUB_TOKEN, and needs the permission to write pull requests. The environment of a workflow for a pull request has its
+    repository, its number and the address of the API (GITHUB_REPOSITORY, GITHUB_REF or GITHUB_EVENT_PATH, GITHUB_API_URL). Flags override
+    the environment. An earlier comment is recognised by a hidden first line, and only if the owner of the token wrote it.
 
-    No comment is written where nothing rises, fails or is new; one that is there is brought up to date then too. --base-ref or --baseline
-    says what to compare with. All flags of the gate mean what they mean there (dpcli-gate(1)).
+    If nothing rises, fails or is new, no new comment is written, but an existing comment is updated. --base-ref or --baseline states the
+    base of the comparison. The flags of the gate are explained in dpcli-gate(1).
 
-    A server that asks for time (403 or 429 with Retry-After) is asked again then, after two minutes in all at most.
+    If a server asks for a wait (403 or 429 with Retry-After), the request is repeated after it. All waits together are at most two minutes.
 
-    Exit codes are the gate's; 2 also where the comment cannot be written, with the reason on standard error.
+    Exit codes are those of the gate, and 2 if the comment cannot be written. The reason is then on standard error.
     """
     from dpcli.comments.forge import github_pull
 
     return _post(files, name, dry_run, lambda: github_pull(repository, number, api, patience, complain), flags)
 
 
-@click.command(short_help="On a merge request of GitLab.")
+@click.command(short_help="Comment on a merge request of GitLab.")
 @comment_options()
-@click.option("--project", metavar="ID", help="Project of the merge request, by its number or path, instead of the pipeline's own.")
+@click.option("--project", metavar="ID", help="Project of the merge request, by number or path [default: the pipeline's].")
 def gitlab(
     files: tuple[str, ...],
     name: str | None,
@@ -99,17 +100,17 @@ def gitlab(
 ) -> int:
     """Judge FILES as dpcli gate does, and keep one comment on a merge request of GitLab up to date.
 
-    The token is in GITLAB_TOKEN, with the scope api, else in CI_JOB_TOKEN, which most servers let no job comment with. A pipeline of a
-    merge request says its project, its number and the address of the API in its environment (CI_MERGE_REQUEST_PROJECT_ID,
-    CI_MERGE_REQUEST_IID, CI_API_V4_URL); flags come first. The earlier comment is found by a hidden first line, and only where the owner of
-    the token wrote it.
+    The token is in GITLAB_TOKEN, and needs the scope api. Otherwise CI_JOB_TOKEN is used, with which most servers allow no comments. The
+    environment of a pipeline for a merge request has its project, its number and the address of the API (CI_MERGE_REQUEST_PROJECT_ID,
+    CI_MERGE_REQUEST_IID, CI_API_V4_URL). Flags override the environment. An earlier comment is recognised by a hidden first line, and only
+    if the owner of the token wrote it.
 
-    No comment is written where nothing rises, fails or is new; one that is there is brought up to date then too. --base-ref or --baseline
-    says what to compare with. All flags of the gate mean what they mean there (dpcli-gate(1)).
+    If nothing rises, fails or is new, no new comment is written, but an existing comment is updated. --base-ref or --baseline states the
+    base of the comparison. The flags of the gate are explained in dpcli-gate(1).
 
-    A server that asks for time (403 or 429 with Retry-After) is asked again then, after two minutes in all at most.
+    If a server asks for a wait (403 or 429 with Retry-After), the request is repeated after it. All waits together are at most two minutes.
 
-    Exit codes are the gate's; 2 also where the comment cannot be written, with the reason on standard error.
+    Exit codes are those of the gate, and 2 if the comment cannot be written. The reason is then on standard error.
     """
     from dpcli.comments.forge import gitlab_merge
 
@@ -117,9 +118,13 @@ def gitlab(
 
 
 def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callable[[], Forge], flags: dict[str, Any]) -> int:
-    """Judge the files and keep the comment up to date; the exit code is the gate's, or 2 if the comment cannot be written.
+    """Judge the files, update the comment, and return the gate's exit code, or 2 if the comment cannot be written.
 
-    forge: made only if a server is asked. Raises InputError for a name that cannot be one, and without a base to compare with.
+    Args:
+        forge: Function that returns the pull request. It is called only if a server is contacted.
+
+    Raises:
+        InputError: If the name is invalid, or no base is given.
     """
     from dpcli.comments.comment_text import comment_text
     from dpcli.comments.forge import marker, update_comment
@@ -127,7 +132,7 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
     mark = marker(name)
     base = flags["base_ref"] or flags["baseline"]
     if not base:
-        raise InputError("needs --base-ref or --baseline, to tell what rises")
+        raise InputError("needs --base-ref or --baseline, the base of the comparison")
     document, news = _judged(files, name, base, flags)
     text = comment_text(document, mark)
     if dry_run:
@@ -145,20 +150,23 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
 
 
 def _judged(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
-    """Return the comment and whether it is news; so is a refusal to judge, or an earlier comment would still say pass."""
-    from dpcli.comments.documents.comment import document, is_news, stopped
+    """Return the comment, and whether it is news.
+
+    A refusal to judge is news, as an earlier comment might still show a pass.
+    """
+    from dpcli.comments.documents.comment import document, error_document, is_news
     from dpcli.document.document import reason
     from dpcli.gate.gate_terms import checked_terms
     from dpcli.gate.judge import gate
 
     try:
-        gated = gate(files, checked_terms(**flags))
+        result = gate(files, checked_terms(**flags))
     except InternalError:
         raise
     except DpcliError as error:
         complain(message_of(error))
-        return stopped(error, name), True
-    comment = document(gated, name, base)
+        return error_document(error, name), True
+    comment = document(result, name, base)
     if comment.exit_code:
         complain(reason(comment))
-    return comment, is_news(gated)
+    return comment, is_news(result)

@@ -1,4 +1,4 @@
-"""The gate's verdicts as a comment on a pull request: the order of its files, and whether a comment is needed."""
+"""The document of a comment on a pull request, from the gate's verdicts, and the decision whether a comment is needed."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedSum
 def document(gated: Gated, name: str | None, base: str) -> Document:
     """Return the report of `dpcli gate` with the most important files first.
 
-    name: the name of this comment, if a pull request has several. base: the base of the comparison, in words.
+    Args:
+        name: Name of this comment, if a pull request has several.
+        base: Base of the comparison, in words.
     """
-    files = _ordered(gated.files)
-    together = tuple(sorted(gated.together, key=lambda total: (PRECEDENCE.index(total.verdict), not _warned(total))))
+    files = _sort_files(gated.files)
+    together = tuple(sorted(gated.together, key=lambda total: (PRECEDENCE.index(total.verdict), not _has_warning(total))))
     report = gate_report.document(replace(gated, files=files, together=together))
-    of_files = len(report.findings) - len(gated.notices)  # the findings about the policy are the last ones
+    file_findings = len(report.findings) - len(gated.notices)  # The findings about the policy are the last ones.
     return replace(
         report,
-        headline=_headed(name, report.headline),
-        tables=_sums_first(report.tables, len(files), sum(map(_warned, together))),
-        findings=(*report.findings[of_files:], *report.findings[:of_files]),
+        headline=_named_headline(name, report.headline),
+        tables=_sums_first(report.tables, len(files), sum(map(_has_warning, together))),
+        findings=(*report.findings[file_findings:], *report.findings[:file_findings]),
         notes=(*_meanings(gated), f"compared with {base}", *report.notes),
     )
 
 
-def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
-    """Sort files by verdict, then news before the rest.
+def _sort_files(files: Sequence[Judged]) -> tuple[Judged, ...]:
+    """Sort files by verdict, and files with news before the others.
 
-    News are of three kinds: files that rose most, files with weaker promises, and the dearest new files. The kinds take turns, so that
-    many files of one kind do not push the others out of a comment with too little room.
+    There are three kinds of news: files whose epsilon rises most, files with weaker promises, and new files with the largest epsilon. The
+    kinds take turns, so that many files of one kind do not displace the others in a comment with too little room.
     """
     kinds = (
         [file for file in files if file.base is not None],
@@ -46,13 +48,13 @@ def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
     )
     rank: dict[str, tuple[int, int]] = {}
     for kind, members in enumerate(kinds):
-        for place, file in enumerate(sorted(members, key=_epsilon_rise, reverse=True)):
-            rank[file.path] = min((place, kind), rank.get(file.path, (place, kind)))
-    return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _news(file), rank[file.path])))
+        for position, file in enumerate(sorted(members, key=_epsilon_rise, reverse=True)):
+            rank[file.path] = min((position, kind), rank.get(file.path, (position, kind)))
+    return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _has_news(file), rank[file.path])))
 
 
 def _epsilon_rise(file: Judged) -> float:
-    """Return the rise of epsilon; for a new file, its whole epsilon; inf if the rise is unknown."""
+    """Return the rise of epsilon; epsilon itself for a new file; inf if the rise is unknown."""
     if file.account is None:
         return 0.0
     rise = file.account.upper if file.base is None or file.now is None else file.now - file.base.epsilon
@@ -68,18 +70,18 @@ def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Tab
     return (replace(tables[0], rows=ordered), *tables[1:])
 
 
-def stopped(error: DpcliError, name: str | None) -> Document:
-    """Return a comment that says that nothing was judged, and why."""
+def error_document(error: DpcliError, name: str | None) -> Document:
+    """Return the document of a comment that nothing was judged, with the reason."""
     finding = Finding(".", "dpcli/stopped", "error", " ".join(str(error).split()))
-    return Document(_headed(name, "gate: INVALID (nothing was judged)"), {}, findings=(finding,), exit_code=error.exit_code)
+    return Document(_named_headline(name, "gate: INVALID (nothing was judged)"), {}, findings=(finding,), exit_code=error.exit_code)
 
 
-def _headed(name: str | None, headline: str) -> str:
+def _named_headline(name: str | None, headline: str) -> str:
     return headline if name is None else f"{code(name)} {headline}"
 
 
 def _meanings(gated: Gated) -> Iterator[str]:
-    """Yield each unit and adjacency that the files are judged for, without which no epsilon has a meaning."""
+    """Yield a note for each unit and adjacency of the files, as an epsilon has no meaning without them."""
     stated = [file.account.pipeline.privacy for file in gated.judged if file.account is not None]
     counts = Counter((privacy.unit or "record", privacy.adjacency.value) for privacy in stated)
     for (unit, adjacency), count in counts.items():
@@ -90,32 +92,32 @@ def _meanings(gated: Gated) -> Iterator[str]:
 def is_news(gated: Gated) -> bool:
     """Return whether a file fails, is waived, rises, is new, is removed or weakens its promises, or the policy changed."""
     policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
-    settled = {file.path for file in gated.files if _settled(file)}
-    return policy or any(map(_news, gated.files)) or any(_sum_news(total, settled) for total in gated.together)
+    unchanged = {file.path for file in gated.files if _is_unchanged(file)}
+    return policy or any(map(_has_news, gated.files)) or any(_sum_news(total, unchanged) for total in gated.together)
 
 
-def _sum_news(total: JudgedSum, settled: Set[str]) -> bool:
-    """Return whether a sum fails, or gives a warning that may be new because a file in it changed or was not given."""
-    return total.verdict != "pass" or (_warned(total) and not (total.members and settled >= set(total.members)))
+def _sum_news(total: JudgedSum, unchanged: Set[str]) -> bool:
+    """Return whether a sum fails, or has a warning that may be new, as a file in it changed or was not given."""
+    return total.verdict != "pass" or (_has_warning(total) and not (total.members and unchanged >= set(total.members)))
 
 
-def _warned(judged: Judged) -> bool:
+def _has_warning(judged: Judged) -> bool:
     return any(condition.verdict != "pass" for condition in judged.conditions)
 
 
-def _settled(file: Judged) -> bool:
-    """Return whether a file costs what it cost at the base, without any change."""
+def _is_unchanged(file: Judged) -> bool:
+    """Return whether a file is unchanged and has the epsilon that it had at the base."""
     return file.base is not None and file.base.data is not None and not file.changes and file.now == file.base.epsilon
 
 
-def _news(file: Judged) -> bool:
+def _has_news(file: Judged) -> bool:
     if file.verdict != "pass":
         return True
-    if file.account is None:  # gone, or nothing to judge
-        return _warned(file)
+    if file.account is None:  # removed, or nothing to judge
+        return _has_warning(file)
     if file.base is None or file.now is None:  # new
         return True
-    has_changes = file.changes or file.base.data is None  # unknown, hence assumed, if only figures of the base are known
+    has_changes = file.changes or file.base.data is None  # Changes are assumed if only numbers of the base are known.
     return bool(has_changes and _weaker(file)) or not file.now <= file.base.epsilon
 
 

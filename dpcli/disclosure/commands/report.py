@@ -9,12 +9,12 @@ import click
 from dpcli.cli.options import emit, output_options, working
 
 
-@click.command(short_help="The disclosure statement: every item a reader must be told.")
+@click.command(short_help="Write the disclosure statement, with every item that a reader needs.")
 @click.argument("file")
-@click.option("--registry", is_flag=True, help="The shorter form that registries of deployments ask for.")
-@click.option("--strict", is_flag=True, help="Exit with code 1 where an item is not stated.")
-@click.option("--delta", type=float, help="Report at this delta instead of the file's.")
-@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Print this date in the title; none is printed otherwise.")
+@click.option("--registry", is_flag=True, help="Write the shorter form that registries of deployments use.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 if an item is not stated.")
+@click.option("--delta", type=float, help="Use this delta [default: the delta of FILE].")
+@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Print this date in the title [default: no date].")
 @output_options("table", "total")
 def command(
     file: str,
@@ -27,11 +27,11 @@ def command(
 ) -> int:
     """Write the disclosure statement of the pipeline in FILE ("-" for standard input): plain words, then every item.
 
-    Every item of How to DP-fy ML (section 5.3.3) and of NIST SP 800-226 has one line; where the file is silent the line says NOT STATED
-    and names the key, mostly of [disclosure], that would state it. -f html writes one page without scripts, with pictures.
+    Every item of How to DP-fy ML (section 5.3.3) and of NIST SP 800-226 has one line. If the file does not state an item, its line says NOT
+    STATED and names the key that would state it, usually a key of [disclosure]. -f html writes one page with pictures and without scripts.
 
-    Exit code 1 where the budget is overspent, a rule calls the file unsound, or --strict finds an item not stated; 3 where nothing can be
-    certified.
+    Exit codes: 1 if the budget is overspent, a rule calls the file unsound, or --strict finds an item that is not stated; 3 if nothing can
+    be certified.
     """
     from dpcli.disclosure.documents.disclosure import document, draft
 

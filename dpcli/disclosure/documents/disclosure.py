@@ -19,28 +19,28 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
 from dpcli.plots.delta_epsilon import GUARANTEES, own_point
-from dpcli.plots.drawing import draw, name_of, noted, setting
+from dpcli.plots.drawing import draw, name_of, setting, with_findings
 from dpcli.plots.epsilons import Question
-from dpcli.plots.trade_off_curve import WHOLE, picture
+from dpcli.plots.trade_off_curve import COMPLETE_LABEL, picture
 
 COLUMNS = ("item", "asked by", "answer")
-TRUST = "who is trusted with what, and which premises each number rests on: dpcli explain threats"
+TRUST = "trusted parties, and the premises of each number: dpcli explain threats"
 
 
 def document(
     statement: Statement, pictures: Iterable[Chart] = (), strict: bool = False, date: str | None = None, name: str = "report"
 ) -> Document:
-    """Return everything that `dpcli report` says about one pipeline.
+    """Return the document of `dpcli report` about one pipeline.
 
     Args:
-        strict: Exit code 1 if an item is not stated.
-        date: Printed in the title; none otherwise, so that the bytes depend on the file alone.
-        name: Name of the machine form's schema.
+        strict: Whether an item that is not stated gives exit code 1.
+        date: Date for the title; None for no date, so that the bytes depend on the file alone.
+        name: Name of the JSON schema.
     """
     facts = statement.facts
     code = account_report.exit_code(facts.account, facts.diagnostics) or int(strict and bool(statement.silent))
     report = account_report.document(facts.account, facts.diagnostics)
-    behind = () if facts.meaning is None else meaning_report.document(facts.account, facts.meaning).tables
+    meaning_tables = () if facts.meaning is None else meaning_report.document(facts.account, facts.meaning).tables
     return Document(
         headline=report.headline,
         data=_data(statement, code, date, name),
@@ -48,7 +48,7 @@ def document(
         title=f"{statement.title}: {name_of(facts.account)}" + (f", {date}" if date else ""),
         passages=statement.passages,
         pictures=tuple(pictures),
-        tables=(*_items(statement), *((*report.tables, *behind) if statement.passages else ())),
+        tables=(*_items(statement), *((*report.tables, *meaning_tables) if statement.passages else ())),
         notes=(_count(statement), TRUST),
         total=report.total,
         log=tuple(f"{answer.item.id}: {answer.line}" for answer in statement.answers),
@@ -74,7 +74,7 @@ def _count(statement: Statement) -> str:
 
 
 def _data(statement: Statement, code: int, date: str | None, name: str) -> Mapping[str, Any]:
-    """Return the JSON data; numbers unrounded."""
+    """Return the JSON data. Its numbers are not rounded."""
     facts = statement.facts
     without = facts.unamplified
     report = account_report.data(facts.account, facts.diagnostics)
@@ -116,10 +116,10 @@ def charts(facts: Facts) -> tuple[Chart, ...]:
     if facts.meaning is None:
         return ()
     curve = facts.meaning.curve  # the curve that sentences and tables quote
-    errors = picture(facts.account, ((WHOLE, curve),))
-    # A curve from a few (epsilon, delta) pairs has steps between them, so epsilon is computed again at each delta.
+    errors = picture(facts.account, ((COMPLETE_LABEL, curve),))
+    # A curve through a few (epsilon, delta) pairs has steps between them. Epsilon is then computed again at each delta.
     profile = _profile(facts.account, curve) if curve.is_narrow() else (draw("delta-epsilon", _question(facts)),)
-    return tuple(noted(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
+    return tuple(with_findings(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
 
 
 def _question(facts: Facts) -> Question:
@@ -167,7 +167,7 @@ def _shares(account: Account) -> tuple[Chart, ...]:
             x=Axis("share of the total", 0.0, 1.05 * max(100.0 * share for share, _ in shown) or 1.0, unit="%"),
             y=Axis("mechanism", -0.5, len(shown) - 0.5, categories=names),
             bars=bars,
-            notes=(f"as the accountant {account.winner.accountant.name} adds it up; shares are not epsilons",),
+            notes=(f"shares of the total by the accountant {account.winner.accountant.name}; shares are not epsilons",),
         ),
     )
 
@@ -177,7 +177,7 @@ FORMS = {"report": disclosure, "registry": registry_entry}  # function that make
 
 @limited
 def draft(path: str, delta: float | None, registry: bool, illustrated: bool) -> tuple[Statement, tuple[Chart, ...], str]:
-    """Return the statement or registry entry, its pictures, and the name of its JSON schema. Raises InvalidFile, InputError."""
+    """Return the statement or registry entry, its pictures, and the name of its JSON schema. Raises InvalidFile or InputError."""
     pipeline, diagnostics = checked_load(path, delta)
     facts = gather(pipeline, delta, diagnostics)
     name = "registry" if registry else "report"

@@ -9,18 +9,18 @@ from dpcli.analysis.account import Account
 from dpcli.analysis.documents import account as account_report
 from dpcli.analysis.meaning import Meaning
 from dpcli.base.rounding import down, up
-from dpcli.disclosure.item_answers import against
+from dpcli.disclosure.item_answers import adversary_note
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.neighbours import Adjacency
 
-LARGEST_EXPONENT = 30.0  # for larger exponents, e^x is not written as a number
-SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the JSON data have more
+LARGEST_EXPONENT = 30.0  # e^x is written as a number only for smaller x
+SHOWN_RATES = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the JSON data have more
 
 
 def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...] = ()) -> Document:
-    """Return everything that `dpcli explain FILE` says.
+    """Return the document of `dpcli explain FILE`.
 
     The exit code is 3 without a finite epsilon, and 1 if a rule calls the file unsound.
     """
@@ -33,7 +33,11 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
         tables=() if meaning is None else (_attacks(meaning), _beliefs(meaning), _groups(meaning)),
         notes=(
             *findings,
-            *(_nothing(account) if meaning is None else (*_summary(meaning), *against(account.pipeline), *_limits(account))),
+            *(
+                _no_bound(account)
+                if meaning is None
+                else (*_summary(meaning), *adversary_note(account.pipeline), *_limits(account))
+            ),
         ),
         findings=tuple(finding(d) for d in diagnostics),
         total=repr(account.upper) if meaning is not None else "inf",
@@ -91,8 +95,8 @@ def _meaning_data(meaning: Meaning) -> dict[str, Any]:
 
 
 def _attacks(meaning: Meaning) -> Table:
-    known = dict(zip(meaning.alphas, meaning.false_negatives, strict=True))
-    rows = tuple((_percent(a), _percent_up(1.0 - known[a]), _percent_down(known[a])) for a in SHOWN)
+    missed = dict(zip(meaning.alphas, meaning.false_negatives, strict=True))
+    rows = tuple((_percent(a), _percent_up(1.0 - missed[a]), _percent_down(missed[a])) for a in SHOWN_RATES)
     return Table(
         f'attacks: claims that "{_claim(meaning.account)}"',
         ("false positives", "true positives: at most", "missed: at least"),
@@ -113,9 +117,9 @@ def _beliefs(meaning: Meaning) -> Table:
 
 
 def _odds(meaning: Meaning) -> str:
-    often = "[1] always" if meaning.exception == 0.0 else f"[1] except with probability {meaning.exception!r}"
+    probability = "[1] always" if meaning.exception == 0.0 else f"[1] except with probability {meaning.exception!r}"
     if math.isinf(meaning.pointwise):
-        return f"{often}: nothing follows from this guarantee"
+        return f"{probability}: nothing follows from this guarantee"
     power = f"e^{up(meaning.pointwise)}"
     factor = f"{up(math.exp(meaning.pointwise), 2)}x ({power})" if meaning.pointwise < LARGEST_EXPONENT else power
     more = (
@@ -123,14 +127,14 @@ def _odds(meaning: Meaning) -> str:
         if meaning.exception > 0.0 and meaning.pointwise > meaning.account.upper
         else ""
     )
-    return f"{often}; the odds grow by at most {factor}{more}"
+    return f"{probability}; the odds grow by at most {factor}{more}"
 
 
 def _groups(meaning: Meaning) -> Table:
     rows = tuple((f"{group.size}", "-" if group.reason else up(group.epsilon)) for group in meaning.groups)
     reasons = dict.fromkeys(group.reason for group in meaning.groups if group.reason)
     sizes = {why: ", ".join(str(group.size) for group in meaning.groups if group.reason == why) for why in reasons}
-    footnotes = tuple(f"{which}: {why}" for why, which in sizes.items())
+    footnotes = tuple(f"{group_sizes}: {why}" for why, group_sizes in sizes.items())
     return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, frozenset({0, 1}), footnotes)
 
 
@@ -138,8 +142,8 @@ def _summary(meaning: Meaning) -> tuple[str, ...]:
     return (
         f"advantage: true positives minus false positives are at most {_percent_up(meaning.advantage)}, at any threshold (0 % is blind "
         "guessing, 100 % is certainty)",
-        "every attack: by the Neyman-Pearson lemma no test of the release beats comparing its likelihoods under the two datasets; the "
-        "numbers bound that test, so they hold whatever else the attacker knows or computes, as long as the run's own random draws "
+        "every attack: by the Neyman-Pearson lemma, no test of the release beats comparing its likelihoods under the two datasets; the "
+        "numbers bound that test, and so hold whatever else the attacker knows or computes, as long as the run's random draws "
         "(noise, batches, the number of trials) stay secret",
         _gaussian(meaning),
     )
@@ -148,7 +152,7 @@ def _summary(meaning: Meaning) -> tuple[str, ...]:
 def _gaussian(meaning: Meaning) -> str:
     reach = f"epsilon from 0 to {up(meaning.reach)}"
     if math.isinf(meaning.gaussian):
-        return f"Gaussian scale: no single Gaussian release gives as much away over {reach}"
+        return f"Gaussian scale: no single Gaussian release leaks as much over {reach}"
     return (
         f"Gaussian scale, to compare with papers: one Gaussian release with mu = {up(meaning.gaussian)} (sensitivity over noise) leaks "
         f"at least as much, computed over {reach}"
@@ -158,14 +162,14 @@ def _gaussian(meaning: Meaning) -> str:
 def _limits(account: Account) -> tuple[str, ...]:
     unit = _unit(account)
     return (
-        f"not covered: what can be learnt about one {unit} from all the others",
+        f"not covered: inferences about one {unit} from all the others",
         f"not covered: other releases from the same data, whose costs add up, and larger groups of {unit}s",
-        "not covered: whether the program does what the file states (noise, sampling, bounds on contributions)",
+        "not covered: a program that differs from the file (noise, sampling, bounds on contributions)",
     )
 
 
 def _claim(account: Account) -> str:
-    """Return, in words, what an attacker wants to know: which of two neighbouring datasets the release came from."""
+    """Return the claim that an attacker tests: a statement about which of two neighbouring datasets the release came from."""
     unit = _unit(account)
     claims = {
         Adjacency.ADD_REMOVE: f"this {unit} was in the data",
@@ -175,9 +179,9 @@ def _claim(account: Account) -> str:
     return claims[account.pipeline.privacy.adjacency]
 
 
-def _nothing(account: Account) -> tuple[str, ...]:
-    more = "; at delta = 0 Gaussian noise has no finite epsilon: state a delta > 0" if account.delta == 0.0 else ""
-    return (f"without a finite epsilon there is no bound on any attack{more}; dpcli account says why for each accountant",)
+def _no_bound(account: Account) -> tuple[str, ...]:
+    more = "; at delta = 0 Gaussian noise has no finite epsilon: set delta > 0" if account.delta == 0.0 else ""
+    return (f"without a finite epsilon there is no bound on any attack{more}; dpcli account prints the reason for each accountant",)
 
 
 def _unit(account: Account) -> str:

@@ -1,4 +1,4 @@
-"""dpcli explain."""
+"""The command `dpcli explain`: explain the guarantee of a pipeline, or a name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcli.cli.printing import show
 
 
 def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
-    """Complete names that dpcli explain knows, and pipeline files; where no name fits, the shell completes files."""
+    """Return the names and pipeline files that complete `typed`; [] if no name does, so that the shell completes files."""
     from dpcli.explain.lookup import words
     from dpcli.file.pipeline.key_places import tables
     from dpcli.lint.catalogue import codes
@@ -28,26 +28,26 @@ def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str
     return [*map(str, paths), *dict.fromkeys(names)]
 
 
-@click.command(short_help="What a pipeline's guarantee, a rule or a term means.")
+@click.command(short_help="Explain a pipeline's guarantee, a rule or a term.")
 @click.argument("file", metavar="[FILE|NAME]", required=False, shell_complete=_file_or_name)
-@click.argument("of", metavar="[FILE]", required=False)
-@click.option("--delta", type=float, help="Explain the guarantee at this delta instead of the file's.")
+@click.argument("query_file", metavar="[FILE]", required=False)
+@click.option("--delta", type=float, help="Use this delta [default: the delta of FILE].")
 @click.option(
     "--prior",
     "priors",
     type=float,
     multiple=True,
     metavar="P",
-    help="Belief before the release; repeatable [default: 0.01 and 0.5].",
+    help="Attacker's belief before the release; repeatable [default: 0.01 and 0.5].",
 )
-@click.option("--demo", is_flag=True, help="Play the best attack on a count with Laplace noise, on made-up data, and draw it.")
-@click.option("--epsilon", type=float, help="With --demo: the count's epsilon [default: 1].")
-@click.option("--trials", type=int, help="With --demo: how often each of the two counts is released [default: 1000].")
-@click.option("--seed", type=int, help="With --demo: the seed of the simulated noise [default: 1].")
+@click.option("--demo", is_flag=True, help="Simulate the best attack on a count with Laplace noise, on made-up data, and draw it.")
+@click.option("--epsilon", type=float, help="With --demo: epsilon of the count [default: 1].")
+@click.option("--trials", type=int, help="With --demo: number of releases of each of the two counts [default: 1000].")
+@click.option("--seed", type=int, help="With --demo: seed of the simulated noise [default: 1].")
 @output_options("table", "total", "records", "pictures")
 def command(
     file: str | None,
-    of: str | None,
+    query_file: str | None,
     delta: float | None,
     priors: tuple[float, ...],
     demo: bool,
@@ -57,31 +57,32 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Explain what the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
+    """Explain what the guarantee of the pipeline in FILE means for an attacker, or explain NAME.
 
-    FILE is an existing file, a name that ends in .toml, or "-" for standard input: the highest true-positive rate at a false-positive
-    rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
+    FILE is an existing file, a name that ends in .toml, or "-" for standard input. The explanation has the highest true-positive rate at
+    several false-positive rates, beliefs before and after the release, and epsilon for groups. Exit codes: 3 if no finite guarantee can be
+    certified, 1 if a rule calls the file unsound.
 
     NAME is a rule (DP101), an accountant (rdp), a mechanism type (gaussian), a sampling scheme (poisson), a key, a term (adjacency), a
     heading of a table, an exit code, a command (report) or a page of the manual (tutorial, accountants, threats, training,
     private-prediction, release, ledger, gate, glossary).
 
-    --demo needs no file: noisy counts of two made-up datasets that differ by one person are simulated, the likelihood-ratio test tells
-    them apart as well as any test can, and its errors are drawn beside the bound that epsilon sets. -o demo.svg (.png, .vl.json) keeps
-    the picture.
+    --demo needs no file. It simulates noisy counts of two made-up datasets that differ by one person. The likelihood-ratio test
+    distinguishes them as well as any test can, and its errors are drawn together with the bound that epsilon sets. -o demo.svg (.png,
+    .vl.json) saves the picture.
 
-    query FILE tells of each query of FILE how its sensitivity and its noise come about.
+    query FILE explains the sensitivity and the noise of each query of FILE.
     """
     if demo:
         if file is not None:
-            raise InputError(f"--demo: expected no file and no name with it, found {file!r}")
+            raise InputError(f"--demo: expected no FILE and no NAME, found {file!r}")
         refuse_flags("--demo", delta=delta, prior=priors or None)
-        return _play_demo(epsilon, trials, seed, format_, outputs)
+        return _run_demo(epsilon, trials, seed, format_, outputs)
     refuse_flags("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
     if file is None:
         raise InputError("expected FILE, NAME or --demo")
-    if of is not None:
-        return _explain_queries(file, of, format_, outputs, delta=delta, prior=priors or None)
+    if query_file is not None:
+        return _explain_queries(file, query_file, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
         from dpcli.explain.lookup import picture
 
@@ -100,7 +101,7 @@ def command(
 
     if pictures := split_pictures(outputs)[0]:
         raise InputError(
-            f"--output: expected a format of documents, found {pictures[0]!r}; dpcli plot trade-off {file} draws the file"
+            f"--output: expected a format of documents, found {pictures[0]!r}; to draw the file, run dpcli plot trade-off {file}"
         )
     pipeline, diagnostics = checked_load(file, delta)
     account, result = meaning(pipeline, delta, priors or PRIORS)
@@ -108,7 +109,7 @@ def command(
 
 
 def _explanation(name: str) -> str:
-    """Return what the tables say of a name, and what its command does. Raises InputError where neither has it."""
+    """Return the explanation of a name, with the short help if it is a command. Raises InputError for an unknown name."""
     from dpcli.explain.lookup import explain
 
     about = _command_help(name)
@@ -126,7 +127,7 @@ def _command_help(name: str) -> str:
     from dpcli.base.registry import COMMANDS
     from dpcli.cli.groups import Commands, LazyGroup
 
-    words, target, does = name.split(), "", ""
+    words, target, summary = name.split(), "", ""
     table: Commands = COMMANDS
     for word in words:
         if target:
@@ -134,10 +135,10 @@ def _command_help(name: str) -> str:
             table = group.table if isinstance(group, LazyGroup) else {}
         if word not in table:
             return ""
-        target, does = table[word]
+        target, summary = table[word]
     called = " ".join(("dpcli", *words))
     page = f"{called.replace(' ', '-')}(1)"
-    return f"{called}: {does}\n\n{called} --help lists its options. Manual page: {page}, which dpcli man DIRECTORY writes."
+    return f"{called}: {summary}\n\n{called} --help lists its options. Manual page: {page}, which dpcli man DIRECTORY writes."
 
 
 def _explain_queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
@@ -150,8 +151,8 @@ def _explain_queries(word: str, file: str, format_: str, outputs: tuple[str, ...
     return emit(explained(plan_of(file)), format_, outputs)
 
 
-def _play_demo(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """Play the demonstration: print the picture and the numbers, or one document in another format."""
+def _run_demo(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
+    """Run the demonstration, and print its picture and numbers, or one document in another format."""
     from dpcli.cli.picture import show as show_picture
     from dpcli.explain.demo import chart, demo
     from dpcli.explain.documents.demo import document

@@ -1,4 +1,4 @@
-"""dpcli man: every manual page, from the commands, the registries and the documented keys."""
+"""The command `dpcli man`: write the manual pages, from the commands, the registries and the documented keys."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def command(directory: str) -> None:
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{directory}: cannot be made: {error.strerror}") from None
+        raise InputError(f"{directory}: cannot be created: {error.strerror}") from None
     for name, text in result.items():
         write(f"{directory}/{name}", text)
     click.echo(f"wrote {len(result)} pages to {directory}", err=True)
 
 
 def pages() -> dict[str, str]:
-    """Return every page by its file name."""
+    """Return the text of every page, by its file name."""
     files = {"pipeline": _pipeline_page, "policy": _policy_page, "schedule": _schedule_page}
     result = {"dpcli.1": _main_page()} | {f"dpcli-{name}.5": made() for name, made in files.items()}
     context = _context()
@@ -71,21 +71,25 @@ def _main_page() -> str:
         ManualSection("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
         ManualSection("options", terms=_options(cli, context)),
         ManualSection("commands", terms=commands),
-        ManualSection("accountants", ("Upper bounds; the headline is the smallest sound one that applies.",), lists.accountants()),
+        ManualSection(
+            "accountants", ("Upper bounds; the headline is the smallest sound bound that applies.",), lists.accountants()
+        ),
         ManualSection(
             "filters",
-            ("What adds up the runs of a ledger (dpcli budget), where a later one may be chosen from an earlier one's output.",),
+            (
+                "Privacy filters that add up the runs of a ledger (dpcli budget). A run may be chosen from the outputs of earlier runs.",
+            ),
             lists.EVERY["filters"](),
         ),
         ManualSection("formats", terms=lists.formats()),
         ManualSection(
             "rules",
-            ("Checked by dpcli lint and dpcli gate; dpcli explain CODE says more.",),
+            ("Rules that dpcli lint and dpcli gate check. dpcli explain CODE explains a rule.",),
             tuple((c, rule(c).title) for c in codes()),
         ),
         ManualSection(
-            "failures that no file shows",
-            ("What a test, the ledger or the run itself has to catch; dpcli explain CODE says more.",),
+            "failures that no file reveals",
+            ("Failures that a test, the ledger or the run itself has to detect. dpcli explain CODE explains a failure.",),
             tuple((c, load(target).title) for c, target in {**ELSEWHERE, **LEDGER_RULES}.items()),
         ),
         ManualSection("exit status", terms=EXIT_CODES),
@@ -102,15 +106,15 @@ def _context() -> click.Context:
 
 
 def _command_pages(words: str, command: click.Command, parent: click.Context) -> dict[str, str]:
-    """Return the pages of a command and its subcommands. words: the command as it is typed."""
+    """Return the pages of a command and its subcommands. `words` is the command as it is typed."""
     context = click.Context(command, parent=parent, info_name=words.rpartition(" ")[2])
-    command._help_option = None  # click keeps the one that was made for whoever asked first, under other names perhaps
+    command._help_option = None  # click caches the help option of the first context, whose names may differ
     table = command.table if isinstance(command, LazyGroup) else {}
     result = {f"{_page_name(words)}.1": _command_page(words, command, context, table)}
     for name in table:
-        below = command.get_command(context, name) if isinstance(command, LazyGroup) else None
-        assert below is not None
-        result |= _command_pages(f"{words} {name}", below, context)
+        subcommand = command.get_command(context, name) if isinstance(command, LazyGroup) else None
+        assert subcommand is not None
+        result |= _command_pages(f"{words} {name}", subcommand, context)
     return result
 
 
@@ -150,7 +154,7 @@ def _options(command: click.Command, context: click.Context) -> tuple[tuple[str,
 
 
 def _pipeline_page() -> str:
-    about = "A TOML file that describes one pipeline: what is protected, the mechanisms, their sampling, the budget."
+    about = "A TOML file that describes one pipeline: the protected unit, the mechanisms, their sampling and the budget."
     sections = (
         ManualSection("description", (about,)),
         ManualSection("example", (literal(_example()),)),
@@ -163,7 +167,7 @@ def _pipeline_page() -> str:
 def _policy_page() -> str:
     from dpcli.gate import policy
 
-    sections = (*_described(policy), *_tables(KEYS), ManualSection("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)))
+    sections = (*_sections_of_docstring(policy), *_tables(KEYS), ManualSection("see also", ("dpcli-gate(1), dpcli-pipeline(5)",)))
     return page("dpcli-policy", 5, "the policy file of dpcli gate, format 1", sections, __version__)
 
 
@@ -171,12 +175,12 @@ def _schedule_page() -> str:
     from dpcli.ledger.planning import schedule
 
     also = ManualSection("see also", ("dpcli-budget-plan(1), dpcli-ledger(7), dpcli-pipeline(5)",))
-    sections = (*_described(schedule), *_tables(load(FILES["schedule"][0])), also)
+    sections = (*_sections_of_docstring(schedule), *_tables(load(FILES["schedule"][0])), also)
     return page("dpcli-schedule", 5, "the schedule of dpcli budget plan, format 1", sections, __version__)
 
 
-def _described(module: ModuleType) -> tuple[ManualSection, ManualSection]:
-    """Split a module's docstring into the description of a file, its example and its last words."""
+def _sections_of_docstring(module: ModuleType) -> tuple[ManualSection, ManualSection]:
+    """Return the description and the example of a file from a module's docstring. Its last paragraph joins the description."""
     words, _, example = (module.__doc__ or "").partition("\n\n")
     example, _, order = example.rpartition("\n\n")
     return (

@@ -1,4 +1,4 @@
-"""The attack on a noisy count as a document."""
+"""The document of `dpcli explain --demo`: the simulated attack on a noisy count."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dpcli.document.chart import Chart
 from dpcli.document.document import Document, Sheet, Table
 from dpcli.explain.demo import CONFIDENCE, COUNT, Demo, SimulatedRate, ThresholdTest
 
-AT = f"{100 * CONFIDENCE:g} %"
+CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
 
 
 def document(demo: Demo, picture: Chart) -> Document:
-    """Return everything that `dpcli explain --demo` says, except the picture in a terminal."""
+    """Return the document of `dpcli explain --demo`. The picture in a terminal is printed separately."""
     return Document(
-        headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {_percent(demo.guessed.exact)} of "
-        f"the time; under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.guessed_bound)}",
+        headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {_percent(demo.best_guess.exact)} of "
+        f"the time; under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.best_guess_bound)}",
         data=data(demo),
         tables=(_tests(demo), _beliefs(demo)),
         notes=_notes(demo),
-        total=repr(demo.guessed.exact),
+        total=repr(demo.best_guess.exact),
         pictures=(picture,),
         sheet=_sheet(demo),
     )
 
 
 def data(demo: Demo) -> dict[str, Any]:
-    """Return the JSON document dpcli/demo/v1; numbers unrounded."""
+    """Return the JSON document dpcli/demo/v1. Its numbers are not rounded."""
     return {
         "schema": "dpcli/demo/v1",
         "mechanism": {"type": "laplace", "scale": demo.scale, "sensitivity": 1.0, "epsilon": demo.epsilon},
@@ -42,8 +42,8 @@ def data(demo: Demo) -> dict[str, Any]:
         "tests": [_test_data(test) for test in demo.tests],
         "advantage": {"exact": demo.advantage, "bound_upper": demo.advantage_bound},
         "posterior": [{"noisy_count": belief.where, "prior": 0.5, **_rate_data(belief.share)} for belief in demo.beliefs],
-        "best_guess": {**_rate_data(demo.guessed), "bound_upper": demo.guessed_bound},
-        "epsilon_lower": demo.proved,
+        "best_guess": {**_rate_data(demo.best_guess), "bound_upper": demo.best_guess_bound},
+        "epsilon_lower": demo.epsilon_lower,
         "exit_code": 0,
     }
 
@@ -72,38 +72,45 @@ def _tests(demo: Demo) -> Table:
         )
         for test in demo.tests
     )
-    columns = ("noisy count", "false positives", f"measured ({AT})", "true positives", f"measured ({AT})", "the bound allows")
+    columns = (
+        "noisy count",
+        "false positives",
+        f"measured ({CONFIDENCE_TEXT})",
+        "true positives",
+        f"measured ({CONFIDENCE_TEXT})",
+        "the bound allows",
+    )
     return Table(
-        f'the best tests: guess "{COUNT + 1}, the person is in" where the noisy count is', columns, rows, frozenset(range(1, 6))
+        f'the best tests: guess "{COUNT + 1}, the person is in" if the noisy count is', columns, rows, frozenset(range(1, 6))
     )
 
 
 def _beliefs(demo: Demo) -> Table:
     rows = tuple((belief.where, _percent(belief.share.exact), _measured(belief.share)) for belief in demo.beliefs)
     return Table(
-        "belief that the person is in, after an even chance before",
-        ("noisy count", "belief", f"measured ({AT})"),
+        "belief that the person is in, with a prior belief of 50 %",
+        ("noisy count", "belief", f"measured ({CONFIDENCE_TEXT})"),
         rows,
         frozenset({1, 2}),
-        ("between the two counts it lies between these; no output of any (epsilon, 0)-DP mechanism moves an even chance further",),
+        ("between the two counts, the belief is between these values; no output of an (epsilon, 0)-DP mechanism moves it further",),
     )
 
 
 def _notes(demo: Demo) -> tuple[str, ...]:
     return (
-        f"made-up data: a count of {COUNT + 1} people, or of {COUNT} where one of them is not in (add-remove, sensitivity 1); each was "
+        f"made-up data: a count of {COUNT + 1} people, or of {COUNT} if one of them is not in (add-remove, sensitivity 1); each was "
         f"released {demo.trials:,} times with Laplace noise of scale {demo.scale:.6g} from numpy's generator, seed {demo.seed}: "
         "floating-point noise from a known seed protects nobody",
         f"advantage: true positives minus false positives are at most {_percent(demo.advantage)} here, at the threshold {COUNT + 0.5}; "
         f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.advantage_bound)}",
-        f"best guess, after an even chance: measured {_measured(demo.guessed)} right",
-        f"what the trials alone prove at {AT}: epsilon >= {down(demo.proved)}, by the threshold {COUNT + 1}, whose exact rates give "
-        f"{demo.epsilon:g}; more trials prove more (--trials)",
+        f"best guess, with a prior belief of 50 %: measured {_measured(demo.best_guess)} right",
+        f"lower bound from the trials alone, at {CONFIDENCE_TEXT}: epsilon >= {down(demo.epsilon_lower)}, by the threshold {COUNT + 1}, "
+        f"whose exact rates give {demo.epsilon:g}; more trials (--trials) raise it",
     )
 
 
 def _sheet(demo: Demo) -> Sheet:
-    """Return a row per threshold."""
+    """Return the tests as rows of data, one for each threshold."""
     rates = ("false_positive_rate", "true_positive_rate")
     ends = ("exact", "measured", "lower", "upper")
     columns = ("threshold", *(f"{rate}_{end}" for rate in rates for end in ends), "true_positive_rate_bound_upper")

@@ -1,4 +1,4 @@
-"""dpcli plot."""
+"""The command `dpcli plot`: draw a chart of a pipeline."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dpcli.cli.printing import complain, progress, standard_error
 @click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("file", required=False, metavar="FILE")
-@click.option("-m", "--mechanism", metavar="NAME", help="The mechanism that is varied, where several could be.")
+@click.option("-m", "--mechanism", metavar="NAME", help="Mechanism to vary, if the file has several.")
 @accounting_options
 @click.option(
     "-f",
     "--format",
     "format_",
     type=click.Choice(tuple(CHART_FORMATS)),
-    help="The format [default: the suffix of PATH, or terminal].",
+    help="Format of the picture [default: the suffix of PATH, or terminal].",
 )
 @click.option(
     "-o",
@@ -30,7 +30,7 @@ from dpcli.cli.printing import complain, progress, standard_error
     "outputs",
     multiple=True,
     metavar="[FORMAT=]PATH",
-    help="Write to PATH, in FORMAT or in the format of its ending; repeatable.",
+    help="Write to PATH, in FORMAT or the format of its suffix; repeatable.",
 )
 def command(
     kind: str,
@@ -42,13 +42,13 @@ def command(
     format_: str | None,
     outputs: tuple[str, ...],
 ) -> int:
-    """Draw one KIND of picture of the pipeline in FILE: in the terminal, or to a .svg, .png, .csv, .vl.json or .txt file.
+    """Draw a picture of the pipeline in FILE: in the terminal, or to a .svg, .png, .csv, .vl.json or .txt file.
 
-    Kinds: epsilon-steps and epsilon-sigma (epsilon by the number of steps, by the noise), delta-epsilon (the privacy profile), trade-off
-    (the errors that an attacker must at least make), rdp (the Renyi divergence by order), accountants (epsilon by accountant).
+    KIND is epsilon-steps or epsilon-sigma (epsilon by the number of steps, or by the noise), delta-epsilon (the privacy profile), trade-off
+    (lower bounds on the errors of an attacker), rdp (the Renyi divergence by order), or accountants (epsilon by accountant).
 
-    Each -a draws a line of its own; without it, the smallest bound of all accountants is drawn. Exit code 1 where a rule calls the file
-    unsound, 3 where no finite epsilon can be certified: nothing is written then.
+    Each -a draws a separate line. Without -a, the smallest bound of all accountants is drawn. Exit codes: 1 if a rule calls the file
+    unsound, 3 if no finite epsilon can be certified (nothing is then written).
     """
     from dpcli.lint.documents.lint import first_error
     from dpcli.lint.run import checked_load
@@ -56,7 +56,7 @@ def command(
     from dpcli.plots.epsilons import Question
 
     if file is None and kind not in PLOTS:
-        raise InputError(f"expected KIND FILE with a kind among {', '.join(PLOTS)}, found {kind!r} alone")
+        raise InputError(f"expected KIND FILE, with KIND among {', '.join(PLOTS)}, found only {kind!r}")
     checked_kind(kind)
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
@@ -65,7 +65,7 @@ def command(
     with progress() as report:
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
     show(chart, format_, outputs)
-    for path in () if click.get_current_context().obj.quiet else places:  # nothing is on standard output then
+    for path in () if click.get_current_context().obj.quiet else places:  # With PATHs, nothing is written to standard output.
         with standard_error():
             click.echo(f"wrote {path}", err=True)
     if any(result.severity == "error" for result in diagnostics):

@@ -12,17 +12,19 @@ from dpcli.sessions.commands.predicting import charged_ledger
 
 
 def session_options(resume: str) -> Callable[..., Any]:
-    """Return the options of a session.
+    """Return a decorator that adds the argument FILE and the options of a session to a command.
 
     Args:
-        resume: Help of --resume.
+        resume: Help text of --resume.
     """
     return composed(
         click.argument("file"),
-        click.option("--dry-run", is_flag=True, help="Print what it would do and cost, and whether --ledger has room for it."),
+        click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and whether --ledger has room for it."),
         click.option("--resume", is_flag=True, help=resume),
-        click.option("--moved", is_flag=True, help="The folder was moved here from another place, which is gone."),
-        charged_ledger("Charge this ledger before the first noise."),
+        click.option(
+            "--moved", is_flag=True, help="Confirm that the folder was moved here and that no copy of it is left elsewhere."
+        ),
+        charged_ledger("Charge this ledger before the first noise is drawn."),
         output_options("text", "total"),
     )
 
@@ -40,10 +42,12 @@ def run_session(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Print a plan, or hold its session and print its outcome.
+    """Run a session and print its outcome; with --dry-run, print its plan only.
 
     Args:
-        work: (plan, ledger, resume, report) -> what `outcome` documents.
+        planned: Function that returns the document of a plan.
+        work: Function (plan, ledger, resume, report) that runs the session.
+        outcome: Function that returns the document of what `work` returned.
     """
     from dpcli.cli.printing import progress
     from dpcli.sessions.commands.predicting import charged_to, on_window, windowed
@@ -53,55 +57,58 @@ def run_session(
 
         plan = windowed(plan, ledger, dataset, window)
         return emit(with_quote(planned(plan), None if resume else ledger, dataset, plan.pipeline), format_, outputs)
-    with charged_to(ledger, dataset) as books, progress("text") as report:
-        done = work(on_window(plan, books, window), books, resume, report)
-    return emit(outcome(done), format_, outputs)
+    with charged_to(ledger, dataset) as opened_ledger, progress("text") as report:
+        result = work(on_window(plan, opened_ledger, window), opened_ledger, resume, report)
+    return emit(outcome(result), format_, outputs)
 
 
-@click.command(short_help="Write private texts, token by token.")
-@session_options("Go on with the session in the folder: write more of its texts.")
-@click.option("--texts", type=click.IntRange(min=1), help="How many to write now; all that are left without it.")
+@click.command(short_help="Write synthetic texts from private texts, token by token.")
+@session_options("Continue the session in the folder: write more of its texts.")
+@click.option("--texts", type=click.IntRange(min=1), help="Number of texts to write now [default: all that are left].")
 def generate(file: str, moved: bool, texts: int | None, **options: Any) -> int:
-    """Write texts from private ones by a language model, as [generate] in FILE says: each token is drawn from clipped, averaged logits.
+    """Write synthetic texts from private texts by a language model, as [generate] in FILE states.
 
-    All tokens that may be written are paid for beforehand; where the entry has a threshold, all that may be private. Exit code 1 where the
-    budget or the ledger says no or no text is left, 2 where the file asks for what cannot be done, 4 where the count of texts or the ledger
-    cannot be relied on.
+    Each token is drawn from clipped, averaged logits. All tokens that may be written are charged beforehand. If the entry has a threshold,
+    only the tokens that may be private are charged.
 
-    Texts, and the private tokens of each batch, are counted in --ledger; without one, in the session's folder, in queries.db and
-    private-0.db. A copy of these is refused where that can be seen: another file, or another machine. A disk or a virtual machine that is
-    put back as a whole cannot be told from the first; a count in PostgreSQL (the key count) is none of them.
+    Exit codes: 1 if the budget or the ledger refuses, or no text is left; 2 if the file asks for something impossible; 4 if the count of
+    texts or the ledger cannot be relied on.
+
+    Texts, and the private tokens of each batch, are counted in --ledger. Without a ledger they are counted in the session's folder, in
+    queries.db and private-0.db. A copy of these files is refused if dpcli can detect it: it is another file, or on another machine. A disk
+    or a virtual machine restored to an earlier state cannot be detected. To exclude both, count in PostgreSQL (the key count).
     """
     from dpcli.predict.decode.generate_plan import plan_of
-    from dpcli.predict.documents.sessions import planned_texts, written_texts
+    from dpcli.predict.documents.sessions import generate_document, generate_plan_document
 
-    def work(plan: Any, books: Any, resume: bool, report: Any) -> Any:
+    def work(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
         from dpcli.predict.decode.generation import write_texts
 
-        return write_texts(plan, books, resume, moved, texts, report)
+        return write_texts(plan, opened_ledger, resume, moved, texts, report)
 
-    return run_session(plan_of(file), planned_texts, work, written_texts, **options)
+    return run_session(plan_of(file), generate_plan_document, work, generate_document, **options)
 
 
-@click.command(short_help="Make a prompt of private demonstrations, by noisy votes (PromptPATE).")
-@session_options("Go on with the session in the folder: texts that were answered are not asked about again.")
+@click.command(short_help="Make a prompt from private demonstrations, by noisy votes (PromptPATE).")
+@session_options("Continue the session in the folder; no text is labelled twice.")
 def prompt(file: str, moved: bool, **options: Any) -> int:
-    """Label public texts by the noisy votes of teachers, each a prompt with private demonstrations of its own, as [prompt] in FILE says,
-    and make a prompt of those labels.
+    """Label public texts by the noisy votes of teachers, and make a prompt from the labelled texts, as [prompt] in FILE states.
 
-    Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be done, 4 where the count of queries or the
-    ledger cannot be relied on.
+    Each teacher is a prompt with its own private demonstrations.
 
-    Answers are counted in --ledger; without one, in the session's folder, in queries.db. A copy of it is refused where that can be seen:
-    another file, or another machine. A disk or a virtual machine that is put back as a whole cannot be told from the first; a count in
-    PostgreSQL (the key count) is none of them.
+    Exit codes: 1 if the budget or the ledger refuses, 2 if the file asks for something impossible, 4 if the count of queries or the ledger
+    cannot be relied on.
+
+    Answers are counted in --ledger. Without a ledger they are counted in the session's folder, in queries.db. A copy of this file is
+    refused if dpcli can detect it: it is another file, or on another machine. A disk or a virtual machine restored to an earlier state
+    cannot be detected. To exclude both, count in PostgreSQL (the key count).
     """
-    from dpcli.predict.documents.sessions import chosen_prompt, planned_prompt
+    from dpcli.predict.documents.sessions import prompt_document, prompt_plan_document
     from dpcli.predict.prompt.prompt_plan import plan_of
 
-    def work(plan: Any, books: Any, resume: bool, report: Any) -> Any:
+    def work(plan: Any, opened_ledger: Any, resume: bool, report: Any) -> Any:
         from dpcli.predict.prompt.prompt_session import vote_and_teach
 
-        return vote_and_teach(plan, books, resume, moved, report)
+        return vote_and_teach(plan, opened_ledger, resume, moved, report)
 
-    return run_session(plan_of(file), planned_prompt, work, chosen_prompt, **options)
+    return run_session(plan_of(file), prompt_plan_document, work, prompt_document, **options)

@@ -1,9 +1,9 @@
-"""Exact draws in integer arithmetic: of tokens with probability proportional to e^score, of events of probability e^-x, and geometric.
+"""Exact draws in integer arithmetic: tokens with probability proportional to e^score, events of probability e^-x, geometric numbers.
 
 Floating-point methods, such as an inverse distribution function or Gumbel noise, never draw a token whose probability is below about 2^-53.
-A token of probability 2^-50 is drawn too often or too rarely, by a share that depends on the other tokens. An observer could then see that
-a private context makes a token possible. Here a weight is a float, which is a whole number times a power of 2. The sums of weights and the
-uniform number are whole numbers of any size. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Algorithms 1 and 2.
+They draw a token of probability 2^-50 too often or too rarely, by a factor that depends on the other tokens. An observer could then learn
+that a private context makes a token possible. Here a weight is a float, which is an integer times a power of 2. The sums of weights and
+the uniform numbers are integers of any size. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -14,34 +14,37 @@ from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.random.streams import Stream
 
-# A score further below the largest counts as this. e^-700 is a normal float, so that every token has a positive weight.
+# Smallest score, relative to the largest. e^-700 is a normal float, so that every token has a positive weight.
 LOWEST = -700.0
-HALF = 26  # bits of half a weight; weights are added up in halves, so that the sums do not overflow 64 bits
+HALF = 26  # number of bits in each half of a weight; the halves are added up separately, so that sums do not overflow 64 bits
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
-    """Return the number of a token, drawn with probability proportional to e^score.
+    """Return the id of a token, drawn with probability proportional to e^score.
 
     Args:
         scores: (vocabulary,) finite scores.
     """
     if not np.all(np.isfinite(scores)):
-        raise InternalError("a score that is no number: this is a bug in dpcli, and no token")
+        raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
     weights = np.ldexp(mantissa, 2 * HALF + 1).astype(np.int64)
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
-    sums = [_sum(weights[places]) << power for power, places in groups]
+    sums = [_exact_sum(weights[positions]) << power for power, positions in groups]
     left = uniform_below(sum(sums), stream)
-    for (power, places), total in zip(groups, sums, strict=True):
+    for (power, positions), total in zip(groups, sums, strict=True):
         if left < total:
-            return int(places[_place(weights[places], left >> power)])
+            return int(positions[_first_exceeding(weights[positions], left >> power)])
         left -= total
-    raise InternalError("a draw beyond the last token: this is a bug in dpcli, and no token")
+    raise InternalError("a draw fell beyond the last token: this is a bug in dpcli, and no token was drawn")
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform whole number from 0 to limit - 1. As many bits as limit has are drawn, again and again until they are below it."""
+    """Return a uniform integer from 0 to limit - 1.
+
+    A number with as many bits as `limit` is drawn until it is below `limit`.
+    """
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:
@@ -50,18 +53,18 @@ def uniform_below(limit: int, stream: Stream) -> int:
             return drawn
 
 
-def _sum(weights: IndexArray) -> int:
+def _exact_sum(weights: IndexArray) -> int:
     """Return the exact sum of the weights."""
     return (int((weights >> HALF).sum()) << HALF) + int((weights & (2**HALF - 1)).sum())
 
 
-def _place(weights: IndexArray, at: int) -> int:
-    """Return the first place at which the cumulative sum exceeds `at`."""
+def _first_exceeding(weights: IndexArray, value: int) -> int:
+    """Return the first position at which the cumulative sum of the weights exceeds `value`."""
     high, low = np.cumsum(weights >> HALF), np.cumsum(weights & (2**HALF - 1))
     first, last = 0, len(weights) - 1
     while first < last:
         middle = (first + last) // 2
-        if (int(high[middle]) << HALF) + int(low[middle]) > at:
+        if (int(high[middle]) << HALF) + int(low[middle]) > value:
             last = middle
         else:
             first = middle + 1
@@ -81,10 +84,10 @@ def geometric(scale: Fraction, stream: Stream) -> int:
         first = uniform_below(parts, stream)
         if bernoulli_exp(Fraction(first, parts), stream):
             break
-    times = 0
+    multiples = 0
     while _bernoulli_exp_unit(Fraction(1), stream):
-        times += 1
-    return (first + parts * times) // scale.denominator
+        multiples += 1
+    return (first + parts * multiples) // scale.denominator
 
 
 def _bernoulli_exp_unit(exponent: Fraction, stream: Stream) -> bool:

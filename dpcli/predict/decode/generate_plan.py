@@ -1,4 +1,4 @@
-"""The [generate] table and its plan: what `dpcli generate` writes and what a text costs, settled before any private text is read."""
+"""The [generate] table and its plan: the texts that `dpcli generate` writes and their cost, fixed before any private text is read."""
 
 from __future__ import annotations
 
@@ -18,33 +18,36 @@ from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, table_
 from dpcli.predict.shards import SESSIONS, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
-AT_MOST = up_to(10**6, "10^6")
-COUNTED = 1_000  # batches, each with a count of its own
+AT_MOST = up_to(10**6, "10^6")  # limit of the whole numbers in [generate]
+MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the private tokens of each have a separate count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate:
-    """Private text: each token is drawn from what a language model says behind a public context, moved by what it says behind private ones.
+    """The [generate] table: private texts, written token by token by a language model.
 
-    How far one private context may move it, and the temperature, stand in the private-decoding entry; everything here is fixed before the
-    data are seen. Which batch of private contexts a text is written from depends on no one but the units in it.
+    The model gives logits for the next token after a public context and after private contexts. The private logits, or their differences
+    from the public ones, are clipped and averaged (see `method`). The token is drawn from the result. The private-decoding entry states the
+    clip and the temperature.
+
+    All keys are fixed before the data are read. The batch to which a unit's contexts belong depends on that unit alone.
     """
 
     premises: ClassVar[Premises] = (
         *SESSIONS,
         Premise(
-            "One change of a unit changes one batch of private contexts, whoever else is in the data.",
+            "A change of one unit changes one batch of private contexts, whatever other units are in the data.",
             "generate",
             "tests/predict/test_generate.py::test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_contribute",
         ),
         Premise(
-            "A model answers from what it is asked, and remembers nothing of it.",
-            "generate, which asks twice; what hides from that, the author of the model",
+            "A model answers from the context alone, and remembers no earlier context.",
+            "generate, which asks twice; the author of a model that hides its memory from this check",
             "tests/predict/test_generate.py::test_a_model_that_remembers_what_it_was_asked_writes_no_token",
         ),
     )
 
-    # Tables that between them state every key.
+    # Example tables, which together contain every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "data": "notes.csv",
@@ -70,38 +73,41 @@ class Generate:
         str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function (with units: texts, units)", reads=True)
     ]
     model: Annotated[str, Key("public language model: a path, a name, or module:function")]
-    prompt: Annotated[Note, Key("public context that every text begins behind")]
+    prompt: Annotated[Note, Key("public context after which every text begins")]
     texts: Annotated[
-        int, Key("texts that are written from each batch; with a threshold, as many of them as private tokens last for", AT_MOST)
+        int,
+        Key(
+            "number of texts written from each batch; with a threshold, writing ends earlier if no private tokens are left", AT_MOST
+        ),
     ]
     tokens: Annotated[
-        int, Key("most tokens of a text: all are charged for, written or not, unless the entry has a threshold", AT_MOST)
+        int, Key("largest number of tokens of a text; all are charged, written or not, unless the entry has a threshold", AT_MOST)
     ]
-    tokenizer: Annotated[str | None, Key("bytes, a path, a name or module:function; the model's own where absent")] = None
+    tokenizer: Annotated[str | None, Key("bytes, a path, a name or module:function; by default, the model's own")] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
-    record: Annotated[Literal["line", "paragraph"], Key("what one text of a .txt file is")] = "line"
-    units: Annotated[str | None, Key("column that tells whose a text is; where absent, each is a unit of its own", claim=True)] = (
-        None
-    )
-    template: Annotated[Note, Key("private context, with {text} in it once", SHOWING)] = ALONE
+    record: Annotated[Literal["line", "paragraph"], Key("unit of text in a .txt file")] = "line"
+    units: Annotated[
+        str | None, Key("column that names the owner of each text; by default, each text is a separate unit", claim=True)
+    ] = None
+    template: Annotated[Note, Key("private context, in which {text} occurs once", SHOWING)] = ALONE
     method: Annotated[
         Literal["difference", "logits"],
         Key(
-            "what is clipped: the difference of a private context's logits and the public one's, or its own logits below their largest; "
-            "then the public context counts for nothing"
+            "values that are clipped: the difference between the private and the public logits, or the private logits relative to their "
+            "largest (the public context is then ignored)"
         ),
     ] = "difference"
-    batches: Annotated[int, Key("disjoint batches of units, by a hash of each", AT_MOST)] = 1
-    longest: Annotated[int, Key("tokens of a private text that are shown at most; the rest is cut off", COUNT)] = 64
-    mechanism: Annotated[str | None, Key("name of the private-decoding entry, where the file has several")] = None
+    batches: Annotated[int, Key("number of disjoint batches; a hash of each unit assigns it to one", AT_MOST)] = 1
+    longest: Annotated[int, Key("largest number of tokens of a private text that the model reads; the rest is cut off", COUNT)] = 64
+    mechanism: Annotated[str | None, Key("name of the private-decoding entry, if the file has several")] = None
     count: Annotated[
         str | None,
         Key(
-            "where texts are counted without a ledger: a path, or postgresql://...#name; queries.db in output where absent",
+            "place of the count of texts without a ledger: a path, or postgresql://...#name; by default, queries.db in output",
             claim=True,
         ),
     ] = None
-    output: Annotated[str | None, Key("folder of the session; runs/NAME where absent")] = None
+    output: Annotated[str | None, Key("folder of the session; by default, runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
         yield from ()
@@ -113,7 +119,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
 
     Attributes:
         clipping: Clipping of logits for a private token.
-        test: Which tokens are private; all are if None.
+        test: Test that decides whether a token is private; None if all tokens are private.
     """
 
     section: ClassVar[str] = "generate"
@@ -124,20 +130,20 @@ class GenerationPlan(PredictionPlan, PricedSession):
 
     @property
     def texts(self) -> int:
-        """Return how many texts may be written."""
+        """Return the largest number of texts of the session."""
         return self.generate.batches * self.generate.texts
 
     @property
     def contributions(self) -> int:
-        """Return how many texts of one unit are used at most."""
+        """Return the largest number of texts of one unit that are used."""
         return self.pipeline.privacy.max_contributions or 1
 
     def batch(self, number: int) -> int:
-        """Return the batch that the text of this number, from 1, is written from: each in turn."""
+        """Return the batch from which a text is written. The batches take turns. Texts are numbered from 1."""
         return (number - 1) % self.generate.batches
 
     def epsilon(self, texts: int) -> float:
-        """Return an upper bound on what so many texts cost, every token private, with the rest of the file, at the file's delta."""
+        """Return an upper bound on epsilon for this number of texts, all tokens private, and the rest of the file, at the file's delta."""
         from dpcli.analysis.account import headline
 
         steps = -(-texts // self.generate.batches) * self.generate.tokens
@@ -145,7 +151,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
 
     @property
     def rho(self) -> float:
-        """Return an upper bound on the zCDP cost of one private token, with the test that finds it."""
+        """Return an upper bound on the zCDP cost of one private token, with the test that precedes it."""
         privacy = self.pipeline.privacy
         return self.entry.spec.resolve(Neighbours(privacy.adjacency, self.contributions)).zcdp()
 
@@ -158,8 +164,8 @@ def plan_of(path: str) -> GenerationPlan:
     """Return the plan of a file with [generate].
 
     Raises:
-        InputError: If it cannot be read or asks for what cannot be done.
-        CannotCertify: If nobody can say what it costs.
+        InputError: If the file cannot be read or asks for something impossible.
+        CannotCertify: If no bound on its cost is known.
     """
     data = read_bytes(path)
     generate = table_of(data, path, Generate, "generate")
@@ -176,9 +182,9 @@ def plan_of(path: str) -> GenerationPlan:
             f"{place}.steps: expected {'at most ' if test else ''}{most:,}, the tokens of all texts of one batch "
             f"({generate.texts:,} texts of at most {generate.tokens:,}), found {session.entry.steps:,}"
         )
-    if test is not None and generate.batches > COUNTED:
+    if test is not None and generate.batches > MOST_COUNTS:
         raise InputError(
-            f"{path}: generate.batches: expected at most {COUNTED:,} with a threshold, as the private tokens of each are counted, found "
-            f"{generate.batches:,}"
+            f"{path}: generate.batches: expected at most {MOST_COUNTS:,} with a threshold, as the private tokens of each are counted, "
+            f"found {generate.batches:,}"
         )
     return GenerationPlan(path, session.pipeline, session.account, session.entry, generate, clipping, test)

@@ -1,4 +1,4 @@
-"""A session that writes private texts. Each text is charged in full before its first token is drawn, and saved as soon as it is written."""
+"""A session that writes private texts. Each text is charged in full before its first token, and saved as soon as it is complete."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ class GenerationOutcome:
     """The outcome of a session of private texts.
 
     Attributes:
+        run: Id of the session's run.
         charged: Whether a ledger was charged.
-        written: Texts of this call.
-        taken: Number of texts that have been charged, of plan.texts.
-        private: Number of private tokens that have been charged; None if tokens are not counted.
+        written: Texts written by this call.
+        taken: Number of texts that have been charged in all calls, out of plan.texts.
+        private: Number of private tokens that have been charged in all calls; None if tokens are not counted.
         cut: Number of texts of this call that were cut short because no private tokens were left.
     """
 
@@ -74,7 +75,7 @@ def write_texts(
         stream: Source of randomness for the tokens; the operating system if None.
 
     Raises:
-        InputError: If the texts cannot be written as the file asks.
+        InputError: If the file asks for something impossible.
         Denied: If the file's budget or the ledger does not allow the session, or no text is left.
         LedgerError: If the ledger or a count cannot be relied on.
     """
@@ -88,18 +89,18 @@ def write_texts(
     with exclusive(plan.folder):
         private = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
-        kept = os.path.join(plan.folder, TEXTS)
+        texts_path = os.path.join(plan.folder, TEXTS)
         counts = [AnswerCount(plan.texts, "texts")]
         if plan.test is not None:  # Without a test, only texts are counted.
             counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in range(generate.batches)]
         session, (budget, *tokens) = begin_session(
-            plan, "generate", ledger, resume, moved, inputs, counts, generate.count, released=kept
+            plan, "generate", ledger, resume, moved, inputs, counts, generate.count, released=texts_path
         )
-        require_count_of(kept, len(whole_lines(kept)), budget)  # the next one begins a line
+        require_count_of(texts_path, len(whole_lines(texts_path)), budget)  # The next text begins a new line.
         turns = [PrivateTurns(plan.test, count) for count in tokens] if plan.test is not None else []
         differences, place = generate.method == "difference", f"{path}: generate.model"
         writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
-        writing = WritingSession(plan, writer, vocabulary, private, turns, budget, kept, stream)
+        writing = WritingSession(plan, writer, vocabulary, private, turns, budget, texts_path, stream)
         left = max(1, plan.texts - budget.taken())
         written = writing.write(left if texts is None else texts, texts is not None, report)
         spent = sum(turn.budget.taken() for turn in turns) if turns else None
@@ -107,20 +108,20 @@ def write_texts(
         outcome = GenerationOutcome(
             plan, plan.folder, session.run, session.charged, tuple(text for _, text in written), budget.taken(), spent, cut
         )
-        replace_file(os.path.join(plan.folder, STATEMENT), statement(plan, _done(outcome), disclosure_answers(outcome)).encode())
+        replace_file(os.path.join(plan.folder, STATEMENT), statement(plan, _summary(outcome), disclosure_answers(outcome)).encode())
         commit(session, ledger)
     return outcome
 
 
 @dataclass(frozen=True, slots=True)
 class WritingSession:
-    """The work of a session, which uses the batches in turn.
+    """The writing of a session's texts. The batches take turns.
 
     Attributes:
         private: Contexts of each batch.
-        turns: Private tokens of each batch; [] if all tokens are private.
+        turns: Private tokens of each batch; [] if all tokens are private and none are counted.
         budget: Durable count of the texts.
-        kept: Path of the file of texts.
+        texts_path: Path of the file of texts.
         stream: Source of randomness for the tokens; the operating system if None.
     """
 
@@ -130,7 +131,7 @@ class WritingSession:
     private: list[list[tuple[int, ...]]]
     turns: list[PrivateTurns]
     budget: QueryBudget
-    kept: str
+    texts_path: str
     stream: Stream | None
 
     def write(self, count: int, must_write_all: bool, report: Report) -> list[tuple[WrittenText, str]]:
@@ -155,7 +156,7 @@ class WritingSession:
         Raises Denied if no batch has private tokens left, or no text is left.
         """
         if self.turns and all(turn.spent for turn in self.turns):
-            raise Denied(f"{self.plan.path}: all private tokens are spent: more of them are a new fit and a new charge")
+            raise Denied(f"{self.plan.path}: all private tokens are spent; more need a new session and a new charge")
         stream = self.stream or SystemStream()
         number = self.budget.take().first
         batch = self.plan.batch(number)
@@ -165,50 +166,51 @@ class WritingSession:
         written = self.writer.text(self.private[batch], stream, turns)
         text = text_of_tokens(self.vocabulary, written.tokens, f"{self.plan.path}: generate.tokenizer")
         more = {} if turns is None else {"private": written.private, "cut": written.cut}
-        add_line(self.kept, {"number": number, "batch": batch, "text": text, **more})
+        add_line(self.texts_path, {"number": number, "batch": batch, "text": text, **more})
         return [(written, text)]
 
 
 def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
     """Return the answers of the disclosure statement."""
     plan, spec = outcome.plan, outcome.plan.entry.spec
-    what = {
-        "difference": "the difference of each private context's logits and the public context's",
-        "logits": "each private context's logits below their largest",
+    clipped_values = {
+        "difference": "the differences between each private context's logits and the public context's",
+        "logits": "each private context's logits relative to their largest",
     }
     return {
-        "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
+        "randomness": "tokens are drawn with the operating system's random numbers; there is no seed, and no random number is saved",
         "floating_point": (
-            "contributions and their sums are whole numbers; a token is drawn exactly in proportion to weights in double precision, whose "
-            "rounding a smaller clip pays for"
+            "contributions and their sums are whole numbers; a token is drawn exactly in proportion to weights in double precision, and a "
+            "smaller clip compensates for the rounding of the weights"
         ),
         "clipping": (
-            f"{what[plan.generate.method]}, to {spec.clip:g} for each token of the vocabulary; their sum is divided by "  # type: ignore[attr-defined]
-            f"{plan.clipping.size:,}, whatever their number; of each unit at most {plan.contributions:,} texts were used"
+            f"{clipped_values[plan.generate.method]}, clipped to {spec.clip:g} for each token; their sum is divided by "  # type: ignore[attr-defined]
+            f"{plan.clipping.size:,}, however many contexts there are; at most {plan.contributions:,} texts of each unit were used"
         ),
         "query_model": "one-release",
     }
 
 
-def _done(outcome: GenerationOutcome) -> str:
-    """Return the sentences of the statement about what was written, and what it costs."""
+def _summary(outcome: GenerationOutcome) -> str:
+    """Return the sentences of the statement about the texts written and their cost."""
     from dpcli.predict.documents.statements import guarantee
 
     plan = outcome.plan
     return (
         f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
-        f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All that may be written is charged for, "
+        f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All texts that may be written are charged, "
         f"written or not: {guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
     )
 
 
 def _private_share(outcome: GenerationOutcome) -> str:
-    """Return the part of a sentence that says which tokens are private; "" if all are."""
+    """Return the part of a sentence that describes which tokens are private; "" if all tokens are."""
     test, spec = outcome.plan.test, outcome.plan.entry.spec
     if test is None:
         return ""
     return (
-        f", with at most {outcome.plan.entry.steps:,} private tokens for each batch. A token is drawn from the public context where the "
-        f"distance of private and public distributions, with exponential noise of mean {spec.scale:g}, stays below "  # type: ignore[attr-defined]
-        f"{spec.threshold:g} with as much noise, which is drawn anew after each private token"  # type: ignore[attr-defined]
+        f", with at most {outcome.plan.entry.steps:,} private tokens for each batch. A token is drawn from the public context if the "
+        "distance between the private and public distributions is below a threshold. The distance and the threshold of "
+        f"{spec.threshold:g} each get exponential noise of mean {spec.scale:g}. "  # type: ignore[attr-defined]
+        "The noise of the threshold is drawn anew after each private token"
     )

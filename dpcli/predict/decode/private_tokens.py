@@ -1,16 +1,16 @@
 """Private tokens: the clipped contributions of private contexts to the logits, and the test that decides which tokens need them.
 
-Let B be the public size of a batch, whatever the number of its contexts, and u = clip / (2^20 B). For each token, a context contributes a
-whole multiple of u, from -2^20 to 2^20. Sums of contributions are therefore exact. A missing context adds 0.
+Let B be the public size of a batch, which may differ from its number of contexts, and let u = clip / (2^20 B). For each token, a context
+contributes an integer from -2^20 to 2^20, in units of u. Sums of contributions are therefore exact. A missing context contributes 0.
 
-Scores are (base + u sum) / temperature in double precision. base is from -1000 temperature to 0. The sum is clipped to the contributions of
-8 B contexts, which does not increase its sensitivity. Rounding then changes a weight e^score by a factor of at most e^h, where
-h = 2^-50 (1000 + 8 clip / temperature), and the privacy loss of a token by at most 4 h. To compensate, the clip that is used is smaller
-than that of the file by 2 h B temperature.
+The score of a token is (base + u sum) / temperature in double precision. base is from -1000 temperature to 0. The sum is clipped to the
+contributions of 8 B contexts, which does not increase its sensitivity. Rounding then changes a weight e^score by a factor of at most e^h,
+where h = 2^-50 (1000 + 8 clip / temperature). It changes the privacy loss of a token by at most 4 h. To compensate, the clip that is used
+is smaller than the clip of the file by 2 h B temperature.
 
-The test compares a noisy distance between the private contexts and the public one with a noisy bar. A distribution is cut into at most 2^30
-parts. One context therefore moves the distance by at most its parts, exactly, whatever a model answers. The distance f of
-`PrivateDecodingSpec` is this distance divided by 2^31 times the number of references.
+The test compares a noisy distance between the private contexts and the public one with a noisy threshold, called the bar. A distribution is
+cut into at most 2^30 parts. One context therefore moves the distance by at most its number of parts, whatever a model answers. The distance
+f of `PrivateDecodingSpec` is this distance divided by 2^31 times the number of references.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LogitClipping:
     """The clipping of one entry.
 
     Attributes:
-        clip: Clip that is used, which is smaller than the file's to compensate for rounding.
+        clip: Clip that is used. It is smaller than the file's, to compensate for rounding.
         size: Public size B of a batch.
     """
 
@@ -56,7 +56,7 @@ class LogitClipping:
         used = spec.clip - 2.0 * lost * spec.references * spec.temperature
         if not used >= 0.99 * spec.clip:
             raise InputError(
-                "clip: moves a logit by less than rounding does: clip / (references temperature) = "
+                "clip: too small, as rounding moves a logit further: clip / (references temperature) = "
                 f"{spec.clip / spec.references / spec.temperature:.3g}"
             )
         return cls(used, spec.references, spec.temperature)
@@ -82,7 +82,7 @@ class LogitClipping:
             return self._sum(private - private.max(axis=1, keepdims=True) + self.clip)
 
     def _sum(self, values: Array) -> Sums:
-        """Return the sums of the clipped values in units of clip / GRID. NaN counts as 0; as an integer it would become a huge number."""
+        """Return the sums of the clipped values in units of clip / GRID. NaN counts as 0, as its conversion to an integer is undefined."""
         clipped = np.clip(np.where(np.isnan(values), 0.0, values), -self.clip, self.clip)
         return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).sum(axis=0))
 
@@ -153,7 +153,7 @@ class PublicTest:
         return int(np.abs(parts - self.size * self.parts(public)).sum())
 
     def bar(self, stream: Stream) -> int:
-        """Draw the bar with which distances are compared until the next private token. Each private token uses up a bar."""
+        """Draw the bar with which distances are compared, up to and including the next private token."""
         return self.threshold + geometric(self.scale, stream)
 
     def private(self, distance: int, bar: int, stream: Stream) -> bool:
@@ -166,9 +166,9 @@ class PrivateTurns:
     """The private tokens of one batch. Each is charged before its bar is drawn.
 
     Attributes:
-        budget: Durable count of the private tokens. A bar serves for one private token, in any text of the batch. A process that ends
-            loses its bar, and the charge for it.
-        bar: The open bar; None if there is none.
+        budget: Durable count of the private tokens. A bar is used until one token, in any text of the batch, is private. If a process
+            ends, its open bar and the charge for it are lost.
+        bar: The bar for the next comparisons; None if no bar is open.
         spent: Whether no private tokens are left.
     """
 
@@ -192,9 +192,9 @@ class PrivateTurns:
         return self.bar is not None
 
     def private(self, distance: int, stream: Stream) -> bool:
-        """Return whether the next token is private, by the open bar. A private token uses up the bar."""
+        """Draw whether the next token is private, by comparison with the open bar. A private token closes the bar."""
         if self.bar is None:
-            raise InternalError("a comparison that nobody paid for: this is a bug in dpcli, and no token")
+            raise InternalError("a comparison without a charge: this is a bug in dpcli, and no token was drawn")
         private = self.test.private(distance, self.bar, stream)
         if private:
             self.bar = None

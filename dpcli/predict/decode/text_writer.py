@@ -1,6 +1,6 @@
-"""The writer of private texts, token by token, and the private contexts from which it writes.
+"""The writer of private texts, which writes token by token, and the batches of private contexts from which it writes.
 
-The contexts are in batches. A change of one unit's texts affects one batch.
+A change of one unit's texts affects one batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpcli.predict.models.model_answers import (
 )
 from dpcli.predict.models.model_loading import require_fits, require_token_texts
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
-from dpcli.predict.shards import shards_of, spread_names
+from dpcli.predict.shards import shards_of, unit_names
 from dpcli.random.streams import Stream
 
 AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time
@@ -36,7 +36,7 @@ AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the 
 
 @dataclass(frozen=True, slots=True)
 class WrittenText:
-    """A text, without the token that closes it.
+    """A text, without the end token.
 
     Attributes:
         private: Number of its private tokens.
@@ -50,7 +50,7 @@ class WrittenText:
 
 @dataclass(frozen=True, slots=True)
 class NextToken:
-    """The two distributions of the next token, and the distance that decides between them.
+    """The private and the public distribution of the next token, and the distance between them, which decides which one is used.
 
     Attributes:
         scores: Scores by which a private token is drawn, with probability proportional to e^score.
@@ -69,9 +69,9 @@ class Writer:
 
     Attributes:
         prompt: Tokens of the public context.
-        clips_differences: Whether the differences to the public logits are clipped, and not the logits (see [generate] method).
+        clips_differences: Whether the differences to the public logits are clipped, instead of the logits (see [generate] method).
         tokens: Largest number of tokens of a text.
-        end: Token that closes a text; None if there is none.
+        end: Id of the end token; None if the tokenizer has none.
         place: Beginning of every message.
     """
 
@@ -87,9 +87,8 @@ class Writer:
         """Return one text of a batch.
 
         Args:
-            turns: Private tokens of the batch. A token that the public context predicts well is then drawn from the public distribution,
-            and
-                the text is cut short if no private tokens are left. If None, all tokens are private.
+            turns: Private tokens of the batch; None if all tokens are private. With private turns, a token that the public context predicts
+                well is drawn from the public distribution. The text is cut short if no private tokens are left.
         """
         ids: list[int] = []
         private = 0
@@ -132,9 +131,12 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class ContextFrame:
-    """The public parts of contexts: the tokens before and after a private text, and the public context.
+    """The public parts of contexts.
 
-    longest: largest number of tokens of a private text. The rest of the text is left out.
+    Attributes:
+        before, after: Tokens before and after a private text.
+        prompt: Tokens of the public context.
+        longest: Largest number of tokens of a private text. The rest of the text is left out.
     """
 
     before: tuple[int, ...]
@@ -176,7 +178,7 @@ def context_batches(
 
     Args:
         privacy: Privacy of the file. Only the first max_contributions texts of each unit are used.
-        words: Number of tokens of the model. A text with other tokens, or on which the tokenizer fails, is left out.
+        words: Number of tokens in the model's vocabulary. A text with other tokens, or on which the tokenizer fails, is left out.
         rows: Rows of the data that may be read; all rows if None.
 
     Raises:
@@ -190,7 +192,7 @@ def context_batches(
         default_on_error(lambda text=text: frame.context(token_ids(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
         for text in kept.texts
     ]
-    names = spread_names(kept.units, generate.units is not None, privacy.adjacency)
+    names = unit_names(kept.units, generate.units is not None, privacy.adjacency)
     return [
         [contexts[place] for place in shard if contexts[place] and kept.texts[place].strip()]
         for shard in shards_of(names, generate.batches, "texts")
@@ -200,7 +202,8 @@ def context_batches(
 def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabulary, frame: ContextFrame, path: str) -> None:
     """Raise InputError if the model's answer to the prompt changes after another context, or a token that may be drawn has no text.
 
-    The model is asked about nothing private. A token that the public context rules out can be drawn only if the scores ignore that context.
+    The model is asked only about public text. A token that the public context rules out can be drawn only if the scores ignore that
+    context.
     """
     place = f"{path}: generate.model"
     known = next_token(model, frame.prompt, place)

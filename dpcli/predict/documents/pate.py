@@ -1,4 +1,4 @@
-"""Documents about voting sessions: their costs and their outcomes."""
+"""The documents that the commands of `dpcli pate` print: costs and outcomes of voting sessions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from dpcli.predict.pate.vote_account import VoteAccount, VoteEpsilon
 
 UNSANITISED = "unsanitised, do not publish"
-WHY = "an epsilon that depends on the votes tells how far the teachers agree, which is private: it stands in no statement, ledger or gate"
+WHY_PRIVATE = (
+    "an epsilon given the votes reveals how far the teachers agree, which is private: no statement, ledger or gate contains it"
+)
 
 
-def accounted(votes: VoteAccount) -> Document:
-    """Return the answer of `dpcli pate account`."""
+def account_document(votes: VoteAccount) -> Document:
+    """Return the document of `dpcli pate account`."""
     plan = votes.plan
     filed = account_report.document(plan.as_filed, plan.diagnostics)
     private = {name: one for name, one in (("expected", votes.expected), ("realised", votes.realised)) if one is not None}
@@ -40,7 +42,7 @@ def accounted(votes: VoteAccount) -> Document:
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
         "votes": None if votes.votes is None else {"queries": len(votes.votes)},
         "sanitised": sanitised_data(plan, votes.sanitised),
-        "held": None if votes.as_planned is None or votes.realised is None else _as_planned(votes.as_planned, votes.realised),
+        "held": None if votes.as_planned is None or votes.realised is None else _as_planned_data(votes.as_planned, votes.realised),
         "unsanitised_do_not_publish": {name: _numbers(one) for name, one in private.items()} or None,
         "exit_code": filed.exit_code,
     }
@@ -51,60 +53,61 @@ def accounted(votes: VoteAccount) -> Document:
         notes=(
             *filed.notes,
             *window_note(plan),
-            *_limits(plan),
-            *_so_far(votes),
-            *_above(private, plan),
-            *_noised(votes),
-            *((WHY,) if private else ("no votes yet: what they would cost is not known",)),
+            *_budget_limit(plan),
+            *_charges_so_far(votes),
+            *_above_guarantee(private, plan),
+            *_sanitised(votes),
+            *((WHY_PRIVATE,) if private else ("no votes yet: the cost given the votes is not known",)),
         ),
-        details=(*window_note(plan), *_limits(plan)),
+        details=(*window_note(plan), *_budget_limit(plan)),
         records=(),
         sheet=None,
     )
 
 
-def _as_planned(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
+def _as_planned_data(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
     numbers = {"asked": realised.queries, "answered": int(realised.answered)}
     rows = {row.accountant.name: row.bound.upper for row in account.rows if row.bound is not None and row.accountant.sound}
     return {**numbers, "epsilon_had_it_been_planned_so": account.upper, "by_accountant": rows}
 
 
-def _so_far(votes: VoteAccount) -> tuple[str, ...]:
-    """Return a note on the charges so far. A session that ends early is still charged as planned."""
+def _charges_so_far(votes: VoteAccount) -> tuple[str, ...]:
+    """Return a note on the charges so far, and on their cost had they been declared. A session that ends early is charged in full."""
     if votes.as_planned is None or votes.realised is None:
         return ()
-    put = f"{votes.realised.queries:,} queries and {int(votes.realised.answered):,} answers"
+    charged = f"{votes.realised.queries:,} queries and {int(votes.realised.answered):,} answers"
     return (
-        f"charged so far: {put}; had {put} been declared beforehand, the session would cost epsilon <= "
-        f"{up(votes.as_planned.upper)} whatever the votes are; it costs what was declared",
+        f"charged so far: {charged}; had {charged} been declared beforehand, the session would cost epsilon <= "
+        f"{up(votes.as_planned.upper)} whatever the votes are; its cost remains the declared one",
     )
 
 
-def _above(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
-    """Return a note if an epsilon that depends on the votes exceeds the guarantee. It may, as fewer accountants compute it."""
+def _above_guarantee(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
+    """Return a note if an epsilon given the votes exceeds the guarantee. It may exceed it, as fewer accountants support votes."""
     if all(one.epsilon <= plan.account.upper for one in private.values()):
         return ()
     return (
-        f"an epsilon given the votes above the guarantee takes nothing from it: epsilon <= {up(plan.account.upper)} holds whatever the "
+        f"an epsilon given the votes exceeds the guarantee, which still holds: epsilon <= {up(plan.account.upper)} whatever the "
         "votes are",
     )
 
 
-def _noised(votes: VoteAccount) -> tuple[str, ...]:
+def _sanitised(votes: VoteAccount) -> tuple[str, ...]:
     delta = votes.plan.account.delta
     if votes.sanitised is None or not delta:
         return ()
     return (
         f"sanitised, may be published: epsilon <= {up(votes.sanitised.epsilon(delta))} for these labels and this number, an ex-post bound "
-        f"{BOTH}, except with probability {votes.sanitised.failure:g} over its noise; released once, and kept",
+        f"{BOTH}, except with probability {votes.sanitised.failure:g} over its noise; it is drawn once and saved",
     )
 
 
 def _numbers(votes: VoteEpsilon) -> dict[str, Any]:
+    """Return the fields of the epsilon under their names in JSON."""
     return {{"classic": "epsilon_classic"}.get(name, name): value for name, value in asdict(votes).items()}
 
 
-def _limits(plan: VotingPlan) -> tuple[str, ...]:
+def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:
     if plan.answers == plan.stated:
         return ()
     return (
@@ -115,7 +118,7 @@ def _limits(plan: VotingPlan) -> tuple[str, ...]:
 
 ROWS = {
     "expected": "expected over the noise (planning, no guarantee)",
-    "realised": "of the session held: every threshold, answered queries",
+    "realised": "of the session: every threshold, answered queries",
 }
 
 
@@ -133,26 +136,33 @@ def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
     )
 
 
-def labelled(outcome: SessionOutcome) -> Document:
-    """Return the answer of `dpcli pate label`."""
+def label_document(outcome: SessionOutcome) -> Document:
+    """Return the document of `dpcli pate label`."""
     plan, transcript = outcome.plan, outcome.transcript
-    private = "" if transcript.private else "NOT PRIVATE (seeded noise): "
+    warning = "" if transcript.private else "NOT PRIVATE (seeded noise): "
     headline = (
-        f"{private}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
+        f"{warning}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
         f"{plan.account.delta!r}, whatever the votes are"
     )
     folder = shown(plan.folder)
-    details = [f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}", *window_note(plan), *_limits(plan), *_unasked(outcome)]
+    details = [
+        f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}",
+        *window_note(plan),
+        *_budget_limit(plan),
+        *_unused(outcome),
+    ]
     if not transcript.session.charged and transcript.private:
-        details.append("charged to no ledger: sessions on the same data add up (--ledger)")
+        details.append("no ledger was charged: the costs of sessions on the same data add up (use --ledger)")
     if outcome.earlier:
-        details.append("this session was held before: these are its labels, and nothing was drawn or charged")
+        details.append("this session had already ended: these are its labels, and nothing was drawn or charged now")
     if transcript.lost:
         details.append(
-            f"{len(transcript.lost):,} queries were charged and lost in a crash: they are not put again, as that would be a second release"
+            f"{len(transcript.lost):,} queries were charged and lost in a crash: none is answered again, as this would be a second release"
         )
     if transcript.reinforced:
-        details.append(f"{len(transcript.reinforced):,} further queries have the student's own label, which is free")
+        details.append(
+            f"{len(transcript.reinforced):,} further queries have a label that the student predicted, which costs nothing"
+        )
     data = {
         **setting(plan),
         "private": transcript.private,
@@ -172,28 +182,29 @@ def labelled(outcome: SessionOutcome) -> Document:
     )
 
 
-def _unasked(outcome: SessionOutcome) -> tuple[str, ...]:
-    """Return a note if the file pays for more queries than there were."""
+def _unused(outcome: SessionOutcome) -> tuple[str, ...]:
+    """Return a note if the file pays for more queries than there are."""
     if outcome.fitting is None:
         return ()
     key = outcome.plan.aggregator.key
     return (
-        f"the file pays for {outcome.plan.queries:,} queries, and {outcome.queries:,} were there: {key} = {outcome.queries} would cost "
+        f"the file pays for {outcome.plan.queries:,} queries, but there are only {outcome.queries:,}: {key} = {outcome.queries} would cost "
         f"epsilon <= {up(outcome.fitting.upper)}",
     )
 
 
-def fitted(plan: VotingPlan, teachers: Teachers) -> Document:
-    """Return the answer of `dpcli pate fit`."""
-    headline = (
-        f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing is released yet, and nothing charged"
-    )
-    details = [f"their votes are in {shown(plan.folder)}: private, not to be published; dpcli pate label makes labels of them"]
+def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
+    """Return the document of `dpcli pate fit`."""
+    headline = f"{plan.pate.teachers:,} teachers voted on {len(teachers.votes):,} queries; nothing has been released or charged yet"
+    details = [
+        f"their votes are in {shown(plan.folder)} and are private: do not publish them; dpcli pate label turns them into labels"
+    ]
     if teachers.earlier:
         details.append(f"{teachers.earlier:,} of them had been fitted before")
     if teachers.empty or teachers.single:
         details.append(
-            f"{teachers.empty:,} shards have no record and {teachers.single:,} a single label: their teachers always say the same (private)"
+            f"{teachers.empty:,} shards have no record and {teachers.single:,} have a single label: their teachers always vote the same "
+            "(private)"
         )
     data = {
         **setting(plan),
@@ -206,11 +217,11 @@ def fitted(plan: VotingPlan, teachers: Teachers) -> Document:
     return Document(headline, data, "", notes=tuple(details), details=tuple(details))
 
 
-def taught(outcome: StudentOutcome) -> Document:
-    """Return the answer of `dpcli pate student`."""
+def student_document(outcome: StudentOutcome) -> Document:
+    """Return the document of `dpcli pate student`."""
     plan = outcome.plan
-    learnt = f"{outcome.labelled:,} labels of teachers" + (f" and {outcome.pseudo:,} of its own" if outcome.pseudo else "")
-    private = "" if outcome.transcript.private else "NOT PRIVATE (seeded noise): "
+    labels = f"{outcome.labelled:,} labels of teachers" + (f" and {outcome.pseudo:,} that it predicted" if outcome.pseudo else "")
+    warning = "" if outcome.transcript.private else "NOT PRIVATE (seeded noise): "
     measured = (
         ""
         if outcome.accuracy is None
@@ -227,4 +238,4 @@ def taught(outcome: StudentOutcome) -> Document:
         "folder": plan.folder,
         "exit_code": 0,
     }
-    return Document(f"{private}the student learnt from {learnt}{measured}", data, "", notes=details, details=details)
+    return Document(f"{warning}the student learnt from {labels}{measured}", data, "", notes=details, details=details)

@@ -1,4 +1,4 @@
-"""Documents about an ensemble of language models: its fit, its answers, its costs, its evaluation, and the chart of an ablation."""
+"""The documents that the commands of `dpcli pmixed` print, and the chart of an ablation."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dpcli.predict.pmixed.token_costs import ChangeCost, Costs
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 
 COUNTED_IN_FOLDER = (
-    "tokens are counted in that folder: nothing can tell whether it was put back to an earlier state; keep it as one keeps a ledger"
+    "tokens are counted in that folder, and a restored older copy of it cannot be detected: protect the folder like a ledger"
 )
-PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything of them"
+PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything computed from them"
 NOT_DP = NO_GUARANTEE
 NOTES = (
-    "replace-shard: what a record or a unit does that comes, goes or changes: one shard's model becomes another one",
-    "remove-shard: a whole shard comes or goes: the unit of privacy is a shard",
+    "replace-shard: a record or a unit is added, removed or changed, which replaces the model of one shard",
+    "remove-shard: a whole shard is added or removed, as the unit of privacy is a shard",
 )
-LEDGER = 'a ledger with filter = "rdp" charges by Renyi divergences, and takes the {} of the column rdp'
+LEDGER = 'a ledger with filter = "rdp" charges by Renyi divergences: use the {} of the column rdp with it'
 NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 
 
 def guarantee(plan: PmixedPlan) -> str:
-    """Return a sentence about what all tokens of a plan cost together."""
+    """Return a sentence about the cost of all tokens of a plan together."""
     if plan.account is not None:
         return f"{plan.tokens:,} tokens in all: {headline(plan.account)}"
     assert plan.published is not None
@@ -38,11 +38,11 @@ def guarantee(plan: PmixedPlan) -> str:
     return f"{claim}: {NOT_DP}"
 
 
-def fitted(outcome: FitOutcome) -> Document:
-    """Return the report of `dpcli pmixed fit`."""
+def fit_document(outcome: FitOutcome) -> Document:
+    """Return the document of `dpcli pmixed fit`."""
     plan, count = outcome.plan, len(outcome.fit.models)
-    resumed = (f"{outcome.resumed} models were made before",) if outcome.resumed else ()
-    paid = ("a ledger is charged with all tokens",) if outcome.fit.session.charged else (COUNTED_IN_FOLDER,)
+    resumed = (f"{outcome.resumed} models had been fitted before",) if outcome.resumed else ()
+    paid = ("a ledger was charged for all tokens",) if outcome.fit.session.charged else (COUNTED_IN_FOLDER,)
     details = (guarantee(plan), *window_note(plan), *paid, *resumed, PRIVATE)
     data = {
         "schema": "dpcli/pmixed-fit/v1",
@@ -56,7 +56,7 @@ def fitted(outcome: FitOutcome) -> Document:
         "result": result(plan),
         "exit_code": 0,
     }
-    text = f"{count} models are fine-tuned, one on each shard, in {shown(outcome.folder)}"
+    text = f"{count} models are fine-tuned, one for each shard; they are in {shown(outcome.folder)}"
     return Document(text, data, "pass" if plan.account else "warn", notes=details, details=details)
 
 
@@ -65,16 +65,16 @@ def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
-def spent(answered: EnsembleAnswer) -> str:
+def tokens_left(answered: EnsembleAnswer) -> str:
     """Return a sentence about the tokens of an answer, the tokens spent, and the tokens left."""
     count, total = answered.tokens, answered.total
-    what = f"{count:,} token{'' if count == 1 else 's'}" if count else "(an empty text)"
-    return f"{what}; {answered.taken:,} of {total:,} are spent, {total - answered.taken:,} are left"
+    text = f"{count:,} token{'' if count == 1 else 's'}" if count else "(an empty text)"
+    return f"{text}; {answered.taken:,} of {total:,} are spent, {total - answered.taken:,} are left"
 
 
-def answer(plan: PmixedPlan, answered: EnsembleAnswer) -> Document:
-    """Return the answer of `dpcli pmixed predict`. The headline is the drawn text, so that standard output is the text."""
-    notes = (spent(answered), f"ended by {answered.why}", guarantee(plan))
+def predict_document(plan: PmixedPlan, answered: EnsembleAnswer) -> Document:
+    """Return the document of `dpcli pmixed predict`. Its headline is the drawn text, so that standard output is that text."""
+    notes = (tokens_left(answered), f"ended by {answered.why}", guarantee(plan))
     data = {
         "schema": "dpcli/pmixed-predict/v1",
         "prompt": answered.prompt,
@@ -102,14 +102,14 @@ def answer(plan: PmixedPlan, answered: EnsembleAnswer) -> Document:
     )
 
 
-def accounted(costs: Costs) -> Document:
-    """Return the answer of `dpcli pmixed account`."""
+def account_document(costs: Costs) -> Document:
+    """Return the document of `dpcli pmixed account`."""
     if costs.plan.account is None:
-        return _claimed(costs.plan)
-    return _priced(costs) if costs.solve is None else _solved(costs)
+        return _claim_document(costs.plan)
+    return _priced_document(costs) if costs.solve is None else _solved_document(costs)
 
 
-def _priced(costs: Costs) -> Document:
+def _priced_document(costs: Costs) -> Document:
     best, plan = costs.best, costs.plan
     cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in costs.rows]
     text = (
@@ -124,10 +124,10 @@ def _priced(costs: Costs) -> Document:
     elif budget is not None and budget.delta == costs.delta and best.epsilon > budget.cap:
         why = f"over the budget of epsilon {budget.cap:g}"
     table = _table(costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here")
-    return _costs(costs, text, table, NOTES, best.epsilon, why)
+    return _costs_document(costs, text, table, NOTES, best.epsilon, why)
 
 
-def _solved(costs: Costs) -> Document:
+def _solved_document(costs: Costs) -> Document:
     best = costs.best
     assert best.solved is not None
     cells = ["-" if row.solved is None else _value(row.solved.value) for row in costs.rows]
@@ -137,10 +137,10 @@ def _solved(costs: Costs) -> Document:
     )
     title = f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}"
     table = _table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
-    return _costs(costs, text, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
+    return _costs_document(costs, text, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
 
 
-def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
+def _costs_document(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
     """Return the document of costs.
 
     Args:
@@ -154,7 +154,7 @@ def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total:
 
 
 def _value(solved: float) -> str:
-    """Return a solved value as text. A whole number keeps all digits, as one rounded to ten digits might no longer meet the target."""
+    """Return a solved value as text. A whole number keeps all its digits, as a rounded one might no longer meet the target."""
     return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
 
@@ -201,13 +201,13 @@ def _sheet(costs: Costs) -> Sheet:
     return Sheet(("change", "accountant", "stated", "epsilon_upper", costs.solve or "value"), tuple(rows))
 
 
-def _claimed(plan: PmixedPlan) -> Document:
-    """Return the claim of the published protocol, and the reason why it is no guarantee."""
+def _claim_document(plan: PmixedPlan) -> Document:
+    """Return the document of the published protocol's claim, with the reason why the claim is not a guarantee."""
     published, shards = plan.published, plan.spec.shards
     assert published is not None
     drawn = sorted({count for count in (1, 2, 4, 8, shards) if count <= shards})
     rows = tuple((f"{count}", f"{published.radius(count):.7g}") for count in drawn)
-    title = f"radius at order {published.order}, by how many models were drawn"
+    title = f"radius at order {published.order}, by number of models drawn"
     data = {
         "schema": "dpcli/pmixed-account/v1",
         "claimed_epsilon": published.epsilon,
@@ -224,7 +224,7 @@ def _claimed(plan: PmixedPlan) -> Document:
         data,
         "unknown",
         (Table(title, ("models", "radius"), rows, frozenset({0, 1})),),
-        (NOT_DP, 'two models can tell 129 times as much in one token as the claim says; mode = "sound" bounds every order'),
+        (NOT_DP, 'with two models, one token can cost 129 times the claim; mode = "sound" bounds every order'),
         exit_code=3,
         why=NOT_DP,
         sheet=Sheet(("models", "radius"), tuple((count, published.radius(count)) for count in drawn)),
@@ -232,21 +232,26 @@ def _claimed(plan: PmixedPlan) -> Document:
 
 
 NOT_FOR_PUBLICATION = (
-    "every figure but the public model's was computed from the private texts without noise: the epsilon covers none of them, and they are "
-    "not for publication unless the texts are public"
+    "every figure except the public model's was computed from the private texts without noise, and epsilon does not cover it: do not "
+    "publish these figures unless the texts are public"
 )
 INTERVALS = "95 % intervals: bootstrap over the records of the test text"
 REDRAWN = (
-    "with other shards there are other models, drawn anew for each token: the row of this file's shards differs from it by chance"
+    "each number of shards has its own models, and they are drawn anew for each token: the row for this file's number of shards differs "
+    "from the table above by chance"
 )
-PAPER = "the published protocol, for the epsilon that it would claim: not a DP guarantee"
+PAPER = "the published protocol at the epsilon that it would claim is not a DP guarantee"
 LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
 ROOM = 1.1  # factor by which the axes of the chart extend beyond the data
-REFERENCES = {"public": "public model", "dp": "one model, private counts or steps", "all": "no privacy"}
+REFERENCES = {  # label of each horizontal line in the chart
+    "public": "public model",
+    "dp": "one model, private counts or steps",
+    "all": "no privacy",
+}
 
 
-def evaluated(evaluation: Evaluation) -> Document:
-    """Return the answer of `dpcli pmixed evaluate`."""
+def evaluate_document(evaluation: Evaluation) -> Document:
+    """Return the document of `dpcli pmixed evaluate`."""
     sound, public, everything = evaluation.way("sound"), evaluation.way("public"), evaluation.way("all")
     assert sound is not None and public is not None and everything is not None
     headline = (
@@ -273,16 +278,16 @@ def evaluated(evaluation: Evaluation) -> Document:
         data,
         "pass",
         tables,
-        (*_gained(evaluation), NOT_FOR_PUBLICATION, INTERVALS, *redrawn),
+        (*_no_gain(evaluation), NOT_FOR_PUBLICATION, INTERVALS, *redrawn),
         sheet=_evaluation_sheet(evaluation),
         pictures=pictures,
     )
 
 
-def _gained(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return a note if an ensemble is no better than the public model; empty if each is better."""
+def _no_gain(evaluation: Evaluation) -> tuple[str, ...]:
+    """Return a note about the ensembles that are no better than the public model; () if all are better."""
     no_better = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
-    return (f"the private texts gained nothing: {' and '.join(no_better)} is no better than the public model",) if no_better else ()
+    return (f"the private texts did not help: {' and '.join(no_better)} is no better than the public model",) if no_better else ()
 
 
 def _ways(evaluation: Evaluation) -> Table:
@@ -307,7 +312,7 @@ def _cells(measured: Perplexity) -> tuple[str, str]:
 def _points(evaluation: Evaluation) -> Table:
     columns = (LABELS[evaluation.axis or ""], "radius", _sound(evaluation), "95 % interval", "published, no guarantee")
     footnotes = (
-        ("-: the published protocol has no radius here: its order leaves nothing of the epsilon",)
+        ("-: the published protocol has no radius here, as the conversion at its order alone exceeds epsilon",)
         if any(p.paper is None for p in evaluation.points)
         else ()
     )
@@ -316,7 +321,11 @@ def _points(evaluation: Evaluation) -> Table:
         for p in evaluation.points
     )
     return Table(
-        f"ablation over {evaluation.axis}: the radius solved for at each", columns, rows, frozenset({0, 1, 2, 4}), footnotes
+        f"ablation over {evaluation.axis}; the radius is solved for at each value",
+        columns,
+        rows,
+        frozenset({0, 1, 2, 4}),
+        footnotes,
     )
 
 

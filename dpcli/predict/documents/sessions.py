@@ -1,4 +1,4 @@
-"""Sessions of `dpcli generate` and `dpcli prompt` as documents: the plan, with its cost, and the outcome."""
+"""The documents that `dpcli generate` and `dpcli prompt` print: the plan, with its cost, and the outcome."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from dpcli.predict.prompt.prompt_plan import PromptPlan
     from dpcli.predict.prompt.prompt_session import PromptOutcome
 
-MANY = 1_000  # texts, whose cost a dry run states
+MANY = 1_000  # number of texts whose cost a dry run prints; `epsilon_of_1000_texts` names it
 
 
-def planned_texts(plan: GenerationPlan) -> Document:
-    """Return what `dpcli generate` would do and cost: all texts, the first of each batch, and a thousand."""
+def generate_plan_document(plan: GenerationPlan) -> Document:
+    """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of MANY texts."""
     generate, entry = plan.generate, plan.entry
     rho = plan.rho
     first, many = plan.epsilon(generate.batches), plan.epsilon(MANY)
@@ -29,17 +29,17 @@ def planned_texts(plan: GenerationPlan) -> Document:
         f"{'at most ' if test else ''}{plan.texts:,} texts of at most {generate.tokens:,} tokens, {generate.texts:,} from each of "
         f"{generate.batches:,} batches, by {entry.name}",
         *(
-            (f"at most {entry.steps:,} private tokens in each batch; what the public context predicts alone costs nothing",)
+            (f"at most {entry.steps:,} private tokens in each batch; tokens drawn from the public context alone cost nothing",)
             if test
             else ()
         ),
         f"rho <= {up(rho, 6)} for a {'private ' if test else ''}token, {up(rho * generate.tokens, 6)} for a text"
-        + (" of no others" if test else ""),
-        f"epsilon <= {up(first)} for {_texts(generate.batches)}, one of each batch; <= {up(many)} for {MANY:,} texts"
+        + (" of private tokens only" if test else ""),
+        f"epsilon <= {up(first)} for {_texts(generate.batches)}, one from each batch; <= {up(many)} for {MANY:,} texts"
         + (", all tokens private" if test else ""),
-        f"each token is averaged over {plan.clipping.size:,} places"
+        f"the sum for each token is divided by {plan.clipping.size:,}, the declared size of a batch"
         + ("" if size is None else f"; {size / generate.batches:,.0f} of {size:,} records are expected in a batch"),
-        f"leaves texts and statement in {shown(plan.folder)}",
+        f"writes texts and statement to {shown(plan.folder)}",
     )
     data = {
         "texts": plan.texts,
@@ -53,28 +53,28 @@ def planned_texts(plan: GenerationPlan) -> Document:
     return dry_run(plan, "dpcli/generate-plan/v1", data, details)
 
 
-def written_texts(done: GenerationOutcome) -> Document:
-    """Return what was written."""
-    plan, account = done.plan, done.plan.account
-    written = f"{_texts(len(done.written))} written, {done.taken:,} of {plan.texts:,} in all"
+def generate_document(outcome: GenerationOutcome) -> Document:
+    """Return the document of `dpcli generate`."""
+    plan, account = outcome.plan, outcome.plan.account
+    written = f"{_texts(len(outcome.written))} written, {outcome.taken:,} of {plan.texts:,} in all"
     headline = f"{guarantee(account)}: {written}"
     details: tuple[str, ...] = (
         *window_note(plan),
-        f"texts and statement are in {shown(done.folder)}",
+        f"texts and statement are in {shown(outcome.folder)}",
     )
-    if done.private is not None:
+    if outcome.private is not None:
         most = plan.entry.steps * plan.generate.batches
-        cut = f"; {_texts(done.cut)} cut short for want of them" if done.cut else ""
-        details += (f"{done.private:,} of at most {most:,} private tokens are used{cut}",)
+        cut = f"; {_texts(outcome.cut)} cut short, as none were left" if outcome.cut else ""
+        details += (f"{outcome.private:,} of at most {most:,} private tokens were used{cut}",)
     data = {
         "schema": "dpcli/generate/v1",
         **rows_data(plan),
-        "written": list(done.written),
-        "taken": done.taken,
-        **({} if done.private is None else {"private_tokens": done.private, "cut": done.cut}),
+        "written": list(outcome.written),
+        "taken": outcome.taken,
+        **({} if outcome.private is None else {"private_tokens": outcome.private, "cut": outcome.cut}),
         "texts": plan.texts,
-        "folder": done.folder,
-        "run": done.run,
+        "folder": outcome.folder,
+        "run": outcome.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }
@@ -85,17 +85,17 @@ def _texts(count: int) -> str:
     return f"{count:,} text{'' if count == 1 else 's'}"
 
 
-def planned_prompt(plan: PromptPlan) -> Document:
-    """Return what `dpcli prompt` would do and cost."""
+def prompt_plan_document(plan: PromptPlan) -> Document:
+    """Return the document of a dry run of `dpcli prompt`."""
     prompt, entry = plan.prompt, plan.entry
-    public = 3 if prompt.model else 1  # calls on a query alone: a model is asked before and after the teachers, too
+    public = 3 if prompt.model else 1  # calls without demonstrations: the model is also asked before and after the teachers
     bounded = "" if plan.answers is None else f", at most {plan.answers:,} of them answered"
     details = (
         f"{prompt.teachers:,} teachers with up to {prompt.demonstrations:,} demonstrations each, from {prompt.data}",
         f"at most {plan.queries:,} queries by {entry.name} ({entry.type}){bounded}, from {prompt.queries}",
         f"up to {plan.queries * (prompt.teachers + public):,} calls of {prompt.model or prompt.labeller}, then up to "
         f"{prompt.candidates * (plan.answers or plan.queries):,} to choose the student's prompt, which costs no privacy",
-        f"leaves labels, prompt and statement in {shown(plan.folder)}",
+        f"writes labels, prompt and statement to {shown(plan.folder)}",
     )
     data = {
         "teachers": prompt.teachers,
@@ -105,38 +105,38 @@ def planned_prompt(plan: PromptPlan) -> Document:
     return dry_run(plan, "dpcli/prompt-plan/v1", data, details)
 
 
-def chosen_prompt(done: PromptOutcome) -> Document:
-    """Return what `dpcli prompt` did."""
-    plan, account, chosen = done.plan, done.plan.account, done.student
+def prompt_document(outcome: PromptOutcome) -> Document:
+    """Return the document of `dpcli prompt`."""
+    plan, account, chosen = outcome.plan, outcome.plan.account, outcome.student
     measured = ""
-    if done.accuracy is not None:
-        with_, without = done.accuracy
+    if outcome.accuracy is not None:
+        with_, without = outcome.accuracy
         measured = f"; accuracy {with_:.4f} on texts declared public (not checked), {without:.4f} without demonstrations"
     headline = (
-        f"{guarantee(account)}: {done.answered:,} of {done.texts:,} public texts were labelled, "
-        f"{done.queries:,} of {plan.queries:,} queries are spent{measured}"
+        f"{guarantee(account)}: {outcome.answered:,} of {outcome.texts:,} public texts were labelled, "
+        f"{outcome.queries:,} of {plan.queries:,} queries are used{measured}"
     )
     agreement = "" if chosen.agreement is None else f", which agrees with {percent(chosen.agreement)} of the other labels"
     details = (
         f"the prompt has {len(chosen.demonstrations):,} demonstrations{agreement}",
         *window_note(plan),
-        f"labels, prompt and statement are in {shown(done.folder)}",
-        *((f"{done.waiting:,} texts were not asked about: no query or answer is left for them",) if done.waiting else ()),
+        f"labels, prompt and statement are in {shown(outcome.folder)}",
+        *((f"{outcome.waiting:,} texts were not labelled, as no query or answer is left",) if outcome.waiting else ()),
     )
     data = {
         "schema": "dpcli/prompt/v1",
         **rows_data(plan),
-        "asked": done.queries,
+        "asked": outcome.queries,
         "queries": plan.queries,
-        "texts": done.texts,
-        "answered": done.answered,
-        "waiting": done.waiting,
-        "prompt": done.prompt,
+        "texts": outcome.texts,
+        "answered": outcome.answered,
+        "waiting": outcome.waiting,
+        "prompt": outcome.prompt,
         "agreement": chosen.agreement,
-        "accuracy": None if done.accuracy is None else done.accuracy[0],
-        "accuracy_without_demonstrations": None if done.accuracy is None else done.accuracy[1],
-        "folder": done.folder,
-        "run": done.run,
+        "accuracy": None if outcome.accuracy is None else outcome.accuracy[0],
+        "accuracy_without_demonstrations": None if outcome.accuracy is None else outcome.accuracy[1],
+        "folder": outcome.folder,
+        "run": outcome.run,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "exit_code": 0,
     }

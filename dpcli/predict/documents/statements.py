@@ -1,4 +1,4 @@
-"""Statements that sessions leave for users of their answers, and what all documents of PATE state."""
+"""The statements that sessions write for users of their answers, and the data that all documents of PATE share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dpcli.sessions.priced import PricedSession
 
 SCHEMA = "dpcli/pate/v1"
-BOTH = "for these votes against any neighbouring ones and the reverse"
-EX_POST = "It was not fixed before the votes were seen; what was fixed, and what composes with other runs, is the first epsilon."
+BOTH = "for these votes against any neighbouring votes, and the reverse"
+EX_POST = "This bound was not fixed before the votes were read. The first epsilon was, and only it composes with other runs."
 
 
 def guarantee(account: Account) -> str:
@@ -30,17 +30,17 @@ def guarantee(account: Account) -> str:
     return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
 
 
-def statement(priced: PricedSession, done: str, answers: Mapping[str, str]) -> str:
-    """Return the statement of a session as Markdown: what was done, then the disclosure of its file.
+def statement(priced: PricedSession, summary: str, answers: Mapping[str, str]) -> str:
+    """Return the statement of a session as Markdown: a summary of the session, then the disclosure of its file.
 
     Args:
-        answers: Answers of [disclosure], given where the file has none.
+        answers: Answers for the keys of [disclosure] that the file does not set.
     """
-    return f"{done}\n\n{disclosure_of(priced, answers)}"
+    return f"{summary}\n\n{disclosure_of(priced, answers)}"
 
 
 def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown, with these answers where the file has none."""
+    """Return the disclosure statement of a file as Markdown. `answers` are used for the keys that the file does not set."""
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure
@@ -54,7 +54,7 @@ def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
 
 
 def setting(plan: VotingPlan) -> dict[str, Any]:
-    """Return the part that every document of a session has, for the machine form."""
+    """Return the data that every document of a voting session has, for JSON."""
     account = plan.account
     return {
         "schema": SCHEMA,
@@ -74,7 +74,7 @@ def setting(plan: VotingPlan) -> dict[str, Any]:
 
 
 def counts(transcript: Transcript) -> dict[str, Any]:
-    """Return what came of the queries, for the machine form."""
+    """Return the numbers of queries by outcome, for JSON."""
     return {
         "asked": len(transcript),
         "answered": len(transcript.labels),
@@ -83,55 +83,58 @@ def counts(transcript: Transcript) -> dict[str, Any]:
     }
 
 
-def sanitised_data(plan: VotingPlan, noised: Sanitised | None) -> dict[str, Any] | None:
-    """Return what was released of the epsilon that depends on the votes, for the machine form."""
-    if noised is None or not plan.account.delta:
+def sanitised_data(plan: VotingPlan, sanitised: Sanitised | None) -> dict[str, Any] | None:
+    """Return the sanitised epsilon given the votes, for JSON; None if none was released."""
+    if sanitised is None or not plan.account.delta:
         return None
     return {
-        "epsilon_upper": noised.epsilon(plan.account.delta),
+        "epsilon_upper": sanitised.epsilon(plan.account.delta),
         "delta": plan.account.delta,
-        "order": noised.order,
-        "rdp": noised.rdp,
-        "release_rdp": noised.release_rdp,
-        "failure": noised.failure,
+        "order": sanitised.order,
+        "rdp": sanitised.rdp,
+        "release_rdp": sanitised.release_rdp,
+        "failure": sanitised.failure,
     }
 
 
-def pate_statement(plan: VotingPlan, transcript: Transcript, noised: Sanitised | None) -> tuple[str, dict[str, Any]]:
-    """Return Markdown, and the machine form. No number in either depends on the votes but through the labels that are released."""
+def pate_statement(plan: VotingPlan, transcript: Transcript, sanitised: Sanitised | None) -> tuple[str, dict[str, Any]]:
+    """Return the statement of a voting session as Markdown, and its data for JSON.
+
+    The numbers in them depend on the votes only through the released labels and the released sanitised epsilon.
+    """
     private = transcript.private
     answers = {
-        "randomness": "the noise is drawn from the operating system (OpenSSL); no seed exists and nothing is saved"
+        "randomness": "the noise is drawn from the operating system (OpenSSL); there is no seed, and no random number is saved"
         if private
-        else "NOT PRIVATE: a seed that somebody knows",
-        "floating_point": "labels alone are released, never a noisy count: rounding changes one with probability below 1e-12 for each",
-        "clipping": "none: all records of a unit are in one teacher's shard, so that a unit moves one vote",
+        else "NOT PRIVATE: the noise comes from a known seed",
+        "floating_point": "only labels are released, never a noisy count: rounding changes a label with probability below 1e-12",
+        "clipping": "none: all records of a unit are in one teacher's shard, so a unit changes one vote",
     }
-    heading = "" if private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
-    text = statement(plan, f"{heading}{_done(plan, transcript)}{_noised(plan, noised)}", answers)
+    heading = "" if private else "**NOT PRIVATE: the noise was drawn from a known seed.**\n\n"
+    text = statement(plan, f"{heading}{_summary(plan, transcript)}{_sanitised_sentence(plan, sanitised)}", answers)
     machine = {
         **setting(plan),
         "private": private,
         "run": transcript.run,
         **counts(transcript),
-        "sanitised": sanitised_data(plan, noised),
+        "sanitised": sanitised_data(plan, sanitised),
     }
     return text, jsonable(machine)
 
 
-def _done(plan: VotingPlan, transcript: Transcript) -> str:
+def _summary(plan: VotingPlan, transcript: Transcript) -> str:
     lines = [
         f"{len(transcript):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
-        f"{len(transcript.labels):,} answered: {guarantee(plan.account)}, which pays for up to "
-        f"{plan.queries:,} queries and {plan.answers:,} answers and holds whatever the votes were."
+        f"{len(transcript.labels):,} were answered: {guarantee(plan.account)}. This pays for up to {plan.queries:,} queries and "
+        f"{plan.answers:,} answers, and holds whatever the votes were."
     ]
     if transcript.lost:
         lines.append(
-            f"{len(transcript.lost):,} queries were charged and lost, in a crash or as an older transcript was put back; none was put "
-            "again."
+            f"{len(transcript.lost):,} queries were charged and then lost, in a crash or by restoring an older transcript. None was "
+            "answered again."
         )
     if transcript.sanitised is not None and "rdp" not in transcript.sanitised:
-        lines.append("What was released of their cost given the votes is lost, and is not released again.")
+        lines.append("The release of the epsilon given the votes was lost, and is not repeated.")
     if not transcript.session.charged:
         lines.append(RESTORED)
     if transcript.reinforced:
@@ -139,12 +142,12 @@ def _done(plan: VotingPlan, transcript: Transcript) -> str:
     return " ".join(lines)
 
 
-def _noised(plan: VotingPlan, noised: Sanitised | None) -> str:
+def _sanitised_sentence(plan: VotingPlan, sanitised: Sanitised | None) -> str:
     delta = plan.account.delta
-    if noised is None or not delta:
+    if sanitised is None or not delta:
         return ""
     return (
-        " An ex-post bound, given the votes and told with noise in proportion to their smooth sensitivity: labels and this number together "
-        f"cost epsilon <= {up(noised.epsilon(delta))} at delta = {delta!r}, {BOTH}, except with probability {noised.failure:g} over that "
-        f"noise. {EX_POST}"
+        " An ex-post bound given the votes was also released, with noise in proportion to its smooth sensitivity. The labels and this "
+        f"number together cost epsilon <= {up(sanitised.epsilon(delta))} at delta = {delta!r}, {BOTH}, except with probability "
+        f"{sanitised.failure:g} over that noise. {EX_POST}"
     )

@@ -1,10 +1,10 @@
-"""The protocols of language models and vocabularies, and checks of their answers. Models of the user's own may violate the protocols.
+"""The protocols of language models and vocabularies, and checks of their answers, as models written by users may violate the protocols.
 
-A model is asked about a private context through `default_on_error`, as an error would reveal something about the private data. No message
-of an error or warning about private values is shown, as it may quote a record.
+A model is asked about a private context through `default_on_error`, as an error would reveal something about the private data. The message
+of an error or warning about private values is never shown, as it may quote a record.
 
-What is learnt on top of one public model is useless on top of another, so that models are compared by content. The content of a model with
-weights or counts is the SHA-256 of its numbers. That of a model of the user's own is its answers after some contexts. If a vocabulary is
+Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by content. The content of a model
+with weights or counts is the SHA-256 of its numbers. The content of any other model is its answers after some contexts. If a vocabulary is
 given, the content also includes its tokens.
 """
 
@@ -27,8 +27,9 @@ Tokens = Sequence[int]
 class LanguageModel(Protocol):
     """A causal language model.
 
-    vocabulary: number of tokens in its vocabulary.
-    context: largest number of tokens in a context. A longer context is never cut.
+    Attributes:
+        vocabulary: Number of tokens in its vocabulary.
+        context: Largest number of tokens in a context. A longer context is never cut.
     """
 
     @property
@@ -46,10 +47,10 @@ class LanguageModel(Protocol):
 
 
 class Tunable(LanguageModel, Protocol):
-    """A model that can be fine-tuned without noise. What it learns is bytes, which give a fitted model together with it."""
+    """A model that can be fine-tuned without noise. The learnt parameters are bytes, from which `tuned` makes the fitted model."""
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
-        """Return what is learnt from these records alone. None of them is longer than the context, and there may be none."""
+        """Return parameters learnt from these records alone. No record is longer than the context. There may be no record."""
         ...
 
     def tuned(self, learnt: bytes) -> LanguageModel:
@@ -58,9 +59,10 @@ class Tunable(LanguageModel, Protocol):
 
 
 class Vocabulary(Protocol):
-    """A tokenizer, which must be public: its tokens reveal much about the text that it was made from.
+    """A tokenizer. It must be public, as its tokens reveal much about the texts from which it was made.
 
-    end: the token that closes a text; None if there is none.
+    Attributes:
+        end: Id of the token that ends a text; None if there is none.
     """
 
     def ids(self, text: str) -> list[int]:
@@ -79,37 +81,37 @@ Answer = TypeVar("Answer")
 
 
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function of private values. Raises InputError if it raises; the error omits the original message."""
+    """Return the result of a function of private values. If the function raises, raise InputError without the original message."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return function(*arguments)
     except DpcliError:
         raise
     except KeyboardInterrupt:
-        raise KeyboardInterrupt from None  # A new one has no message of the user's code.
-    except BaseException as error:  # The error of a cancelled task is no Exception, and would be shown with its message.
-        words = f"{type(error).__name__} (its message may quote a private record, and is not shown)"
-        raise InputError(f"{target}: raised {words}") from error
+        raise KeyboardInterrupt from None  # A new exception does not carry a message of the user's code.
+    except BaseException as error:  # The error of a cancelled task is not an Exception, and its message would be shown.
+        error_text = f"{type(error).__name__} (its message is not shown, as it may quote a private record)"
+        raise InputError(f"{target}: raised {error_text}") from error
 
 
-def default_on_error(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
-    """Return the result of a function of private values; `otherwise` if it raises. Nothing reveals that it raised."""
+def default_on_error(ask: Callable[[], Answer], default: Answer) -> Answer:
+    """Return the result of a function of private values; `default` if it raises. Nothing reveals that it raised."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return ask()
     except KeyboardInterrupt:
         raise KeyboardInterrupt from None
     except BaseException:
-        return otherwise
+        return default
 
 
-SAME_ANSWER = 1e-4  # nats; if two answers to one context differ by more, they were not computed from that context alone
-SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # contexts, and tokens of each answer, in the content of a model of the user's own
-SAMPLE_LENGTH = 16  # tokens of the context about which every model is asked twice
+SAME_ANSWER = 1e-4  # in nats; two answers that differ by more were not computed from the same context alone
+SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # numbers of contexts and of tokens per answer in the content of a model without numbers
+SAMPLE_LENGTH = 16  # number of tokens of the context about which every model is asked twice
 PUBLIC = "the public model"
 CHANGED_MODEL = (
-    "the public model: expected the same one whenever it is built, but its content changed: a function that draws weights needs a seed of "
-    "its own, or reads them from a file"
+    "the public model: expected the same content whenever it is built, but the content changed; a function that draws weights must set a "
+    "seed, or read the weights from a file"
 )
 VOCABULARY_MARK = "; vocabulary "  # separates the content of a model from two digests of its tokens: in order, and sorted
 
@@ -117,14 +119,14 @@ VOCABULARY_MARK = "; vocabulary "  # separates the content of a model from two d
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     """Return log-probabilities of the next token after one context, (vocabulary,).
 
-    The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as a
-    model may overwrite it with its next answer.
+    The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as
+    the model may reuse its array for the next answer.
 
     Args:
         place: Beginning of every message.
 
     Raises:
-        InputError: If the model fails, or its answer has another shape, no real numbers, NaN or inf.
+        InputError: If the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.
     """
     rows = call_user_code(place, lambda: np.asarray(model.next_token([context])))
     if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
@@ -133,12 +135,12 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
         )
     row = np.array(rows[0], dtype=float)
     if not np.isfinite(row.max()):  # It contains NaN or inf, or nothing but -inf.
-        raise InputError(f"{place}: expected log-probabilities after a context, found some that are no numbers")
+        raise InputError(f"{place}: expected log-probabilities after a context, found NaN, inf or only -inf")
     return row
 
 
 def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -> Array:
-    """Return log-probabilities after private contexts, (contexts, words). A row is NaN if the model fails, and then contributes nothing."""
+    """Return log-probabilities after private contexts, (contexts, words). If the model fails for a context, its row is NaN."""
     nothing = np.full(words, np.nan)
     rows = [default_on_error(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
     return np.stack([row if len(row) == words else nothing for row in rows])
@@ -154,29 +156,29 @@ def token_ids(vocabulary: Vocabulary, text: str, words: int, place: str) -> list
 def require_ids(ids: Iterable[int], words: int, place: str = "") -> None:
     """Raise InputError if a token is not one of a model's `words` tokens."""
     if not all(0 <= token < words for token in ids):
-        raise InputError(f"{place}expected token ids below the model's {words}: the tokenizer is another model's")
+        raise InputError(f"{place}expected token ids below the model's {words}: the tokenizer belongs to another model")
 
 
 def text_of_tokens(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
-    """Return the text of tokens. Raises InputError if the tokenizer fails, or returns something else."""
+    """Return the text of tokens. Raises InputError if the tokenizer fails, or does not return a str."""
     text = call_user_code(place, lambda: vocabulary.text(ids))
     if not isinstance(text, str):
         raise InputError(f"{place}: expected text of tokens, found {type(text).__name__}")
     return text
 
 
-def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:
-    """Raise InputError if the answer to a public context differs from the earlier answer `known`.
+def require_forgetful(model: LanguageModel, earlier: Array, context: Tokens, place: str) -> None:
+    """Raise InputError if the answer to a public context differs from the answer `earlier`.
 
     A model that remembers its contexts could reveal private ones in its answers to public ones.
     """
     again = next_token(model, context, place)
     with np.errstate(invalid="ignore"):
-        same = (again == known) | (np.abs(again - known) <= SAME_ANSWER)
+        same = (again == earlier) | (np.abs(again - earlier) <= SAME_ANSWER)
     if not same.all():
         raise InputError(
-            f"{place}: gave two answers to one context: what a model was asked before must not matter, and answers must not be random, as "
-            "those of dropout that is not switched off are (.eval(), or training=self.training)"
+            f"{place}: gave two answers to one context: an answer must not depend on earlier contexts, and must not be random; switch off "
+            "dropout (.eval(), or training=self.training)"
         )
 
 
@@ -209,7 +211,7 @@ def require_same_content(before: str, now: str) -> None:
         order = words_before.split()[1] == words.split()[1]
         raise InputError(
             "the vocabulary: expected the same tokens in the same order whenever it is built, found "
-            + ("another order: that of a set differs from process to process, sorted(...) does not" if order else "other tokens")
+            + ("a changed order: the order of a set differs between processes; use sorted(...)" if order else "other tokens")
         )
     if not same_content(before, now):
         raise InputError(CHANGED_MODEL)
@@ -218,7 +220,8 @@ def require_same_content(before: str, now: str) -> None:
 def same_content(before: str, now: str) -> bool:
     """Return whether two contents are equal.
 
-    Models are equal if their digests are equal, or their answers up to rounding. Vocabularies are compared only if both contents have one.
+    Models are equal if their digests are equal, or if their answers are equal up to rounding. Vocabularies are compared only if both
+    contents include one.
     """
     (one, _, words_before), (other, _, words) = before.partition(VOCABULARY_MARK), now.partition(VOCABULARY_MARK)
     return (one == other or _same_answers(one, other)) and not (words_before and words and words_before != words)

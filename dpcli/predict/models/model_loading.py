@@ -15,7 +15,7 @@ from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary
 if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning
 
-UNLIMITED = 10**9  # tokens; dpcli itself refuses a prompt that is too long, so that the tokenizer need not warn
+UNLIMITED = 10**9  # a number of tokens that no prompt reaches, for a model or tokenizer without a limit
 
 
 def language_model(
@@ -24,15 +24,15 @@ def language_model(
     """Return the public model that a table of a file names, and its vocabulary.
 
     Args:
-        name: A folder, a name that transformers knows, or module:function of the user's own. The function returns a LanguageModel, a torch
-            module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
+        name: A folder, a name that transformers knows, or module:function written by the user. The function returns a LanguageModel, a
+            torch module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of such a model and its vocabulary.
         tokenizer: "bytes", a folder, a name, or module:function; the model's own tokenizer if None.
         path: Path of the dpcli file.
         table: Name of its table that has the keys `model` and `tokenizer`.
-        tuning: Parameters by which a torch module is fine-tuned; None if it is not.
+        tuning: Parameters of the fine-tuning of a torch module; None if it is not fine-tuned.
 
     Raises:
-        InputError: If the model cannot be loaded, or is no language model.
+        InputError: If the model cannot be loaded, or is not a language model.
         Unavailable: If a package that the model needs is not installed.
     """
     from dpcli.train.tasks.user_code import result
@@ -47,7 +47,7 @@ def language_model(
         vocabulary = vocabulary_of(tokenizer, path, table)
     if vocabulary is None:
         raise InputError(
-            f"{path}: {table}.tokenizer: a model of your own needs one: bytes, a path, a name or module:function (or return both)"
+            f"{path}: {table}.tokenizer: a model from module:function needs a tokenizer: bytes, a path, a name or module:function"
         )
     if all(hasattr(model, part) for part in ("next_token", "vocabulary", "context")):
         sizes = (model.vocabulary, model.context)
@@ -71,7 +71,7 @@ def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
     if len(prompt) + more - 1 > model.context:
         raise InputError(
             f"prompt: expected at most {max(model.context - more + 1, 0)} tokens before {more} new ones (the model's context is "
-            f"{model.context}), found {len(prompt)}; a prompt is not cut"
+            f"{model.context}), found {len(prompt)}; prompts are never cut"
         )
     require_ids(prompt, model.vocabulary, "prompt: ")
 
@@ -85,7 +85,7 @@ def _pretrained(name: str, path: str, table: str) -> Any:
     model, report = pretrained(name, "model", path, partial(load, dtype=torch.float32, output_loading_info=True), table)
     if report["missing_keys"]:
         absent = ", ".join(sorted(report["missing_keys"])[:3])
-        raise InputError(f"{path}: {table}.model: expected the weights of a causal language model; {absent} are missing")
+        raise InputError(f"{path}: {table}.model: expected all weights of a causal language model; missing: {absent}")
     return model
 
 
@@ -122,7 +122,7 @@ def _width(model: Any, path: str, table: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ByteVocabulary:
-    """A vocabulary of the 256 bytes of UTF-8. A line end closes a text."""
+    """A vocabulary of the 256 bytes. The line end is the end token."""
 
     end: int | None = 10
     size: int = 256
@@ -135,7 +135,7 @@ class ByteVocabulary:
 
 
 class WordVocabulary:
-    """A vocabulary of the words of a list. Texts are split at white space. Any other word is <unk>, and a line end is <end>.
+    """A vocabulary of the words of a list. Texts are split at white space. A word not in the list is <unk>, and a line end is <end>.
 
     The list must be public. If it were made from private texts, a word in it would reveal that somebody used the word.
     """
@@ -222,7 +222,7 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
 
 
 def size_of(vocabulary: Vocabulary, path: str, table: str) -> int:
-    """Return the number of tokens. Raises InputError if a vocabulary of the user's own does not state it."""
+    """Return the number of tokens. Raises InputError if a vocabulary from module:function has no valid `size`."""
     size = getattr(vocabulary, "size", None)
     if type(size) is not int or size < 1:
         raise InputError(f"{path}: {table}.tokenizer: expected a vocabulary with a size, its number of tokens, found {size!r:.60}")

@@ -1,8 +1,8 @@
 """N-gram language models. The counts of each order are interpolated with the model of the next lower order, down to a public model.
 
 p(y | c) = (n(c, y) + d(c) p'(y | c)) / (n(c) + d(c)), where n(c, y) is the number of times that y followed c, d(c) is the number of
-different tokens that followed c, and p' is the lower model. Source: Witten & Bell 1991, The zero-frequency problem, method C, as an
-interpolation.
+different tokens that followed c, and p' is the probability under the next lower model. Source: Witten & Bell 1991, The zero-frequency
+problem, method C, as an interpolation.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 else:
     Ids = Any
 
-ENDLESS = 10**9  # context of these models: a context of any length is allowed, and its last tokens count
+UNLIMITED_CONTEXT = 10**9  # no context reaches this length; only the last tokens of a context matter to these models
 MOST_ORDERS = 3  # largest order of a model
-REMEMBERED = 2**23  # largest number of probabilities in the cache of a model
+MOST_CACHED = 2**23  # largest number of probabilities in the cache of a model
 PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
 
 
@@ -39,7 +39,7 @@ class NGramCounts:
         length: Length of the contexts, in tokens.
         contexts: (c,) numbers of the contexts that occurred, ascending.
         starts: (c + 1,) indices in `tokens` at which the tokens of each context begin.
-        tokens, counts: (n,) tokens that followed, and how often each did.
+        tokens, counts: (n,) tokens that followed a context, and the number of times each did.
     """
 
     length: int
@@ -50,7 +50,7 @@ class NGramCounts:
     counts: Array
 
     def after(self, context: Tokens) -> tuple[Ids, Array]:
-        """Return the tokens that followed the end of a context, and how often. There are none if it is too short, or never occurred."""
+        """Return the tokens that followed the end of a context, and their counts; empty if it is too short or never occurred."""
         if len(context) < self.length:
             return self.tokens[:0], self.counts[:0]
         number = 0
@@ -65,12 +65,15 @@ class NGramCounts:
 
 @dataclass(frozen=True, slots=True)
 class CountingModel:
-    """A model of counts for contexts of increasing length. The lowest counts are interpolated with `below`, or a uniform distribution."""
+    """A model made of the counts after contexts of increasing length.
+
+    The counts after the shortest contexts are interpolated with `below`, or with a uniform distribution if `below` is None.
+    """
 
     vocabulary: int
     counts: tuple[NGramCounts, ...]
     below: CountingModel | None = None
-    context: int = ENDLESS
+    context: int = UNLIMITED_CONTEXT
     _known: dict[Tokens, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
@@ -82,18 +85,18 @@ class CountingModel:
         if self.below is None:
             rows = np.full((len(contexts), self.vocabulary), 1.0 / self.vocabulary)
         else:
-            rows = np.stack([self.below.remembered(context) for context in contexts])
+            rows = np.stack([self.below.cached_probabilities(context) for context in contexts])
         for row, context in zip(rows, contexts, strict=True):
             for table in self.counts:
                 _interpolate(row, *table.after(context))
         return rows
 
-    def remembered(self, context: Tokens) -> Array:
-        """Return probabilities after one context, from a cache, as many fitted models ask about the same context."""
+    def cached_probabilities(self, context: Tokens) -> Array:
+        """Return probabilities after one context. They are cached, as many fitted models ask about the same context."""
         reach = max(table.length for table in self.counts)
         known = tuple(context[max(0, len(context) - reach) :])
         if known not in self._known:
-            if len(self._known) >= REMEMBERED // self.vocabulary:
+            if len(self._known) >= MOST_CACHED // self.vocabulary:
                 self._known.clear()
             self._known[known] = self.probabilities([known])[0]
         return self._known[known]
@@ -101,7 +104,7 @@ class CountingModel:
 
 @dataclass(frozen=True, slots=True)
 class NGram(CountingModel):
-    """A public model of counts. It is fine-tuned by counts of long contexts alone, as its own counts of short ones are better."""
+    """A public model of counts. Fine-tuning adds counts after long contexts only, as the public counts after short ones are better."""
 
     order: int = 1
 
@@ -128,10 +131,12 @@ def public_ngram(records: Sequence[Tokens], order: int, vocabulary: int) -> NGra
 
 
 def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:
-    """Return counts of all tokens that have at least `length` tokens before them in their record."""
+    """Return the counts of all tokens with at least `length` tokens before them in their record, by the last `length` of these."""
     flat = np.fromiter((token for record in records for token in record), np.int64)
     if flat.size and not 0 <= flat.min() <= flat.max() < vocabulary:
-        raise InputError(f"expected token ids below {vocabulary}: the tokenizer is another model's")
+        raise InputError(
+            f"expected token ids below {vocabulary}, the size of the vocabulary: the tokenizer belongs to another model"
+        )
     place = np.concatenate([np.arange(len(record)) for record in records] or [np.empty(0, np.int64)])
     ends = np.flatnonzero(place >= length)
     number = np.zeros(len(ends), np.int64)
@@ -151,7 +156,7 @@ def pack(counts: Sequence[NGramCounts]) -> bytes:
 
 
 def unpack(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
-    """Return the counts that `pack` made bytes of. Raises InputError for other bytes."""
+    """Return the counts from the bytes that `pack` returned. Raises InputError for other bytes."""
     try:
         with np.load(io.BytesIO(learnt), allow_pickle=False) as parts:
             return tuple(_tables(parts, vocabulary))
@@ -166,7 +171,7 @@ def _tables(parts: np.lib.npyio.NpzFile, vocabulary: int) -> Iterator[NGramCount
 
 
 def _interpolate(row: Array, tokens: Ids, counts: Array) -> None:
-    """Interpolate a row of probabilities with counts, in place."""
+    """Interpolate a row of probabilities with counts, in place, by the formula at the top of this file."""
     if len(tokens):
         total = counts.sum() + len(tokens)
         row *= len(tokens) / total

@@ -20,14 +20,14 @@ SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """A file or function that texts are read from.
+    """A file or function from which texts are read.
 
     Attributes:
         source: A .txt, .csv, .jsonl or .parquet file, relative to the pipeline file, or module:function.
         path: Path of the pipeline file.
         key: Key of the pipeline file that names the source, for messages.
         column: Column of the texts, in a file with columns.
-        units: Column that names the owner of each text; None if each text is a unit of its own.
+        units: Column that names the owner of each text; None if the owner of a text is the text itself.
         record: Unit of text in a .txt file: line or paragraph.
         rows: Rows that may be read, in a file with columns; None for all.
     """
@@ -44,14 +44,14 @@ class TextSource:
     def ending(self) -> str:
         return os.path.splitext(self.source)[1]
 
-    def refused(self, expected: str, instead: str) -> InputError:
-        return InputError(f"{self.path}: {self.key}: expected {expected}, found {instead}")
+    def error(self, expected: str, actual: str) -> InputError:
+        return InputError(f"{self.path}: {self.key}: expected {expected}, found {actual}")
 
     def file(self) -> str:
         """Return the path of the file. Raises InputError if it does not exist."""
         place = relative_to_file(self.source, self.path)
         if not os.path.isfile(place):
-            raise self.refused("a file", f"no file at {self.source}")
+            raise self.error("a file", f"no file at {self.source}")
         return place
 
 
@@ -66,28 +66,29 @@ class OwnedTexts:
 def owned_texts(source: TextSource) -> OwnedTexts:
     """Return the texts with their owners.
 
-    If the ledger bounds each owner's contributions per block, an owner's texts of one block are a unit of their own, named by the owner
-    and the block.
+    If the ledger bounds each owner's contributions per block, an owner's texts of one block form a separate unit, named by the owner and
+    the block.
 
     Raises:
-        InputError: The texts cannot be read, there are none, or some have no owner.
-        Unavailable: A package that reads the file is not installed.
+        InputError: If the texts cannot be read, there are none, or some have no owner.
+        Unavailable: If a package that reads the file is not installed.
     """
     if source.units is None:
         texts = _plain(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
         require_texts(texts, source)
-        return OwnedTexts(tuple(texts), tuple(texts))  # a text's position would change as other texts come and go
+        # A text's position cannot be its owner, as it changes if another text is added or removed.
+        return OwnedTexts(tuple(texts), tuple(texts))
     if source.ending == ".txt":
-        raise source.refused("a file with columns, as units are named", "plain text")
+        raise source.error("a file with columns, as units names a column", "plain text")
     texts, owners = _texts_and_owners(source, source.units)
     require_texts(texts, source)
     if len(owners) != len(texts):
-        raise source.refused("as many owners as texts", "lists of different lengths")
+        raise source.error("as many owners as texts", "lists of different lengths")
     return OwnedTexts(tuple(texts), require_owners(owners, source))
 
 
 def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequence[Any]]:
-    """Return the column of texts and the column of owners; an owner and a block, if contributions are bounded per block."""
+    """Return the texts and their owners. If contributions are bounded per block, an owner is a pair of owner and block."""
     rows = source.rows
     if rows is None or rows.each is None:
         texts, owners = read_columns(source, [source.column, units], (".txt", *READERS))
@@ -101,34 +102,34 @@ def public_texts(source: str, path: str, key: str, record: str = "line") -> list
     """Return texts declared public: the lines or paragraphs of a .txt file, or what module:function returns.
 
     Raises:
-        InputError: The file cannot be read, or the values are not texts.
+        InputError: If the file cannot be read, or the values are not texts.
     """
     public = TextSource(source, path, key, record=record)
     if public.ending != ".txt" and ":" not in source:
-        raise public.refused("a .txt file, or module:function", repr(source))
+        raise public.error("a .txt file, or module:function", repr(source))
     texts: Any = _plain(public) if public.ending == ".txt" else result(source, path)
     if not isinstance(texts, list | tuple):
-        raise public.refused("a list of texts", type(texts).__name__)
+        raise public.error("a list of texts", type(texts).__name__)
     require_texts(texts, public)
     return list(texts)
 
 
 def require_texts(texts: Sequence[Any], source: TextSource) -> None:
-    """Check that there are values and all are texts. Raises InputError if not."""
+    """Raise InputError if there are no values, or some are not texts."""
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise source.refused("texts", "no text" if not texts else "values that are no texts")
+        raise source.error("texts", "no text" if not texts else "values that are not texts")
 
 
 def require_owners(units: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
-    """Return the owners if all are texts or all are whole numbers: 1 and "1" might be one owner. Raises InputError if not."""
+    """Return the owners. Raises InputError unless all are texts or all are whole numbers, as 1 and "1" might be one owner."""
     types = {type(unit) for unit in units}
     if types not in ({str}, {int}) or any(unit == "" for unit in units):
-        raise source.refused("the owner of each text, as text or as whole numbers", "some that are missing, or of several types")
+        raise source.error("the owner of each text, as text or as whole numbers", "owners that are missing, or of several types")
     return tuple(units)
 
 
 def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str]) -> list[list[Any]]:
-    """Return the named columns of a file, or as many lists of a function.
+    """Return the named columns of a file, or the same number of lists from a function.
 
     Args:
         source: File or function of the texts.
@@ -136,19 +137,19 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
         endings: File types to name in the message.
 
     Raises:
-        InputError: A column is missing in a row, or the function returns something else.
-        Unavailable: A package that reads the file is not installed.
+        InputError: If a column is missing in a row, or the function does not return such lists.
+        Unavailable: If a package that reads the file is not installed.
     """
     if source.ending in READERS:
         return _columns(READERS[source.ending](source.file(), source.rows), names, source)
     if ":" not in source.source:
-        raise source.refused(f"a {', '.join(endings)} file, or module:function", repr(source.source))
+        raise source.error(f"a {', '.join(endings)} file, or module:function", repr(source.source))
     parts = private_result(source.source, source.path)
     parts = (parts,) if len(names) == 1 else parts
     if not isinstance(parts, tuple) or len(parts) != len(names) or not all(isinstance(part, list | tuple) for part in parts):
         expected = "a list of texts" if len(names) == 1 else f"{len(names)} lists, texts first,"
         kind = f"a tuple of {len(parts)}" if isinstance(parts, tuple) else type(parts).__name__
-        raise source.refused(f"{expected} from {source.source}", kind)
+        raise source.error(f"{expected} from {source.source}", kind)
     return [list(part) for part in parts]
 
 
@@ -160,7 +161,7 @@ def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[
     for row in rows:
         for name in names:
             if not isinstance(row, Mapping) or row.get(name) is None:
-                raise source.refused(f"{name!r} in every row", f"a row without it{meant_in(row, [name])}")
+                raise source.error(f"{name!r} in every row", f"a row without it{meant_in(row, [name])}")
     return [[row[name] for row in rows] for name in names]
 
 

@@ -26,14 +26,14 @@ from dpcli.train.tasks.lm_models import logits, lora
 if TYPE_CHECKING:
     from dpcli.train.plan.settings_language import Lora
 
-PASS_BYTES = 2 * 2**30  # most memory that a joint pass may take on top of the model
+PASS_BYTES = 2 * 2**30  # most memory of a joint pass, in addition to the model
 PADDING = -100  # label of padding, which cross_entropy ignores
 Adapter = Mapping[str, Tensor]  # parameter name -> low-rank matrix
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The training of an adapter by Adam. Each batch is a random part of the records, and the learning rate decreases linearly to zero."""
+    """Parameters for training an adapter by Adam. Batches are random, and the learning rate decreases linearly to zero."""
 
     lora: Lora
     learning_rate: float
@@ -43,7 +43,7 @@ class Tuning:
 
 @dataclass(slots=True)
 class Transformer:
-    """A public model.
+    """A public language model of torch, which can be fine-tuned by adapters.
 
     Attributes:
         vocabulary: Number of tokens in the vocabulary.
@@ -60,10 +60,10 @@ class Transformer:
     tuning: Tuning | None = None
     start: int | None = None
     _adapted: nn.Module | None = field(default=None, init=False)
-    _has_joint: bool | None = field(default=None, init=False)
+    _joint_pass_works: bool | None = field(default=None, init=False)
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
-        return self.read(self._bare(), contexts)
+        return self.read(self._public_model(), contexts)
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
         """Yield the weights of the public model with their names, as bytes. Must be called before the model has an adapter."""
@@ -71,19 +71,19 @@ class Transformer:
             yield f"{name} {value.dtype}", value.detach().cpu().contiguous().view(torch.uint8).numpy()
 
     def ready(self) -> None:
-        """Insert the adapter's layers, so that every process that is forked later has them."""
-        self._wrapped()
+        """Insert the layers of the adapter now, so that processes forked later inherit them."""
+        self._with_adapter_layers()
 
     def along(self, tokens: Tokens) -> Array:
         """Return log-probabilities of the next token after each prefix of the tokens, (tokens, vocabulary)."""
-        return self._along(self._bare(), tokens)
+        return self._along(self._public_model(), tokens)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
         from safetensors.torch import save
 
-        model = self._fresh()
+        model = self._with_new_adapter()
         if any(len(record) > 1 for record in records):
-            _train(model, records, self._how())
+            _train(model, records, self._require_tuning())
         return save({name: value.detach().cpu().contiguous() for name, value in _low_rank(model).items()})
 
     def tuned(self, learnt: bytes) -> LanguageModel:
@@ -93,42 +93,46 @@ class Transformer:
             weights = load(learnt)
         except Exception as problem:  # whatever safetensors raises for malformed bytes
             raise InputError(f"expected the weights of an adapter ({problem})") from None
-        model = self._fresh()
+        model = self._with_new_adapter()
         shapes = {name: tuple(value.shape) for name, value in _low_rank(model).items()}
         if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
-            raise InputError("expected the weights of an adapter of this model and rank, found those of other shapes")
+            raise InputError("expected the weights of an adapter of this model and rank, found weights of other shapes")
         return Adapted(self, weights)
 
     def joint_next_token(self, models: Sequence[LanguageModel], tokens: Tokens) -> Array | None:
         """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary).
 
-        The models are evaluated in as few passes as memory allows. None is returned if they have to be evaluated one at a time. Each row
-        equals the answer of its model alone, up to SAME_ANSWER. This is tested once, with random adapters. The row of one model does not
-        depend on what the others have learnt.
+        The models are evaluated in as few passes as memory allows. The result is None if they have to be evaluated one at a time. Each row
+        equals the answer of its model alone, up to SAME_ANSWER. The first call tests this with random adapters. The row of one model does
+        not depend on the weights of the other models.
         """
         adapters = [model.weights for model in models if isinstance(model, Adapted) and model.public is self]
         if len(adapters) != len(models) or len(models) < 2:
             return None
-        if self._has_joint is None:
-            self._has_joint = self._joint_agrees()
-        return _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._has_joint else None
+        if self._joint_pass_works is None:
+            self._joint_pass_works = self._joint_agrees()
+        return (
+            _log_probabilities(last_scores(self._with_adapter_layers(), adapters, self._checked_context(tokens), self.vocabulary))
+            if self._joint_pass_works
+            else None
+        )
 
     def _joint_agrees(self) -> bool:
-        """Return whether two random adapters give the same answers in a joint pass as alone."""
+        """Return whether two random adapters give equal answers in a joint pass and alone, up to SAME_ANSWER."""
         generator = torch.Generator().manual_seed(0)
-        shapes = {name: value.shape for name, value in _low_rank(self._wrapped()).items()}
-        made = [{name: 0.1 * torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2)]
+        shapes = {name: value.shape for name, value in _low_rank(self._with_adapter_layers()).items()}
+        adapters = [{name: 0.1 * torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2)]
         known = [place % self.vocabulary for place in range(min(3, self.context))]
         try:
-            joint = _float(last_scores(self._wrapped(), made, known, self.vocabulary))
+            joint = _log_probabilities(last_scores(self._with_adapter_layers(), adapters, known, self.vocabulary))
         except (NotJoint, RuntimeError, ValueError, TypeError, IndexError):
             return False
-        alone = np.concatenate([Adapted(self, one).next_token([known]) for one in made])
+        alone = np.concatenate([Adapted(self, one).next_token([known]) for one in adapters])
         return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= SAME_ANSWER)
 
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
         """Return the model after copying the weights of an adapter into it."""
-        model = self._wrapped()
+        model = self._with_adapter_layers()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
                 value.copy_(weights[name])
@@ -139,18 +143,18 @@ class Transformer:
 
         Each context is evaluated alone, so that no other context changes the last bits of its answer.
         """
-        return _float(torch.cat([self._logits(model, context)[-1:] for context in contexts]))
+        return _log_probabilities(torch.cat([self._logits(model, context)[-1:] for context in contexts]))
 
     def _along(self, model: nn.Module, tokens: Tokens) -> Array:
-        return _float(self._logits(model, tokens))
+        return _log_probabilities(self._logits(model, tokens))
 
     @torch.no_grad()
     def _logits(self, model: nn.Module, tokens: Tokens) -> Tensor:
         place = next(iter(model.parameters())).device
-        return logits(model, torch.tensor([self._known(tokens)], device=place))[0]
+        return logits(model, torch.tensor([self._checked_context(tokens)], device=place))[0]
 
-    def _known(self, tokens: Tokens) -> list[int]:
-        """Return the tokens of a context; `start` if it is empty. Raises InputError if the context is too long, or still empty."""
+    def _checked_context(self, tokens: Tokens) -> list[int]:
+        """Return the tokens of a context; `start` if it is empty. Raises InputError if it is too long, or empty without a `start`."""
         known = list(tokens)
         if not known and self.start is not None:
             known = [self.start]
@@ -158,7 +162,7 @@ class Transformer:
             raise InputError(f"expected from 1 to {self.context} tokens before the next one, found {len(known)}")
         return known
 
-    def _bare(self) -> nn.Module:
+    def _public_model(self) -> nn.Module:
         """Return the public model, with the matrices of the adapter set to zero.
 
         Both matrices are set to zero, since 0 times NaN of a private adapter would show in the answer.
@@ -170,15 +174,15 @@ class Transformer:
                 value.zero_()
         return self._adapted
 
-    def _wrapped(self) -> nn.Module:
+    def _with_adapter_layers(self) -> nn.Module:
         """Return the model with the layers of an adapter, which the first call inserts."""
         if self._adapted is None:
-            self._adapted = lora(self.model, self._how().lora, self.path).eval()
+            self._adapted = lora(self.model, self._require_tuning().lora, self.path).eval()
         return self._adapted
 
-    def _fresh(self) -> nn.Module:
-        """Return the model with an untrained adapter, so that nothing depends on what was learnt before."""
-        model = self._wrapped()
+    def _with_new_adapter(self) -> nn.Module:
+        """Return the model with a newly initialised adapter, so that nothing depends on earlier training."""
+        model = self._with_adapter_layers()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
                 if "lora_B" in name:
@@ -187,9 +191,9 @@ class Transformer:
                     nn.init.kaiming_uniform_(value, a=5**0.5)
         return model
 
-    def _how(self) -> Tuning:
+    def _require_tuning(self) -> Tuning:
         if self.tuning is None:
-            raise InputError(f"{self.path}: expected lora, which says how the model is fine-tuned")
+            raise InputError(f"{self.path}: expected the table lora, with the parameters of fine-tuning")
         return self.tuning
 
 
@@ -226,16 +230,16 @@ def last_scores(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[
 
     Raises NotJoint if an adapted layer is not a plain matrix, or its input is not one copy of the context for each adapter.
     """
-    most = at_once(adapters[0], len(tokens), vocabulary)
+    most = most_adapters(adapters[0], len(tokens), vocabulary)
     parts = [adapters[start : start + most] for start in range(0, len(adapters), most)]
     return torch.cat([_pass(model, part, tokens) for part in parts])
 
 
-def at_once(adapter: Adapter, tokens: int, vocabulary: int) -> int:
-    """Return how many adapters a joint pass may have, at least one.
+def most_adapters(adapter: Adapter, tokens: int, vocabulary: int) -> int:
+    """Return the largest number of adapters in a joint pass, at least one.
 
-    For each adapter, memory is needed for its matrices. For each token of its copy, it is needed for 3 numbers per word of the vocabulary,
-    64 per unit of the widest adapted layer, and 64 per token. A number is counted as 8 bytes.
+    The estimate for each adapter is the memory of its matrices and of its copy of the context. Each token of the copy is estimated at 3
+    numbers per word of the vocabulary, 64 per unit of the widest adapted layer, and 64 per token. A number is estimated at 8 bytes.
     """
     widest = max(max(value.shape) for value in adapter.values())
     numbers = sum(value.numel() for value in adapter.values()) + tokens * (3 * vocabulary + 64 * (widest + tokens))
@@ -277,24 +281,24 @@ def _low_rank(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: value for name, value in model.named_parameters() if "lora_" in name}
 
 
-def _float(scores: Tensor) -> Array:
+def _log_probabilities(scores: Tensor) -> Array:
     """Return the log-probabilities of logits, normalised in double precision."""
     rows: Array = functional.log_softmax(scores.double(), -1).cpu().numpy()
     return rows
 
 
-def _train(model: nn.Module, records: Sequence[Tokens], how: Tuning) -> None:
+def _train(model: nn.Module, records: Sequence[Tokens], tuning: Tuning) -> None:
     """Train the adapter of the model without noise. The trained weights are private."""
     rows = _padded(records)
     trained = list(_low_rank(model).values())
-    optimizer = torch.optim.Adam(trained, lr=how.learning_rate)
-    batches = -(-len(rows) // how.batch_size)
-    steps = how.epochs * batches
+    optimizer = torch.optim.Adam(trained, lr=tuning.learning_rate)
+    batches = -(-len(rows) // tuning.batch_size)
+    steps = tuning.epochs * batches
     with torch.enable_grad():
         for step in range(steps):
             if step % batches == 0:
                 order = torch.randperm(len(rows))
-            optimizer.param_groups[0]["lr"] = how.learning_rate * (1.0 - step / steps)
+            optimizer.param_groups[0]["lr"] = tuning.learning_rate * (1.0 - step / steps)
             batch = rows[order[step % batches :: batches]].to(trained[0].device)
             optimizer.zero_grad()
             scores = logits(model, batch)[:, :-1].flatten(0, 1)

@@ -1,7 +1,7 @@
 """Learners of teachers and of the student, and the training of the student.
 
-A learner is a classifier of scikit-learn or a function of the user's own. It is given inputs (n, width) and labels (n,). Its result
-predicts probabilities of labels, or labels alone. The student learns from released labels and public inputs, which costs no further
+A learner is a classifier of scikit-learn, or a function written by the user. It gets inputs (n, width) and labels (n,), and returns a model
+that predicts probabilities of labels, or only labels. The student learns from released labels and public inputs, which costs no further
 privacy.
 """
 
@@ -25,19 +25,19 @@ from dpcli.train.tasks.user_code import user
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
-ROUNDS = 200  # largest number of iterations of scikit-learn's solvers
+MOST_ITERATIONS = 200  # largest number of iterations of scikit-learn's solvers
 
 
 class Learnt(Protocol):
     """A fitted classifier."""
 
     def probabilities(self, inputs: Array) -> Array:
-        """Return the probability of each label, (n, classes). If the learner predicts labels alone, the label has probability 1."""
+        """Return the probability of each label, (n, classes); 1 for the predicted label if the learner only predicts labels."""
         ...
 
 
 class Constant:
-    """A classifier that always predicts one label, for data with a single label, or with none."""
+    """A classifier that always predicts one label. It is used for records that all have one label, or for no records."""
 
     def __init__(self, label: int, classes: int) -> None:
         self.label, self.classes = label, classes
@@ -56,10 +56,10 @@ class Fitted:
         return np.asarray(on_private(self.target, self._probabilities, inputs))
 
     def _probabilities(self, inputs: Array) -> Array:
-        known = getattr(self.model, "classes_", None)
-        if known is not None and hasattr(self.model, "predict_proba"):
+        classes = getattr(self.model, "classes_", None)
+        if classes is not None and hasattr(self.model, "predict_proba"):
             chances = np.zeros((len(inputs), self.classes))
-            chances[:, np.asarray(known, dtype=int)] = self.model.predict_proba(inputs)
+            chances[:, np.asarray(classes, dtype=int)] = self.model.predict_proba(inputs)
             return chances
         return one_hot(self._labels(inputs), self.classes)
 
@@ -89,12 +89,12 @@ def require_learner(name: str) -> None:
 
 
 def train_learner(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
-    """Return a classifier fitted to these records. Records with a single label, or with none, give a constant one."""
+    """Return a classifier fitted to these records. It is constant if the records have a single label, or if there are none."""
     return learner_of(name, classes, hidden, path)(records)
 
 
 def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Records], Learnt]:
-    """Return the function that fits a classifier to records. Its modules are imported now."""
+    """Return the function that fits a classifier to records. The user's module, if any, is imported by this call."""
     function = None if name in LEARNERS else user(name, path)
 
     def learner(records: Records) -> Learnt:
@@ -104,7 +104,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
         if function is not None:
             return Fitted(on_private(name, _user_model, name, function, records), classes, name)
         model = SKLEARN[name](hidden, len(records))
-        # A model that has not converged, of which scikit-learn warns, is used all the same.
+        # scikit-learn warns if a model has not converged. Such a model is used nevertheless.
         return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
 
     return learner
@@ -122,7 +122,7 @@ def _logistic(hidden: int, count: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=ROUNDS))
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=MOST_ITERATIONS))
 
 
 def _mlp(hidden: int, count: int) -> Any:
@@ -130,12 +130,12 @@ def _mlp(hidden: int, count: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    network = MLPClassifier((hidden,), max_iter=ROUNDS, batch_size=min(64, count), random_state=0)
+    network = MLPClassifier((hidden,), max_iter=MOST_ITERATIONS, batch_size=min(64, count), random_state=0)
     return make_pipeline(StandardScaler(), network)
 
 
 def _svm(hidden: int, count: int) -> Any:
-    """Return a support vector machine with Gaussian kernels, whose width follows the variance of the inputs. It predicts labels alone."""
+    """Return a support vector machine with Gaussian kernels scaled to the variance of the inputs. It predicts labels only."""
     from sklearn.svm import SVC
 
     return SVC(C=10.0)
@@ -144,7 +144,7 @@ def _svm(hidden: int, count: int) -> Any:
 SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp, "svm": _svm}
 
 
-STUDENT = "student.pickle"
+STUDENT = "student.pickle"  # name of the student's file in the folder of the session
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ class StudentOutcome:
     """The outcome of teaching the student.
 
     Attributes:
-        labelled: Number of inputs with labels of the teachers.
-        pseudo: Number of inputs with labels of the student itself.
+        labelled: Number of training inputs labelled by the teachers.
+        pseudo: Number of training inputs labelled by the student itself.
         accuracy: Accuracy on the public test records; None if there are none.
         tested: Number of test records.
     """
@@ -167,7 +167,10 @@ class StudentOutcome:
 
 
 def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
-    """Return a function that predicts labels of queries from the labels released before. Without two labels, all are equally probable."""
+    """Return a function that predicts the labels of queries from the labels released so far.
+
+    It returns probabilities. They are equal for all labels until two different labels have been released.
+    """
     require_learner(plan.pate.student)
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
 
@@ -190,7 +193,7 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
     require_learner(pate.student)
     transcript = read_transcript(plan)
     if transcript is None or not transcript.labels:
-        raise InputError(f"{plan.folder}: no labels of a session: dpcli pate label {plan.path} makes them")
+        raise InputError(f"{plan.folder}: no labels of a session; run dpcli pate label {plan.path} first")
     inputs, test = query_inputs(pate, plan.path), test_records(pate, plan.path)
     transcript.session.require_same({"queries": queries_digest(inputs)})
     if test is not None and test.inputs.shape[1] != inputs.shape[1]:
@@ -198,7 +201,7 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
         raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
     known = _released_records(transcript, inputs)
     student = train_learner(pate.student, known, pate.labels, pate.hidden, plan.path)
-    pseudo = _pseudo_labelled(student, known, transcript, inputs) if pate.pseudo_labels else known.at(slice(0, 0))
+    pseudo = _pseudo_labels(student, known, transcript, inputs) if pate.pseudo_labels else known.at(slice(0, 0))
     if len(pseudo):
         both = Records(np.concatenate((known.inputs, pseudo.inputs)), np.concatenate((known.labels, pseudo.labels)))
         student = train_learner(pate.student, both, pate.labels, pate.hidden, plan.path)
@@ -208,13 +211,13 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
 
 
 def _released_records(transcript: Transcript, inputs: Array) -> Records:
-    """Return the queries that have a label, released or the student's, in their order."""
+    """Return the queries with a label, in their order. A label was released, or predicted by the student during the session."""
     labels = {**transcript.reinforced, **transcript.labels}
-    at = np.array(sorted(labels), dtype=int)
-    return Records(inputs[at], np.array([labels[query] for query in at.tolist()], dtype=int))
+    queries = np.array(sorted(labels), dtype=int)
+    return Records(inputs[queries], np.array([labels[query] for query in queries.tolist()], dtype=int))
 
 
-def _pseudo_labelled(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
+def _pseudo_labels(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
     """Return the queries without a label, with labels that the student predicts."""
     others = np.ones(len(inputs), dtype=bool)
     others[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
@@ -225,11 +228,11 @@ def _pseudo_labelled(student: Learnt, known: Records, transcript: Transcript, in
 
 
 def _write_student(plan: VotingPlan, student: Learnt) -> None:
-    """Write the student as a pickle, which should be read only from a trusted folder. A student that cannot be pickled is not written."""
+    """Write the student as a pickle, unless it cannot be pickled. Only read a pickle from a trusted folder."""
     import pickle
 
     try:
         content = pickle.dumps(getattr(student, "model", student))
-    except Exception:  # An object of the user's own may raise anything.
+    except Exception:  # An object from the user's code may raise anything.
         return
     replace_file(os.path.join(plan.folder, STUDENT), content)

@@ -1,7 +1,6 @@
-"""The [pate] table and its plan: how many queries and answers a voting session has, and what they cost.
+"""The [pate] table and its plan: the numbers of queries and answers of a voting session, and their cost.
 
-The plan is fixed before any vote is read. The noise on the votes and the number of queries stand in the [[mechanism]] entry, and nowhere
-else.
+The plan is fixed before any vote is read. The [[mechanism]] entry states the noise on the votes and the number of queries.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
     from dpcli.file.toml.findings import Diagnostic
 
 FUNCTION = r"[^:\s]+:[^:\s]+"
-BUILT_IN, HELD_OUT = "digits", "held-out"
+BUILT_IN, HELD_OUT = "digits", "held-out"  # names of sources: a data set of scikit-learn; a share of the data declared public
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
 WITH_COLUMNS = frozenset({".csv", ".parquet"})  # endings of files with named columns
 LEARNERS = ("logistic", "mlp", "svm")
 
 
 def ending(source: str) -> str:
-    """Return the ending of a source's name, with the dot; "" if there is none."""
+    """Return the file name extension of a source, with the dot; "" if there is none."""
     return os.path.splitext(source)[1]
 
 
@@ -46,7 +45,7 @@ def _function(text: str) -> bool:
 
 
 def _source(*words: str) -> Constraint:
-    """Return the rule of a key that takes one of these words, a file of arrays, or module:function."""
+    """Return the constraint of a key whose value is one of these words, a file of arrays, or module:function."""
     files = rf"^{FUNCTION}$|\.(npz|csv|parquet)$"
     return Constraint(
         f"{', '.join(words)}, a .npz, .csv or .parquet file, or module:function",
@@ -68,6 +67,7 @@ TEACHERS = up_to(10**6, "10^6")
 CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5, (("minimum", 2), ("maximum", 10**5)))
 ORDER = Constraint("a number > 1", lambda x: x > 1, (("exclusiveMinimum", 1),))
 
+# Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
 FROM_FILE = Reader("votes", lambda pate: pate.votes is not None)
 FROM_DATA = Reader("data", lambda pate: pate.data is not None)
 SET_ASIDE = Reader('queries = "held-out"', lambda pate: pate.queries == HELD_OUT)
@@ -81,15 +81,15 @@ WIDE = Reader("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sanitise:
-    """The release of the epsilon that depends on the votes: with noise in proportion to its smooth sensitivity, all fixed beforehand."""
+    """The release of the epsilon given the votes, with noise in proportion to its smooth sensitivity. All keys are fixed beforehand."""
 
     mechanism: Annotated[
-        str, Key("the entry of type rdp that pays for the release: at each order it states at least what noise costs there")
+        str, Key("name of the entry of type rdp that pays for the release, with at least the cost of the release at each order")
     ]
-    order: Annotated[float, Key("of the Renyi divergence that is released", ORDER)]
+    order: Annotated[float, Key("order of the Renyi divergence that is released", ORDER)]
     beta: Annotated[float, Key("smoothness of the sensitivity, below 1 / (2 order)", POSITIVE)]
-    sigma: Annotated[float, Key("noise, over the smooth sensitivity", POSITIVE)]
-    failure: Annotated[float, Key("probability that noise takes what is released below the cost of these votes", OPEN_UNIT)] = 0.01
+    sigma: Annotated[float, Key("standard deviation of the noise, over the smooth sensitivity", POSITIVE)]
+    failure: Annotated[float, Key("probability that the released number is below the cost of these votes", OPEN_UNIT)] = 0.01
 
     def problems(self) -> Iterator[Problem]:
         if 2.0 * self.order * self.beta >= 1.0:
@@ -98,22 +98,20 @@ class Sanitise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pate:
-    """Teachers on disjoint shards of private data, whose noisy votes label public data; and the student that learns from these labels."""
+    """The [pate] table: teachers on disjoint shards of private data label public data by noisy votes, and a student learns the labels."""
 
     premises: ClassVar[Premises] = PREMISES
 
-    teachers: Annotated[int, Key("how many teachers vote, each trained without noise on a shard of its own", TEACHERS)]
-    classes: Annotated[
-        int | None, Key("how many labels there are, declared and not counted in private data; 10 for digits", CLASSES)
-    ] = None
-    mechanism: Annotated[str | None, Key("the entry that answers, where the file has several of votes")] = None
+    teachers: Annotated[int, Key("number of teachers, each trained without noise on a separate shard", TEACHERS)]
+    classes: Annotated[int | None, Key("number of labels, declared and not counted in private data; 10 for digits", CLASSES)] = None
+    mechanism: Annotated[str | None, Key("name of the entry that answers, if the file has several entries for votes")] = None
     votes: Annotated[
         str | None,
-        Key("file of the votes, a row for each query, in place of data: .npy, .csv or .parquet; private", VOTES, reads=True),
+        Key("private file of votes with a row for each query, instead of data: .npy, .csv or .parquet", VOTES, reads=True),
     ] = None
     vote_rows: Annotated[
         Literal["counts", "labels"],
-        Key("what a row of that file is: the votes for each label, or the label that each teacher gave", reader=FROM_FILE),
+        Key("content of a row of votes: the number of votes for each label, or the label from each teacher", reader=FROM_FILE),
     ] = "counts"
     data: Annotated[
         str | None,
@@ -122,7 +120,7 @@ class Pate:
     units: Annotated[
         str | None,
         Key(
-            "column or array that tells whose a record is: all of a unit's are in one shard; each record its own where absent",
+            "column or array that names the owner of each record, whose records share a shard; by default, each record is a unit",
             claim=True,
             reader=FROM_DATA,
         ),
@@ -130,21 +128,21 @@ class Pate:
     shards: Annotated[
         str | None,
         Key(
-            "column or array with the shard of each record, from 0, in place of a hash of its unit; a unit in two is refused",
+            "column or array with the shard of each record, from 0, instead of a hash of its unit; a unit must be in one shard",
             reader=FROM_DATA,
         ),
     ] = None
     salt: Annotated[
-        str, Key("public word by which units are spread over shards; another one spreads them anew", reader=FROM_DATA)
+        str, Key("public word in the hash that assigns units to shards; another word assigns them anew", reader=FROM_DATA)
     ] = ""
     label: Annotated[
-        str | None, Key("column of the label in a .csv or .parquet file; the last one where absent", reader=IN_COLUMNS)
+        str | None, Key("column of the label in a .csv or .parquet file; by default, the last column", reader=IN_COLUMNS)
     ] = None
-    shift: Annotated[float, Key("a declared constant that is taken off every input number")] = 0.0
+    shift: Annotated[float, Key("a declared constant that is subtracted from every input number")] = 0.0
     model: Annotated[
         str,
         Key(
-            "of a teacher: logistic, mlp, svm, or module:function, given inputs and labels, whose result has predict(inputs)",
+            "model of a teacher: logistic, mlp, svm, or module:function (inputs, labels) that returns a model with predict(inputs)",
             LEARNER,
             reader=FROM_DATA,
         ),
@@ -153,71 +151,75 @@ class Pate:
     queries: Annotated[
         str | None,
         Key(
-            "inputs declared public, which are asked about in their order: held-out (a share of data declared public), or as data",
+            "public inputs to label, in their order: held-out (a share of data declared public), or a source as for data",
             PUBLIC,
             reads=True,
         ),
     ] = None
-    held_out: Annotated[float, Key("share of the data that held-out sets aside", OPEN_UNIT, reader=SET_ASIDE)] = 0.2
+    held_out: Annotated[float, Key("share of data that held-out declares public", OPEN_UNIT, reader=SET_ASIDE)] = 0.2
     pool: Annotated[
         int | None,
-        Key("how many of the records set aside are queries, the others test; half of them where absent", COUNT, reader=SET_ASIDE),
+        Key(
+            "number of held-out records that are queries, the others being test records; by default, half", COUNT, reader=SET_ASIDE
+        ),
     ] = None
     test: Annotated[
         str | None,
         Key(
-            "records declared public on which the student is measured: as queries; held-out: what is left of it", PUBLIC, reads=True
+            "public records that test the student: a source as for queries, or held-out (those that are not queries)",
+            PUBLIC,
+            reads=True,
         ),
     ] = None
     check: Annotated[
         Literal["votes", "student"],
         Key(
-            "what a threshold is compared with: the largest count, or the largest difference of a count and the student's prediction"
+            "number compared with a threshold: the largest count, or the largest difference between a count and the student's prediction"
         ),
     ] = "votes"
     confidence: Annotated[
         float,
         Key(
-            "probability from which the student's own prediction labels a query that has no answer, free",
+            "probability from which the student's prediction labels an unanswered query, at no cost",
             OPEN_UNIT,
             reader=BY_STUDENT,
         ),
     ] = 0.9
-    student: Annotated[str, Key("logistic, mlp, svm, or module:function, as model", LEARNER)] = "logistic"
-    pseudo_labels: Annotated[bool, Key("teach the student its own predictions on queries without an answer too: free")] = True
+    student: Annotated[str, Key("model of the student: logistic, mlp, svm, or module:function, as for model", LEARNER)] = "logistic"
+    pseudo_labels: Annotated[bool, Key("also train the student on its predictions for unanswered queries, at no cost")] = True
     accounting: Annotated[
         Literal["data-independent", "data-dependent"],
-        Key("which epsilon is published; data-dependent only as sanitise releases it"),
+        Key("epsilon that is published; data-dependent needs sanitise"),
     ] = "data-independent"
-    sanitise: Annotated[Sanitise | None, Key("release the epsilon that depends on the votes, with noise")] = None
-    output: Annotated[str | None, Key("folder of votes, transcript, student and statement; runs/NAME where absent")] = None
+    sanitise: Annotated[Sanitise | None, Key("release the epsilon given the votes, with noise")] = None
+    output: Annotated[str | None, Key("folder of votes, transcript, student and statement; by default, runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
         if (self.votes is None) == (self.data is None):
             yield (
                 ("votes",),
-                "either votes, a file of them, or data, on which teachers are trained",
+                "either votes (a file of votes) or data (the training data of the teachers)",
                 "both" if self.votes else "neither",
             )
         if self.classes is None and self.data != BUILT_IN:
-            yield ("classes",), "the number of labels, declared", "none"
+            yield ("classes",), "the declared number of labels", "none"
         if self.data == BUILT_IN and self.classes not in (None, 10):
             yield ("classes",), "10 labels of digits", str(self.classes)
         if self.queries == HELD_OUT and self.data is None:
-            yield ("queries",), "a file of inputs with votes", HELD_OUT
+            yield ("queries",), "a file of inputs, as votes are given", HELD_OUT
         if self.queries == HELD_OUT and (self.units or self.shards):
-            yield ("queries",), "a file of its own with units or shards", f"{HELD_OUT}, which would split a unit's records"
+            yield ("queries",), "a separate file, as units or shards are set", f"{HELD_OUT}, which would split a unit's records"
         if self.test == HELD_OUT and self.queries != HELD_OUT:
-            yield ("test",), f'{HELD_OUT} with queries = "{HELD_OUT}" alone', HELD_OUT
+            yield ("test",), f'{HELD_OUT} only with queries = "{HELD_OUT}"', HELD_OUT
         if self.data is not None and self.queries is None:
-            yield ("queries",), "inputs declared public, which the teachers are asked about", "none"
+            yield ("queries",), "public inputs for the teachers to label", "none"
         for name in ("queries", "test"):
             if same_source(self.data, getattr(self, name)):
-                yield (name,), "public data that no teacher has seen", "what teachers are trained on"
+                yield (name,), "public data on which no teacher is trained", "the training data of the teachers"
         if self.test is not None and self.test != HELD_OUT and self.test == self.queries:
-            yield ("test",), "records that are no queries", "the same source"
-        for path, expected, instead in self.sanitise.problems() if self.sanitise else ():
-            yield ("sanitise", *path), expected, instead
+            yield ("test",), "records that are not queries", "the source of the queries"
+        for path, expected, actual in self.sanitise.problems() if self.sanitise else ():
+            yield ("sanitise", *path), expected, actual
 
     @property
     def labels(self) -> int:
@@ -226,9 +228,9 @@ class Pate:
 
 
 # Keys that may change after the first label is released, as no label depends on them.
-UNBOUND = ("output", "test", "accounting", "sanitise")
+FREE_KEYS = ("output", "test", "accounting", "sanitise")
 # Keys on which the votes of the teachers depend.
-TEACHING = frozenset(
+VOTE_KEYS = frozenset(
     {
         *("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden"),
         *("queries", "held_out", "pool"),
@@ -241,16 +243,16 @@ class VotingPlan(PredictionPlan, PricedSession):
     """The plan of one voting session.
 
     Attributes:
-        pipeline: Pipeline of the file, with as many answers as the budget allows.
-        account: Account of that pipeline, which holds for all votes.
+        pipeline: Pipeline of the file, limited to the number of answers that the budget allows.
+        account: Account of that pipeline, which holds for any votes.
         entry: Entry of the mechanism that answers.
         queries, answers: Largest numbers of queries and of answers.
-        stated: Number of answers that the file asks for.
-        as_filed: Account of the file as it stands, with that number of answers.
+        stated: Number of answers that the file states.
+        as_filed: Account of the file as written, with that number of answers.
     """
 
     section: ClassVar[str] = "pate"
-    free: ClassVar[tuple[str, ...]] = UNBOUND
+    free: ClassVar[tuple[str, ...]] = FREE_KEYS
     accounts: ClassVar[tuple[str, ...]] = ("account", "as_filed")
     pate: Pate
     queries: int
@@ -265,23 +267,23 @@ class VotingPlan(PredictionPlan, PricedSession):
 
     @property
     def private_file(self) -> None:
-        """Return None: records are read as arrays, to which no window of rows applies."""
+        """Return None, as records are read as arrays, to which no window of rows applies."""
         return None
 
     def with_limits(self, queries: int, answers: int) -> Pipeline:
         """Return the pipeline with these numbers of queries and answers."""
-        return with_entry(self.pipeline, aggregator_class(self.entry).limited(self.entry, answers, queries))
+        return with_entry(self.pipeline, aggregator_class(self.entry).limit(self.entry, answers, queries))
 
     def teaching(self) -> str:
         """Return the SHA-256 of the keys on which the votes depend."""
-        return fingerprint({key: value for key, value in asdict(self.pate).items() if key in TEACHING})
+        return fingerprint({key: value for key, value in asdict(self.pate).items() if key in VOTE_KEYS})
 
 
 def plan_of(path: str) -> VotingPlan:
-    """Return the plan of a file. Values that say "calibrate" are solved for.
+    """Return the plan of a file. Values of "calibrate" are solved for.
 
     Raises:
-        InputError: If the file cannot be read, or asks for something that a session cannot honour.
+        InputError: If the file cannot be read, or asks for something impossible.
         Denied: If the budget does not allow a single answer.
         CannotCertify: If no accountant can certify the cost.
     """
@@ -293,7 +295,7 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved(data, path)
     diagnostics = judge(pipeline, data)
-    for diagnostic in diagnostics:  # DP111 is about epsilons that depend on the votes. In [pate] it is an error, and not a warning.
+    for diagnostic in diagnostics:  # DP111 reports an epsilon that depends on the votes. In [pate] it is an error.
         if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
             raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")
     _require_units(pipeline, pate, path)
@@ -301,12 +303,12 @@ def plan_of(path: str) -> VotingPlan:
     require_one_session(entry, path)
     kind = aggregator_class(entry)
     if pate.check == "student" and not kind.abstains:
-        raise InputError(f"{path}: pate.check: expected student with a threshold alone, as of confident-gnmax, found {entry.type}")
+        raise InputError(f"{path}: pate.check: expected student only with a threshold (confident-gnmax), found {entry.type}")
     stated = kind.most_answers(entry)
     priced = as_filed = priced_file(path, pipeline).account
     answers = _affordable(pipeline, entry, as_filed)
     if answers < stated:
-        entry = kind.limited(entry, answers)
+        entry = kind.limit(entry, answers)
         pipeline = with_entry(pipeline, entry)
         priced = account(pipeline)
     return VotingPlan(path, pipeline, priced, entry, pate, kind.most_queries(entry), answers, stated, as_filed, diagnostics)
@@ -314,18 +316,18 @@ def plan_of(path: str) -> VotingPlan:
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
     """Raise InputError if several teachers may have records of one unit, so that it would move several votes."""
-    if pate.data is None:  # The owner of the data vouches for a file of votes.
+    if pate.data is None:  # For a file of votes, the owner of the data is responsible.
         return
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and pate.units is None:
         raise InputError(
-            f"{path}: pate.units: set it to the column that names each record's owner, as max_contributions = {owned}: records of one unit "
-            "with several teachers would move several votes"
+            f"{path}: pate.units: set it to the column that names each record's owner, as max_contributions = {owned}: a unit "
+            "with records in several shards would change several votes"
         )
     if pate.queries == HELD_OUT and pate.data != BUILT_IN and pipeline.privacy.adjacency is Adjacency.ADD_REMOVE:
         raise InputError(
-            f"{path}: pate.queries: expected a file of its own under add-remove, found {HELD_OUT}: which records are set aside goes by "
-            "their place, and all later ones move up when a record goes"
+            f"{path}: pate.queries: expected a separate file under add-remove, found {HELD_OUT}: records are set aside by position, and "
+            "removing a record changes the positions of all later ones"
         )
     for key in ("units", "shards"):
         if getattr(pate, key) is not None:
@@ -333,9 +335,9 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
 
 
 def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
-    """Return the largest number of answers, up to what the file asks for, with which the whole file is within its budget.
+    """Return the largest number of answers, at most the file's, with which the whole file is within its budget.
 
-    The number is fixed before a vote is read, so that stopping there reveals nothing.
+    The number is fixed before any vote is read. Stopping at it therefore reveals nothing.
 
     Raises:
         Denied: If not even one answer is within the budget.
@@ -348,12 +350,12 @@ def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     fits, fails = 0, most
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        verdict = account(with_entry(pipeline, aggregator_class(entry).limited(entry, middle))).budget
+        verdict = account(with_entry(pipeline, aggregator_class(entry).limit(entry, middle))).budget
         assert verdict is not None
         fits, fails = (middle, fails) if verdict.verdict in ("pass", "warn") else (fits, middle)
     if not fits:
         raise Denied(
-            f"{pipeline.path}: budget: {budget.wanted()} for what the file asks for, and more for a single answer: fewer queries or "
-            "more noise would fit"
+            f"{pipeline.path}: budget: {budget.wanted()} for all answers, and a single answer exceeds the budget too: ask fewer queries "
+            "or add noise"
         )
     return fits

@@ -1,4 +1,4 @@
-"""A voting session. Every query is charged, answered or not, and each step is durable before the next begins."""
+"""A voting session. Every query is charged, whether or not it is answered. Each step is durable before the next step begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_transcript, read_transcript
 from dpcli.predict.pate.vote_account import require_sanitisable, sanitise, sanitised
-from dpcli.predict.pate.vote_files import votes_kept
+from dpcli.predict.pate.vote_files import read_votes
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
 from dpcli.sessions.charged import commit, require_same_books, session_there
 from dpcli.sessions.folder import exclusive, replace_file
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_counts import VoteCounts
     from dpcli.random.streams import Stream
 
-LABELS, MACHINE = "labels.csv", "statement.json"
-PARTS = 100  # number of parts of the queries; a crash loses the answers of at most one part, which remains charged
+LABELS, STATEMENT_JSON = "labels.csv", "statement.json"
+PARTS = 100  # number of parts into which the queries are split; a crash loses the answers of at most one part, which stays charged
 # (transcript so far, first, stop) -> the student's probabilities of labels, (stop - first, classes), for queries first to stop - 1
 Predict = Callable[[Transcript, int, int], Array]
 
@@ -37,9 +37,9 @@ class SessionOutcome:
     """The outcome of a session.
 
     Attributes:
-        queries: Number of queries that there were, at most as many as the file pays for.
+        queries: Number of queries in the votes, limited to the number that the file pays for.
         earlier: Whether the session had ended before, so that no noise was drawn now.
-        fitting: Account of a file that pays for exactly these queries; None if this file does.
+        fitting: Account of a file that pays for exactly this number of queries; None if this file does.
     """
 
     plan: VotingPlan
@@ -62,33 +62,35 @@ def hold_session(
     Args:
         ledger: Ledger to charge in full before any noise is drawn; None if there is none.
         insecure_seed: Seed of reproducible noise, which is NOT PRIVATE, and is refused with a ledger. None for private noise.
-        student: Makes the function that predicts labels from the answers so far. It is called only if the threshold needs predictions.
-        moved: Whether the folder was moved, so that it no longer exists at its first path.
+        student: Returns the function that predicts labels from the answers so far. It is called only if the threshold needs predictions.
+        moved: Whether --moved was given, which confirms that no copy of the folder is left at its earlier path.
 
     Raises:
         InputError: If there are no votes, or the folder holds another session.
         Denied: If the ledger does not allow the session.
     """
     if ledger is not None and insecure_seed is not None:
-        raise InputError("--insecure-seed: expected no --ledger with it: noise that can be repeated protects nobody")
+        raise InputError("--insecure-seed: cannot be used with --ledger, as noise that can be reproduced protects nobody")
     require_sanitisable(plan)  # Errors that depend on the file alone come before the charge.
     with exclusive(plan.folder):
-        kept = read_transcript(plan)
-        if kept is not None:
-            _require_same(plan, kept, ledger, insecure_seed is None)
-        earlier = kept is not None and kept.closed
-        unsanitised = plan.pate.sanitise is not None and kept is not None and kept.private and kept.sanitised is None
-        votes = votes_kept(plan) if not earlier or unsanitised else None
+        transcript = read_transcript(plan)
+        if transcript is not None:
+            _require_same(plan, transcript, ledger, insecure_seed is None)
+        earlier = transcript is not None and transcript.closed
+        unsanitised = (
+            plan.pate.sanitise is not None and transcript is not None and transcript.private and transcript.sanitised is None
+        )
+        votes = read_votes(plan) if not earlier or unsanitised else None
         if votes is not None:
-            kept = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
-        if kept is None or not (earlier or votes is not None):
-            raise InputError(f"{plan.folder}: no votes of teachers: dpcli pate fit {plan.path} makes them")
-        _write_outputs(plan, kept)
-        commit(kept.session, ledger)
-        # A session that has ended without using all answers had no more queries than it asked.
-        ended = plan.queries if len(kept.answered) >= plan.answers else len(kept)
+            transcript = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
+        if transcript is None or not (earlier or votes is not None):
+            raise InputError(f"{plan.folder}: no votes of teachers; run dpcli pate fit {plan.path} first")
+        _write_outputs(plan, transcript)
+        commit(transcript.session, ledger)
+        # A session that ended before it used all answers had asked all its queries.
+        ended = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
         queries = ended if earlier or votes is None else _queries(plan, votes)
-        return SessionOutcome(plan, kept, queries, earlier, _fitting_account(plan, queries))
+        return SessionOutcome(plan, transcript, queries, earlier, _fitting_account(plan, queries))
 
 
 def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
@@ -97,14 +99,14 @@ def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
     return account(plan.with_limits(queries, min(queries, plan.answers))) if queries < plan.queries else None
 
 
-def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, private: bool) -> None:
-    """Raise InputError unless the ledger and the kind of noise are those with which the session began.
+def _require_same(plan: VotingPlan, transcript: Transcript, ledger: Ledger | None, private: bool) -> None:
+    """Raise InputError unless the session began with this ledger and this kind of noise.
 
-    With others, part of the session might be charged nowhere, or have reproducible noise.
+    Otherwise part of the session might be charged to no ledger, or have reproducible noise.
     """
-    if kept.private != private:
-        raise InputError(f"{plan.folder}: expected {'no ' if kept.private else ''}--insecure-seed, as when the session began")
-    require_same_books(plan.folder, kept.session.charged, ledger, "session")
+    if transcript.private != private:
+        raise InputError(f"{plan.folder}: expected {'no ' if transcript.private else ''}--insecure-seed, as when the session began")
+    require_same_books(plan.folder, transcript.session.charged, ledger, "session")
 
 
 def _continue_session(
@@ -116,7 +118,7 @@ def _continue_session(
     student: Callable[[], Predict],
     moved: bool,
 ) -> Transcript:
-    """Charge the session if that was not done, ask its remaining queries, and return its transcript."""
+    """Charge the session if it is not charged yet, ask its remaining queries, and return its transcript."""
     predict = student() if plan.pate.check == "student" else None
     inputs = {"votes": votes.digest()}
     if plan.pate.queries is not None:
@@ -131,7 +133,7 @@ def _continue_session(
     file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:
         rounds = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
-        rounds.lose()
+        rounds.record_lost()
         rounds.ask(report)
         file.add({"what": "end"})
     sanitise(plan, votes, file, costs)
@@ -150,10 +152,10 @@ def _stream(insecure_seed: int | None, begun: int) -> Stream:
 
 @dataclass(frozen=True, slots=True)
 class QueryRounds:
-    """The work of a voting session.
+    """The rounds of queries of a voting session.
 
     Attributes:
-        queries, answers: Durable counts of the queries and answers that were charged, which may exceed those of the transcript.
+        queries, answers: Durable counts of charged queries and answers. After a crash they may exceed the transcript's.
     """
 
     plan: VotingPlan
@@ -164,8 +166,8 @@ class QueryRounds:
     stream: Stream
     predict: Predict | None
 
-    def lose(self) -> None:
-        """Record the queries that were counted but have no outcome as charged, answered and lost, since their outcome is unknown."""
+    def record_lost(self) -> None:
+        """Record the counted queries without an outcome as charged, answered and lost, as their outcome is unknown."""
         content, charged = self.file.content, self.queries.taken()
         require_count_of(self.file.path, len(content), self.queries)
         if len(content) < charged:
@@ -197,14 +199,14 @@ class QueryRounds:
             self.file.answer([first + int(place) for place in chosen])
             winners = self.plan.aggregator.winners(self.votes.counts[first:stop][chosen], self.stream)
             labels = {first + int(place): label for place, label in zip(chosen, winners, strict=True)}
-        self.file.outcome(first, stop, labels, self._reinforced(predictions, first, labels))
+        self.file.outcome(first, stop, labels, self._student_labels(predictions, first, labels))
 
-    def _reinforced(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
-        """Return the student's own labels of queries without an answer, where it is confident. They depend on nothing private."""
+    def _student_labels(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
+        """Return the student's confident labels of unanswered queries. They depend only on public inputs and released labels."""
         if predictions is None:
             return {}
-        sure = {first + k: int(one.argmax()) for k, one in enumerate(predictions) if one.max() >= self.plan.pate.confidence}
-        return {query: label for query, label in sure.items() if query not in labels}
+        confident = {first + k: int(one.argmax()) for k, one in enumerate(predictions) if one.max() >= self.plan.pate.confidence}
+        return {query: label for query, label in confident.items() if query not in labels}
 
 
 def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
@@ -218,4 +220,4 @@ def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
     published = plan.pate.accounting == "data-dependent"
     markdown, machine = pate_statement(plan, content, sanitised(plan, content) if published else None)
     replace_file(os.path.join(plan.folder, STATEMENT), markdown.encode())
-    replace_file(os.path.join(plan.folder, MACHINE), (json.dumps(machine, indent=2) + "\n").encode())
+    replace_file(os.path.join(plan.folder, STATEMENT_JSON), (json.dumps(machine, indent=2) + "\n").encode())

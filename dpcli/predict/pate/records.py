@@ -1,4 +1,4 @@
-"""Records: the private ones of the teachers, and the queries and test records that the file declares public. No message quotes a record."""
+"""Private records of the teachers, and queries and test records that the file declares public. No message quotes a record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INPUTS, LABELS = "inputs", "labels"
 
 
 def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
-    """Return the arrays of a source by name: the inputs, the labels if `with_labels`, and the arrays named in `extra`.
+    """Return the arrays of a source by name: the inputs, the labels if `with_labels` is set, and the arrays named in `extra`.
 
     Args:
         source: "digits", a file, or module:function.
@@ -55,11 +55,11 @@ def _npz(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
             columns = {name: archive[name] for name in wanted if name in archive.files}
     except Exception:  # numpy, zipfile and zlib raise many kinds of errors for a malformed file.
         raise InputError(
-            f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
+            f"{place}: expected a .npz file of plain arrays, without objects, found a file that numpy cannot read"
         ) from None
     if set(columns) != set(wanted):
         absent = " and ".join(name for name in wanted if name not in columns)
-        raise InputError(f"{place}: expected arrays named {' and '.join(wanted)}; it has no {absent}")
+        raise InputError(f"{place}: expected arrays named {' and '.join(wanted)}; missing: {absent}")
     return columns
 
 
@@ -77,19 +77,19 @@ def _parquet(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
 
 def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
     """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
-    columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
-    lacking = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
-    if lacking:
-        near = instead_of(lacking[0], names, (*extra, *filter(None, (label,))))
-        raise InputError(f"{place}: expected a column {lacking[0]!r}, found {near}")
+    missing = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
+    if missing:
+        near = instead_of(missing[0], names, (*extra, *filter(None, (label,))))
+        raise InputError(f"{place}: expected a column {missing[0]!r}, found {near}")
     arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
         arrays[LABELS] = _numbers(place, columns.pop(label or next(reversed(columns))))
     elif label is not None:
         columns.pop(label, None)
     if not columns:
-        raise InputError(f"{place}: expected columns of numbers besides the label; it has no other")
+        raise InputError(f"{place}: expected columns of numbers besides the label; there are none")
     return {**arrays, INPUTS: np.stack([_numbers(place, values) for values in columns.values()], axis=1)}
 
 
@@ -107,13 +107,13 @@ def inputs_of(columns: Columns, shift: float, place: str) -> Array:
     """Return the inputs minus the declared shift, (n, width) float64. Raises InputError if they are not all finite numbers."""
     try:
         numbers = np.asarray(columns[INPUTS])
-    except Exception:  # The inputs may be lists of different lengths, or an array-like object of the user's own.
-        raise InputError(f"{place}: expected inputs as an array of numbers, all of one length") from None
+    except Exception:  # The inputs may be lists of different lengths, or an array-like object from the user's code.
+        raise InputError(f"{place}: expected inputs as an array of numbers, with rows of one length") from None
     if numbers.dtype.kind not in "biuf" or numbers.ndim < 2 or not numbers.size:
-        raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record")
+        raise InputError(f"{place}: expected numeric inputs of shape (n, ...)")
     rows = numbers.reshape(len(numbers), -1).astype(np.float64) - shift
     if not np.isfinite(rows).all():
-        raise InputError(f"{place}: expected finite inputs, found some that are not: replace them by a declared constant first")
+        raise InputError(f"{place}: expected finite inputs, found NaN or inf: replace them by a declared constant first")
     return np.asarray(rows)
 
 
@@ -121,12 +121,14 @@ def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
     """Return the labels, (count,) int64 from 0 to classes - 1. Raises InputError if they are not such labels."""
     try:
         numbers = np.asarray(columns[LABELS])
-    except Exception:  # The labels may be an array-like object of the user's own.
+    except Exception:  # The labels may be an array-like object from the user's code.
         raise InputError(f"{place}: expected labels as an array of numbers") from None
     if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
-        raise InputError(f"{place}: expected one label for each record, a whole number; some have none, or other values")
+        raise InputError(
+            f"{place}: expected a whole number as the label of each record; some records have no label, or another value"
+        )
     if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < classes)).all():
-        raise InputError(f"{place}: expected labels from 0 to {classes - 1}; some row has none of these (which one is private)")
+        raise InputError(f"{place}: expected labels from 0 to {classes - 1}; a record has another label (which record is private)")
     return np.asarray(numbers.astype(np.int64))
 
 
@@ -147,25 +149,26 @@ class Records:
 def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     """Return the records of each teacher. All records of a unit go to one teacher, and a teacher may have none.
 
-    If the file names no units, each record is a unit. Under add-remove the unit is then named by the record's content, so that the other
-    records stay with their teachers when it is removed. Under the other adjacencies it is named by its place, which stays when it changes.
+    If the file names no units, each record is a unit. Under add-remove it is named by its content, so that removing it moves no other
+    record to another teacher. Under the other adjacencies it is named by its position, which does not change if its content does.
 
     Raises:
-        InputError: If the records cannot be read, or two of the shards that the file states share a unit.
+        InputError: If the records cannot be read, or a unit is in two of the shards that the file states.
     """
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
-    private, columns = _labelled(pate, pate.data, "data", path, extra)
+    private, columns = _labelled_records(pate, pate.data, "data", path, extra)
     units = _record_names(private, adjacency) if pate.units is None else _units(columns[pate.units], len(private), path)
     if pate.queries == HELD_OUT:
-        taught = ~set_aside(pate, len(private))
-        units, private = [units[k] for k in np.flatnonzero(taught)], private.at(taught)
+        training = ~set_aside(pate, len(private))
+        units, private = [units[k] for k in np.flatnonzero(training)], private.at(training)
     if pate.shards is not None:
         return [private.at(places) for places in _stated_shards(columns[pate.shards], units, pate.teachers, path)]
     return [private.at(places) for places in shards_of(units, pate.teachers, pate.salt)]
 
 
-def _labelled(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ...] = ()) -> tuple[Records, Columns]:
+def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ...] = ()) -> tuple[Records, Columns]:
+    """Return the records of a source, and its arrays by name."""
     place = f"{path}: pate.{key}"
     columns = read_records(source, extra, pate.label, True, path)
     inputs = inputs_of(columns, pate.shift, place)
@@ -180,7 +183,7 @@ def _record_names(private: Records, adjacency: Adjacency) -> list[Any]:
 
 
 def _units(values: Any, count: int, path: str) -> list[Any]:
-    """Return the owner of each record, as a text that depends on the stated value alone. Raises InputError if the values are no owners."""
+    """Return the owner of each record as text, which depends on its value alone. Raises InputError if some values are not owners."""
     from dpcli.train.tasks.files import owners_of
 
     try:
@@ -198,36 +201,36 @@ def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> l
     try:
         shards = np.asarray(values, dtype=float)
     except (ValueError, TypeError):
-        raise InputError(f"{place}: expected whole numbers; some value is no number") from None
+        raise InputError(f"{place}: expected whole numbers; a value is not a number") from None
     if shards.shape != (len(units),) or not (np.isfinite(shards) & (shards == np.floor(shards))).all():
-        raise InputError(f"{place}: expected the shard of each record, a whole number; some have none, or a fraction")
+        raise InputError(f"{place}: expected a whole number as the shard of each record; some records have no shard, or a fraction")
     if len(shards) and not (shards.min() >= 0 and shards.max() < teachers):
-        raise InputError(f"{place}: expected shards from 0 to {teachers - 1}, one for each teacher; some are beyond these")
-    homes: dict[Any, int] = {}
+        raise InputError(f"{place}: expected shards from 0 to {teachers - 1}, one for each teacher; a record has another shard")
+    shard_of_unit: dict[Any, int] = {}
     places: list[list[int]] = [[] for _ in range(teachers)]
     for record, (unit, shard) in enumerate(zip(units, shards.astype(int).tolist(), strict=True)):
-        if homes.setdefault(unit, shard) != shard:
-            raise InputError(f"{place}: expected each unit in one shard, found one in two: it would move two votes, not one")
+        if shard_of_unit.setdefault(unit, shard) != shard:
+            raise InputError(f"{place}: expected each unit in one shard, found a unit in two: it would change two votes")
         places[shard].append(record)
     return places
 
 
 def set_aside(pate: Pate, count: int) -> Any:
-    """Return which records are declared public, as (count,) truth values: every k-th by its place, in every run the same ones."""
-    every = round(1.0 / pate.held_out)
-    if every < 2:
+    """Return for each record whether it is declared public, (count,). Every k-th record is, by its position, in every run."""
+    spacing = round(1.0 / pate.held_out)
+    if spacing < 2:
         raise InputError(f"pate.held_out: expected at most half of the records, found {pate.held_out:g}")
-    return np.arange(count) % every == 0
+    return np.arange(count) % spacing == 0
 
 
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
-    """Return the queries and the test records among those that are set aside. The queries are evenly spread."""
+    """Return the queries and the test records, which are the held-out records. The queries are evenly spread among them."""
     assert pate.data is not None
-    records = _labelled(pate, pate.data, "data", path)[0]
+    records = _labelled_records(pate, pate.data, "data", path)[0]
     public = records.at(set_aside(pate, len(records)))
     pool = len(public) // 2 if pate.pool is None else pate.pool
     if not 1 <= pool <= len(public):
-        raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the records set aside, found {pool}")
+        raise InputError(f"{path}: pate.pool: expected at least 1 query, and at most the number of held-out records, found {pool}")
     queries = np.zeros(len(public), dtype=bool)
     queries[np.arange(pool) * len(public) // pool] = True
     return public.at(queries), public.at(~queries)
@@ -236,7 +239,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
 def query_inputs(pate: Pate, path: str) -> Array:
     """Return the inputs of the queries in their order, (n, width). Raises InputError if the file names none."""
     if pate.queries is None:
-        raise InputError(f"{path}: pate.queries: set it to the inputs that were asked about")
+        raise InputError(f"{path}: pate.queries: set it to the inputs of the queries")
     if pate.queries == HELD_OUT:
         return _held_out(pate, path)[0].inputs
     return inputs_of(read_records(pate.queries, (), pate.label, False, path), pate.shift, f"{path}: pate.queries")
@@ -248,9 +251,9 @@ def queries_digest(inputs: Array) -> str:
 
 
 def test_records(pate: Pate, path: str) -> Records | None:
-    """Return the records on which the student is measured; None if the file names none."""
+    """Return the records on which the student is tested; None if the file names none."""
     if pate.test is None:
         return None
     if pate.test != HELD_OUT:
-        return _labelled(pate, pate.test, "test", path)[0]
+        return _labelled_records(pate, pate.test, "test", path)[0]
     return _held_out(pate, path)[1] or None

@@ -1,8 +1,8 @@
-"""Teachers: each learns from its shard alone, in a process of its own, and votes on every query. Only its votes are kept.
+"""The fitting of teachers. Each teacher learns from its shard alone, in a separate process, and votes on every query. Only votes are saved.
 
-torchrun may start several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each of them fits its part of the teachers, and
-writes their votes to one folder that all of them share. The first process locks the folder, decides which teachers are to be fitted, and
-counts the votes once all are there. If a process dies, the others fail at once.
+torchrun may start several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each process fits some of the teachers, and
+writes their votes to a folder that all processes share. The first process locks the folder, decides which teachers are to be fitted, and
+counts the votes when all teachers are fitted. If a process dies, the others fail at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcli.base.extras import require
 from dpcli.numerics.arrays import np
 from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
 from dpcli.predict.pate.records import Records, query_inputs, shards
-from dpcli.predict.pate.vote_files import keep_votes, refuse_other_votes
+from dpcli.predict.pate.vote_files import refuse_other_votes, write_votes
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.predict.vote_counts import counts_of_labels
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_counts import VoteCounts
     from dpcli.train.run.ranks import TorchrunProcesses
 
-FOLDER, MADE_OF = "teachers", "made.json"
-PATIENCE = timedelta(days=30)  # timeout for the slowest teacher; a process that has died is noticed at once
-KILLED_MESSAGE = "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
+FOLDER, DIGEST_FILE = "teachers", "made.json"
+TIMEOUT = timedelta(days=30)  # longest wait for the slowest teacher; the death of a process is noticed at once
+KILLED_MESSAGE = "a process of teachers was killed, or ran out of memory: fitted teachers are saved; run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Teachers:
     Attributes:
         votes: Vote counts on every query.
         earlier: Number of teachers that had been fitted before.
-        empty: Number of shards without a record, whose teachers vote for the first label. It is private.
-        single: Number of shards with a single label, for which their teachers vote. It is private.
+        empty: Number of shards without a record, a private number. Their teachers vote for the first label.
+        single: Number of shards with a single label, a private number. Their teachers vote for that label.
     """
 
     votes: VoteCounts
@@ -59,7 +59,7 @@ class Teachers:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """The public part of every teacher: its learner and the queries."""
+    """The public parts of every teacher: its learner and the queries."""
 
     queries: Array
     model: str
@@ -71,10 +71,10 @@ class Lesson:
     def place(self) -> str:
         return self.model
 
-    def prepared(self) -> Preparation:
+    def prepare(self) -> Preparation:
         learner = learner_of(self.model, self.classes, self.hidden, self.path)
         if self.model in SKLEARN:
-            SKLEARN[self.model](self.hidden, 1)  # This imports scikit-learn once, for all teachers.
+            SKLEARN[self.model](self.hidden, 1)  # The import of scikit-learn happens here, once for all teachers.
 
         def labels(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
@@ -93,53 +93,53 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
     """
     pate = plan.pate
     if pate.data is None:
-        raise InputError(f"{plan.path}: pate.data: expected private data, on which teachers are trained, found a file of votes")
+        raise InputError(f"{plan.path}: pate.data: expected private data to train the teachers, found a file of votes")
     require_learner(pate.model)
     with fitting_ranks() as ranks, exclusive(plan.folder) if ranks.first else nullcontext():
         queries = query_inputs(pate, plan.path)
-        owned = shards(pate, plan.pipeline.privacy.adjacency, plan.path)
-        if any(len(one) and one.inputs.shape[1] != queries.shape[1] for one in owned):
+        shard_records = shards(pate, plan.pipeline.privacy.adjacency, plan.path)
+        if any(len(one) and one.inputs.shape[1] != queries.shape[1] for one in shard_records):
             raise InputError(
                 f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}"
             )
-        folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, owned, queries)
-        left = None
+        folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, shard_records, queries)
+        unfitted = None
         if ranks.first:
             _begin_folder(plan, folder, digest)
-            left = [number for number in range(pate.teachers) if _labels(folder, number, len(queries)) is None]
-        mine = ranks.mine(left, digest)
-        if not _is_made_of(folder, digest):
-            raise InputError(f"{folder}: not the folder of the first process: all processes need to see it")
-        others = 0 if ranks.several else pate.teachers - len(mine)
-        for done, (number, labels) in enumerate(_teacher_labels(plan, owned, queries, mine, jobs), 1):
-            replace_file(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
-            report(others + done, others + len(mine))
-        ranks.all_done()
-        columns = [one for number in range(pate.teachers) if (one := _labels(folder, number, len(queries))) is not None]
+            unfitted = [number for number in range(pate.teachers) if _read_labels(folder, number, len(queries)) is None]
+        numbers = ranks.own_numbers(unfitted, digest)
+        if not _has_digest(folder, digest):
+            raise InputError(f"{folder}: this is not the folder of the first process; all processes must share one folder")
+        others = 0 if ranks.several else pate.teachers - len(numbers)
+        for count, (number, labels) in enumerate(_teacher_labels(plan, shard_records, queries, numbers, jobs), 1):
+            replace_file(_votes_path(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
+            report(others + count, others + len(numbers))
+        ranks.wait_for_all()
+        columns = [one for number in range(pate.teachers) if (one := _read_labels(folder, number, len(queries))) is not None]
         votes = counts_of_labels(np.stack(columns, axis=1), pate.teachers, pate.labels, folder)
         if ranks.first:
             refuse_other_votes(plan, votes)
-            keep_votes(plan, votes, queries)
-    kinds = [len(np.unique(one.labels)) for one in owned]
-    return Teachers(votes, pate.teachers - len(left or ()), kinds.count(0), kinds.count(1))
+            write_votes(plan, votes, queries)
+    kinds = [len(np.unique(one.labels)) for one in shard_records]
+    return Teachers(votes, pate.teachers - len(unfitted or ()), kinds.count(0), kinds.count(1))
 
 
 def _teacher_labels(
-    plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int
+    plan: VotingPlan, shard_records: list[Records], queries: Array, numbers: list[int], jobs: int
 ) -> Iterator[tuple[int, Array]]:
-    """Yield the labels that each of these teachers gives, as they become ready."""
+    """Yield the number of each of these teachers with its labels for all queries, as the teachers become ready."""
     if not numbers:
         return
     pate = plan.pate
     lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
     with ShardProcesses(lesson, KILLED_MESSAGE, jobs) as processes:
-        yield from processes.results((number, owned[number]) for number in numbers)
+        yield from processes.results((number, shard_records[number]) for number in numbers)
 
 
-def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
+def _digest(plan: VotingPlan, shard_records: list[Records], queries: Array) -> str:
     """Return the SHA-256 of the teachers' data, their learner and the queries."""
     digest = hashlib.sha256(plan.teaching().encode())
-    for part in (queries, *(part for one in owned for part in (one.inputs, one.labels))):
+    for part in (queries, *(part for one in shard_records for part in (one.inputs, one.labels))):
         digest.update(str(part.shape).encode() + np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
@@ -147,30 +147,30 @@ def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
 def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
     """Make the folder of the teachers. Votes of teachers with another digest are removed."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    if not _is_made_of(folder, digest):
+    if not _has_digest(folder, digest):
         refuse_other_votes(plan, None)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
-        replace_file(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), 0o600)
+        replace_file(os.path.join(folder, DIGEST_FILE), json.dumps({"of": digest}).encode(), 0o600)
 
 
-def _is_made_of(folder: str, digest: str) -> bool:
+def _has_digest(folder: str, digest: str) -> bool:
     """Return whether the teachers in a folder have this digest."""
     try:
-        with open(os.path.join(folder, MADE_OF), encoding="utf-8") as file:
+        with open(os.path.join(folder, DIGEST_FILE), encoding="utf-8") as file:
             return bool(json.load(file).get("of") == digest)
     except (OSError, ValueError, AttributeError):
         return False
 
 
-def _place(folder: str, number: int) -> str:
+def _votes_path(folder: str, number: int) -> str:
     return os.path.join(folder, f"{number:07}.votes")
 
 
-def _labels(folder: str, number: int, queries: int) -> Array | None:
+def _read_labels(folder: str, number: int, queries: int) -> Array | None:
     """Return the labels that a teacher gave in an earlier call; None if the file is missing or incomplete."""
     try:
-        with open(_place(folder, number), "rb") as file:
+        with open(_votes_path(folder, number), "rb") as file:
             content = file.read()
     except OSError:
         return None
@@ -195,7 +195,7 @@ class FittingRanks:
     def several(self) -> bool:
         return self.ranks is not None
 
-    def mine(self, numbers: Sequence[int] | None, digest: str) -> list[int]:
+    def own_numbers(self, numbers: Sequence[int] | None, digest: str) -> list[int]:
         """Return the numbers of the teachers that this process is to fit.
 
         Args:
@@ -203,18 +203,18 @@ class FittingRanks:
             digest: Digest of the data and queries of this process.
 
         Raises:
-            InputError: If the digest differs from that of the first process.
+            InputError: If the digest differs from the digest of the first process.
         """
         if self.ranks is None:
             assert numbers is not None
             return list(numbers)
         with torch_errors():
-            digest_of_first, left = self.ranks.broadcast((digest, list(numbers)) if numbers is not None else None)
+            digest_of_first, unfitted = self.ranks.broadcast((digest, list(numbers)) if numbers is not None else None)
         if digest_of_first != digest:
-            raise InputError("expected the same data and queries on each process: these differ from the first one's")
-        return left[self.ranks.rank :: self.ranks.world]
+            raise InputError("expected the same data and queries in each process: these differ from the first process's")
+        return unfitted[self.ranks.rank :: self.ranks.world]
 
-    def all_done(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait until all processes have written their votes."""
         if self.ranks is not None:
             with torch_errors():
@@ -233,7 +233,7 @@ def fitting_ranks() -> Iterator[FittingRanks]:
     from dpcli.train.run.ranks import TorchrunProcesses
 
     with torch_errors():
-        dist.init_process_group("gloo", timeout=PATIENCE)
+        dist.init_process_group("gloo", timeout=TIMEOUT)
         ranks = TorchrunProcesses("cpu")
     yield FittingRanks(ranks)
     with torch_errors():

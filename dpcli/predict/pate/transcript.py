@@ -1,8 +1,8 @@
 """The transcript of a voting session: what was charged and what was answered. Each line is durable before the session continues.
 
 A query is counted before noise is drawn for it, and so is its answer. A line with its outcome follows. A query that is counted but has no
-such line is lost, because of a crash or because an older transcript was restored; its charge stands. No query is asked twice, as a repeated
-query gets the outcome in the transcript. The transcript is for its owner alone, as it shows what was charged, and in what order.
+such line is lost, because of a crash or because an older transcript was restored. Its charge stands. No query is asked twice, as its
+outcome is read from the transcript. The transcript is private to its owner, as it shows what was charged, and in what order.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Transcript:
 
     Attributes:
         session: Session to which it belongs.
-        private: Whether the noise is secret. It is not if it was seeded.
+        private: Whether the noise is secret. Seeded noise is not.
         queries: Queries that were charged, in their order.
         answered: Queries whose answer was charged.
         labels: Released labels, by query.
         ended: Queries that have an outcome.
         predictions: Predictions of the student for a query before it was asked, by query.
         reinforced: Labels that the student itself predicted, by query.
-        sanitised: Line about the release of the cost; None if there is none.
+        sanitised: Line about the release of the cost given the votes; None if there is no such line.
         closed: Whether the session has ended.
     """
 
@@ -73,7 +73,7 @@ class Transcript:
         return [query for query in self.queries if query not in self.ended]
 
     def apply(self, line: Mapping[str, Any]) -> None:
-        """Apply a line of the file to this content. Raises ValueError or KeyError if it is no such line."""
+        """Apply a line of the file to this content. Raises ValueError or KeyError if the line is invalid."""
         first, stop = line.get("queries", (0, 0))
         match line["what"]:
             case "ask":
@@ -128,7 +128,7 @@ def path_of(plan: VotingPlan) -> str:
 
 
 def open_transcript(plan: VotingPlan, session: Session, private: bool) -> TranscriptFile:
-    """Return the transcript of a session. It is made if there is none, and an incomplete last line is removed."""
+    """Return the transcript of a session, after creating it if it is absent. An incomplete last line is removed."""
     path = path_of(plan)
     if not whole_lines(path):
         add_line(path, {"schema": SCHEMA, "run": session.run, "private": private})
@@ -143,13 +143,13 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
     """
     session, path = session_there(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):
-        raise InputError(f"{path}: its folder has no session: it is an earlier version's, or was moved here alone")
+        raise InputError(f"{path}: its folder has no session: it is from an earlier version, or was moved alone")
     if session is None or not os.path.lexists(path) or os.path.getsize(path) == 0:
         return None
     if session.fingerprint != as_begun(plan, session.window, session.rows).fingerprint():
         raise InputError(
-            f"{path}: expected the session of this file: it is of another file, or of this one before it was changed; its labels stay "
-            "charged: name another pate.output for a new session"
+            f"{path}: expected a transcript of this file, found one of another file, or of this file before a change; its labels stay "
+            "charged: set another pate.output for a new session"
         )
     return _read(path, session)
 
@@ -160,7 +160,7 @@ def _read(path: str, session: Session) -> Transcript:
             text = file.read()
     except (OSError, ValueError):
         raise InputError(f"{path}: expected a transcript, found a file that cannot be read") from None
-    complete = text.split("\n")[:-1]  # A crash cut off the text after the last line feed, before anything depended on it.
+    complete = text.split("\n")[:-1]  # Text after the last line feed was cut off by a crash, before anything depended on it.
     head, *lines = complete or [""]
     try:
         first = json.loads(head)
@@ -170,5 +170,5 @@ def _read(path: str, session: Session) -> Transcript:
         for line in lines:
             transcript.apply(json.loads(line))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged one or another session's") from None
+        raise InputError(f"{path}: expected a transcript of dpcli pate label, found a damaged one, or another session's") from None
     return transcript

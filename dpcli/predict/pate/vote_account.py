@@ -1,12 +1,13 @@
-"""The account of a voting session. The account for all votes is the guarantee. The cost given the votes, D, is private.
+"""The costs of a voting session given its votes. The guarantee is the account that holds for any votes.
 
-D may be released once, with noise in proportion to its smooth sensitivity. The release is D + c S + sigma S' Z, where Z is standard normal,
-S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is that of D + c S. The factor c is such that the release is below
-D + S with probability `failure`. The release depends on the votes, and has a cost of its own: `release_cost`.
+The cost given the votes, D, is private. It may be released once, with noise in proportion to its smooth sensitivity. The release is
+D + c S + sigma S' Z. Z is standard normal, S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is the smooth
+sensitivity of D + c S. The factor c is chosen so that the release is below D + S with probability `failure`. The release depends on the
+votes. Its own cost is `release_cost`.
 
 D bounds the divergence of the session's outcome from the outcome with neighbouring votes. The reverse divergence is bounded by the D of the
-neighbouring votes. It may be larger: for votes of (17, 3) with noise 2, at order 4, it is 3.3 times as large. The neighbours' D is at most
-D + S, so that the release bounds both divergences.
+neighbouring votes, which may be larger: for votes of (17, 3) with noise 2, at order 4, it is 3.3 times as large. It is at most D + S. The
+release therefore bounds both divergences.
 """
 
 from __future__ import annotations
@@ -42,12 +43,11 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-9  # S is raised by this relative amount, which exceeds the rounding error of its computation.
 DIGITS = 6  # significant digits of the released number
-SLACK = (
-    1e-9  # The entry that pays may be below the cost of the release by this relative amount, as the file states a rounded number.
-)
+# The entry that pays may be below the cost of the release by this relative amount, as the file states a rounded number.
+SLACK = 1e-9
 
 
-def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
+def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) -> VoteCosts:
     """Return the cost given the votes of every query that was charged, even if its answer was lost.
 
     A query whose answer was charged counts as answered.
@@ -56,27 +56,27 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> Vot
         CannotCertify: If the student's prediction for a query is lost.
         InputError: If there are no votes for a query that was asked.
     """
-    kept.session.require_same({"votes": votes.digest()})
-    charged = np.array(kept.queries, dtype=int)
-    if plan.pate.check == "student" and not {*kept.queries} <= kept.predictions.keys():
+    transcript.session.require_same({"votes": votes.digest()})
+    charged = np.array(transcript.queries, dtype=int)
+    if plan.pate.check == "student" and not {*transcript.queries} <= transcript.predictions.keys():
         raise CannotCertify(
-            f"{plan.folder}: what the student predicted for some queries was lost: what they cost given the votes is not known; the "
+            f"{plan.folder}: the student's predictions for some queries were lost: their cost given the votes is not known; the "
             "guarantee holds whatever the votes are"
         )
     if charged.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
     return plan.aggregator.realised(
-        votes.counts[charged], compared_numbers(votes, kept)[charged], np.array(kept.charged, dtype=float)
+        votes.counts[charged], compared_numbers(votes, transcript)[charged], np.array(transcript.charged, dtype=float)
     )
 
 
-def compared_numbers(votes: VoteCounts, kept: Transcript) -> Array:
+def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
     """Return the number that was compared with the threshold, for each query, (n,).
 
     It is the largest count, or the largest difference between a count and the student's prediction.
     """
     largest = votes.largest.copy()
-    for query, prediction in kept.predictions.items():
+    for query, prediction in transcript.predictions.items():
         largest[query] = votes.beyond(query, np.array([prediction]))[0]
     return largest
 
@@ -113,13 +113,13 @@ def release_cost(release: Release) -> float:
 
 
 def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
-    """Return the released number for a cost with this smooth sensitivity. normal: a draw from N(0, 1).
+    """Return the released number for a cost with this smooth sensitivity. `normal` is a draw from N(0, 1).
 
     Raises:
         CannotCertify: If no c makes the number larger than the costs of all neighbouring votes with probability 1 - failure.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
-        raise InternalError("a cost, its sensitivity or noise that is not finite: this is a bug in dpcli, and no number")
+        raise InternalError("a cost, its sensitivity or its noise is not finite: this is a bug in dpcli, and nothing was released")
     raised = smooth * (1.0 + ROUNDING)
     c = raising_factor(release)
     return cost + c * raised + release.sigma * raised * (1.0 + c * math.expm1(release.beta)) * normal
@@ -130,7 +130,9 @@ def raising_factor(release: Release) -> float:
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     left = 1.0 - z * release.sigma * math.expm1(release.beta)
     if z > 0.0 and left <= 0.0:
-        raise CannotCertify("the noise grows with what it is to be raised by: a smaller beta or sigma, or a larger failure, may do")
+        raise CannotCertify(
+            "no margin covers the noise, which grows with the margin: try a smaller beta or sigma, or a larger failure"
+        )
     return max((1.0 + z * release.sigma) / left, 0.0)
 
 
@@ -155,7 +157,7 @@ class Sanitised:
 
 
 def require_sanitisable(plan: VotingPlan) -> None:
-    """Check, before a session, that the release that the file asks for can be made at its end. The check depends on the file alone.
+    """Check before a session that the release that the file asks for will be possible. The check depends on the file alone.
 
     Raises:
         InputError: If no entry pays for the release.
@@ -171,14 +173,14 @@ def require_sanitisable(plan: VotingPlan) -> None:
 
 
 def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: QueryBudget) -> None:
-    """Release the cost of a session that has ended, once, and write it to the transcript. The release is counted before its noise is drawn.
+    """Release the cost of an ended session once, and write it to the transcript. The release is counted before its noise is drawn.
 
     Nothing is released if the file does not ask for it. If a release was lost because an older transcript was restored, it is not made
     again: a second release would cost again, and no entry pays for that.
     """
     release = _release(plan)
     if release is None or file.content.sanitised is not None or not file.content.private:
-        return  # labels that anybody can compute cost more than any number
+        return  # with reproducible noise the labels have no finite cost
     try:
         count.take()
         made = asdict(_draw_release(plan, votes, file.content, release))
@@ -193,16 +195,16 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
     Raises:
         InputError: If the file now describes a release with other parameters.
     """
-    release, kept = _release(plan), transcript.sanitised
-    if release is None or kept is None:
+    release, line = _release(plan), transcript.sanitised
+    if release is None or line is None:
         return None
-    if kept["of"] != _digest(transcript, release):
+    if line["of"] != _digest(transcript, release):
         raise InputError(
-            f"{plan.folder}: was released with other parameters than pate.sanitise states: a second release would cost again, and no entry "
-            "pays for it"
+            f"{plan.folder}: the cost was released with parameters other than those of pate.sanitise: a second release would cost more, "
+            "and no entry pays for it"
         )
     names = ("rdp", "release_rdp", "order", "failure")
-    return Sanitised(*(float(kept[name]) for name in names)) if "rdp" in kept else None
+    return Sanitised(*(float(line[name]) for name in names)) if "rdp" in line else None
 
 
 def _release(plan: VotingPlan) -> Release | None:
@@ -233,7 +235,7 @@ def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) 
     if entry is None or not isinstance(entry.spec, RdpSpec):
         return "none"
     if not isinstance(entry.sampling, Unsampled | None) or shares_its_price(entry, pipeline):
-        return "one that is sampled, partitioned or part of another entry: votes are of all of the data"
+        return "an entry that is sampled, partitioned or part of another entry, although votes depend on all data"
     for order, value in zip(entry.spec.orders, entry.spec.values, strict=True):
         try:
             least = release_cost(replace(release, order=order)) * (1.0 - SLACK)
@@ -296,9 +298,9 @@ class VoteAccount:
 
     Attributes:
         expected: Expected cost over the noise of a session.
-        realised: Cost of the session that has been held; None if none was.
-        as_planned: Account, for all votes, of a session that is planned to end where this one did. None if no session was held, or if
-            nothing was answered, which no entry can state.
+        realised: Cost of the session so far; None if there was none.
+        as_planned: Account, for any votes, of a file with the queries and answers of this session. None if there was no session, or no
+            answer, as no entry can state zero answers.
         sanitised: Release of `realised`; None if the file does not ask for one.
     """
 
@@ -314,27 +316,27 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
     """Return the account of the votes that the file names or that `fit` has written, with the transcript if there is one."""
     from dpcli.analysis.account import account
     from dpcli.predict.pate.transcript import read_transcript
-    from dpcli.predict.pate.vote_files import votes_kept
+    from dpcli.predict.pate.vote_files import read_votes
 
-    votes = votes_kept(plan)
+    votes = read_votes(plan)
     if votes is None:
         return VoteAccount(plan, None, None, None)
-    kept = read_transcript(plan)
+    transcript = read_transcript(plan)
     expected = realised = None
-    if plan.pate.check == "votes":  # What a student will have learnt is not known beforehand.
-        put = min(len(votes), plan.queries)
-        expected = _epsilon(plan.aggregator.expected(votes.counts[:put], votes.largest[:put]), plan)
-    if kept is None or not len(kept):
+    if plan.pate.check == "votes":  # The student's predictions are not known beforehand.
+        queries = min(len(votes), plan.queries)
+        expected = _epsilon(plan.aggregator.expected(votes.counts[:queries], votes.largest[:queries]), plan)
+    if transcript is None or not len(transcript):
         return VoteAccount(plan, votes, expected, None)
     with suppress(CannotCertify):  # A lost prediction cannot be priced. The guarantee holds without it.
-        realised = _epsilon(realised_costs(plan, votes, kept), plan)
-    answers = len(kept.answered)
-    as_planned = account(plan.with_limits(len(kept), answers)) if answers else None
-    return VoteAccount(plan, votes, expected, realised, as_planned, sanitised(plan, kept))
+        realised = _epsilon(realised_costs(plan, votes, transcript), plan)
+    answers = len(transcript.answered)
+    as_planned = account(plan.with_limits(len(transcript), answers)) if answers else None
+    return VoteAccount(plan, votes, expected, realised, as_planned, sanitised(plan, transcript))
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:
-    """Return the epsilons by both conversions; None if the file's delta is 0, at which there is none."""
+    """Return the epsilons by both conversions; None if the file's delta is 0, at which neither conversion holds."""
     delta = plan.account.delta
     if not delta:
         return None

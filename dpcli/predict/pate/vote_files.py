@@ -1,4 +1,4 @@
-"""Votes in files: the user's, of numbers that are not trusted to be votes, and those that fitted teachers leave in a session's folder."""
+"""Files of votes: those that users provide, whose numbers are checked, and those that fitted teachers write to a session's folder."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from dpcli.train.tasks.user_code import relative_to_file
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
-LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
+LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # largest sizes in bytes
 
 
 def votes_of(pate: Pate, path: str) -> VoteCounts:
-    """Return the votes in the file that [pate] of the file at `path` names. Raises InputError if there are none."""
+    """Return the votes in the file that the [pate] table of the file at `path` names. Raises InputError if they are not votes."""
     assert pate.votes is not None
     place = relative_to_file(pate.votes, path)
-    judge = vote_counts if pate.vote_rows == "counts" else counts_of_labels
-    return judge(table_of(place), pate.teachers, pate.labels, escaped_path(place))
+    count_votes = vote_counts if pate.vote_rows == "counts" else counts_of_labels
+    return count_votes(table_of(place), pate.teachers, pate.labels, escaped_path(place))
 
 
 def table_of(place: str) -> Any:
-    """Return the numbers in a file. Raises InputError, whose message quotes none of them."""
+    """Return the numbers in a file. Raises InputError, with a message that quotes none of them, if it has other content."""
     shown, most = escaped_path(place), LARGEST_FILES[ending(place)]
     try:
         info = os.stat(place)
     except (OSError, ValueError) as problem:
-        reason = (getattr(problem, "strerror", None) or "a path that cannot exist").lower()
+        reason = (getattr(problem, "strerror", None) or "an invalid path").lower()
         raise InputError(f"{shown}: expected a file of votes, found {reason}") from None
     if not stat.S_ISREG(info.st_mode):
-        raise InputError(f"{shown}: expected a file of votes, found what is no regular file")
+        raise InputError(f"{shown}: expected a file of votes, found a folder or device")
     if not 0 < info.st_size <= most:
         raise InputError(f"{shown}: expected a file of votes of at most {most:,} bytes, found {info.st_size:,}")
     return READERS[ending(place)](place, shown)
@@ -57,34 +57,34 @@ def _require_few(numbers: int, shown: str) -> None:
 
 def _npy(place: str, shown: str) -> Any:
     try:
-        # Mapped: a header that claims more than the file holds is refused before memory is taken.
+        # A memory map refuses a header that claims more data than the file has, before memory is allocated.
         table = np.lib.format.open_memmap(place, mode="r")
-    except Exception:  # whatever numpy raises for a file that is none, or that holds objects
-        raise InputError(f"{shown}: expected a .npy file of plain numbers, found one that cannot be read so") from None
+    except Exception:  # numpy raises many kinds of errors for other files, or arrays of objects
+        raise InputError(f"{shown}: expected a .npy file of plain numbers, found a file that numpy cannot read") from None
     _require_few(table.size, shown)
     return np.array(table)
 
 
 def _csv(place: str, shown: str) -> Any:
-    """Read rows, with or without names in the first line; a line without a row would move all later ones to other queries."""
+    """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows."""
     try:
         with open(place, encoding="utf-8-sig") as file, warnings.catch_warnings():
             warnings.simplefilter("error")
-            names = not any(map(_is_number, file.readline().split(",")))
-            rows = sum(1 for _ in file) + (not names)
+            has_names = not any(map(_is_number, file.readline().split(",")))
+            rows = sum(1 for _ in file) + (not has_names)
             file.seek(0)
-            table = np.loadtxt(file, delimiter=",", skiprows=int(names), ndmin=2, comments=None)
+            table = np.loadtxt(file, delimiter=",", skiprows=int(has_names), ndmin=2, comments=None)
         if len(table) != rows:
             raise ValueError
         return table
     except OSError as problem:
         raise InputError(f"{shown}: cannot be read: {problem.strerror}") from None
-    except Exception:  # of numpy, whose message quotes a value; of another encoding; of a file without rows
-        raise InputError(f"{shown}: expected rows of numbers with commas between them, all of one length") from None
+    except Exception:  # an error of numpy, whose message quotes a value, or of the encoding, or a file without rows
+        raise InputError(f"{shown}: expected rows of numbers separated by commas, all of one length") from None
 
 
 def _is_number(part: str) -> bool:
-    """Return whether a text is a number, or empty: no name of a column is."""
+    """Return whether a text is a number or empty. The name of a column is neither."""
     try:
         return not part.strip() or float(part) is not None
     except ValueError:
@@ -92,7 +92,7 @@ def _is_number(part: str) -> bool:
 
 
 def _parquet(place: str, shown: str) -> Any:
-    """Read columns of integers or floating point: what only can be turned into numbers (text, truth values) was no count."""
+    """Read columns of integers or floating-point numbers. Text and booleans are refused, although they could be converted."""
     try:
         import pyarrow.parquet
         import pyarrow.types
@@ -103,65 +103,68 @@ def _parquet(place: str, shown: str) -> Any:
         types, shape = list(file.schema_arrow.types), (file.metadata.num_rows, file.metadata.num_columns)
         if not all(pyarrow.types.is_integer(one) or pyarrow.types.is_floating(one) for one in types):
             raise InputError(f"{shown}: expected columns of numbers, found {', '.join(sorted({str(one) for one in types}))}")
-        _require_few(shape[0] * shape[1], shown)  # by its own word, before memory is taken
+        _require_few(shape[0] * shape[1], shown)  # The size is checked as the file declares it, before memory is allocated.
         columns = [np.asarray(column.to_numpy(), dtype=float) for column in file.read().columns]
     except InputError:
         raise
-    except Exception:  # whatever pyarrow raises for a file that is none
-        raise InputError(f"{shown}: expected a .parquet file, found one that cannot be read as such") from None
+    except Exception:  # pyarrow raises many kinds of errors for other files.
+        raise InputError(f"{shown}: expected a .parquet file, found a file that pyarrow cannot read") from None
     return np.stack(columns, axis=1) if columns else np.empty(shape)
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {".npy": _npy, ".csv": _csv, ".parquet": _parquet}
-VOTES, MADE = "votes.npy", "votes.json"
+VOTES, ORIGIN = "votes.npy", "votes.json"  # the votes; digests of the teachers and of the queries
 
 
-def votes_kept(plan: VotingPlan) -> VoteCounts | None:
-    """Return the votes of the file that [pate] names, or those that teachers have left; None where these are still to be fitted.
+def read_votes(plan: VotingPlan) -> VoteCounts | None:
+    """Return the votes in the file that [pate] names, or those of the fitted teachers; None if the teachers are not fitted yet.
 
     Raises:
-        InputError: If they are no votes, or those of other teachers.
+        InputError: If the file has no valid votes, or they are from other teachers.
     """
     if plan.pate.votes is not None:
         return votes_of(plan.pate, plan.path)
     place = os.path.join(plan.folder, VOTES)
     try:
-        with open(os.path.join(plan.folder, MADE), encoding="utf-8") as file:
-            made = json.load(file)
-        teaching, queries = made["teaching"], made["queries"]
+        with open(os.path.join(plan.folder, ORIGIN), encoding="utf-8") as file:
+            origin = json.load(file)
+        teaching, queries = origin["teaching"], origin["queries"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{plan.folder}: expected votes that dpcli pate fit has left; {MADE} is damaged") from None
+        raise InputError(f"{plan.folder}: expected votes that dpcli pate fit wrote; {ORIGIN} is damaged") from None
     if teaching != plan.teaching():
-        raise InputError(f"{plan.folder}: its votes are those of other teachers than this file's: fit these anew")
+        raise InputError(f"{plan.folder}: its votes are from other teachers than those of this file: run dpcli pate fit again")
     if queries != queries_digest(query_inputs(plan.pate, plan.path)):
         raise InputError(
-            f"{plan.path}: pate.queries: expected the inputs that the teachers were asked about, in their order, found changed content: "
-            "put them back, or fit these anew"
+            f"{plan.path}: pate.queries: expected the inputs that the teachers labelled, in their order, found changed inputs: restore "
+            "them, or run dpcli pate fit again"
         )
     return vote_counts(table_of(place), plan.pate.teachers, plan.pate.labels, place)
 
 
 def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
-    """Raise InputError if the folder holds a session that was not begun with these votes; None: with some that are to be fitted.
+    """Raise InputError if the folder holds a session that did not begin with these votes.
 
-    Its labels could be priced no more, nor could it go on, once its votes had been written over.
+    If its votes were overwritten, the session could not continue, and its cost given the votes could not be computed.
+
+    Args:
+        votes: Votes of the teachers; None if they are still to be fitted.
     """
     session = session_there(plan.folder)
     if session is None and not os.path.exists(os.path.join(plan.folder, TRANSCRIPT)):
         return
     if session is None or votes is None or session.inputs.get("votes") != votes.digest():
         raise InputError(
-            f"{plan.folder}: expected a folder for the votes of these teachers, found one that holds a session on other votes, whose "
-            "labels stay charged: name another pate.output"
+            f"{plan.folder}: expected a folder for the votes of these teachers, found a session on other votes, whose labels stay "
+            "charged: set another pate.output"
         )
 
 
-def keep_votes(plan: VotingPlan, votes: VoteCounts, queries: Array) -> None:
-    """Write the votes, and whose they are, which comes last: votes without it are none."""
+def write_votes(plan: VotingPlan, votes: VoteCounts, queries: Array) -> None:
+    """Write the votes, and then their origin. Votes without an origin are ignored."""
     content = io.BytesIO()
     np.save(content, votes.counts)
-    made = {"teaching": plan.teaching(), "queries": queries_digest(queries)}
+    origin = {"teaching": plan.teaching(), "queries": queries_digest(queries)}
     replace_file(os.path.join(plan.folder, VOTES), content.getvalue(), 0o600)
-    replace_file(os.path.join(plan.folder, MADE), json.dumps(made).encode())
+    replace_file(os.path.join(plan.folder, ORIGIN), json.dumps(origin).encode())

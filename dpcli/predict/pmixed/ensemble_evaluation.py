@@ -1,4 +1,4 @@
-"""Perplexity on a text declared public: of the public model, of each ensemble, of one differentially private model, and without privacy."""
+"""Perplexities on a text declared public: the public model, each ensemble, one differentially private model, one without privacy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcli.predict.models.texts import OwnedTexts, public_texts
 from dpcli.predict.pmixed.ensemble_fit import as_fitted
 from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound, probabilities
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
-from dpcli.predict.pmixed.private_baseline import by_unit, noise_multiplier, private_bigrams, privately_trained, typical_norm
+from dpcli.predict.pmixed.private_baseline import by_unit, noise_multiplier, private_bigrams, train_privately, typical_norm
 from dpcli.predict.pmixed.projection import sample_models
 from dpcli.predict.pmixed.published_protocol import Published
 from dpcli.predict.pmixed.shard_models import (
@@ -62,7 +62,7 @@ def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequenc
 
 
 def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
-    """Return the loss -log p of every token of each record except the first, in nats."""
+    """Return the loss -log p, in nats, of every token of each record except its first token."""
     losses_of_records = []
     for record in records:
         places = range(1, len(record))
@@ -81,10 +81,10 @@ def ensemble_losses(
     stream: Stream,
     report: Report = lambda done, total: None,
 ) -> list[list[Array]]:
-    """Return the loss -log p of every token of each record except the first, in nats, for each mode at its sampling rate.
+    """Return the loss -log p, in nats, of every token of each record except its first, for each mode at its sampling rate.
 
     The participating models are drawn for each token. All modes with the same rate share the draw, so that their losses are comparable.
-    Each model is evaluated once for a record, whatever the number of modes, and its answers are then discarded.
+    Each model is evaluated once for a record, for all modes together. Its answers are then discarded.
     """
     by_mode: list[list[Array]] = [[] for _ in modes]
     for number, record in enumerate(records):
@@ -96,29 +96,29 @@ def ensemble_losses(
         drawn_by_mode = [drawn_at[rate] for _, rate in modes]
         base = probabilities(next_token_rows(public, record, places), temperature)
         sums = np.zeros((len(modes), len(places)))
-        for member, modes_at in _by_member(drawn_by_mode).items():
+        for member, modes_at in _modes_by_member(drawn_by_mode).items():
             at_places = sorted(modes_at)
             rows = probabilities(
                 on_private("a fitted model", next_token_rows, members[member], record, [at + 1 for at in at_places]), temperature
             )
             for at, row in zip(at_places, rows, strict=True):
-                for which in modes_at[at]:
-                    sums[which, at] += modes[which][0].projected(base[at], row, len(drawn_by_mode[which][at]))[record[at + 1]]
+                for index in modes_at[at]:
+                    sums[index, at] += modes[index][0].projected(base[at], row, len(drawn_by_mode[index][at]))[record[at + 1]]
         alone = base[np.arange(len(places)), np.array(record[1:])]
-        for which, drawn in enumerate(drawn_by_mode):
+        for index, drawn in enumerate(drawn_by_mode):
             counts = np.array([len(chosen) for chosen in drawn])
             with np.errstate(divide="ignore"):
-                by_mode[which].append(-np.log(np.where(counts > 0, sums[which] / np.maximum(counts, 1), alone)))
+                by_mode[index].append(-np.log(np.where(counts > 0, sums[index] / np.maximum(counts, 1), alone)))
     return by_mode
 
 
-def _by_member(drawn_by_mode: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
-    """Return, for each participating model and each place, the numbers of the modes that have drawn the model there."""
+def _modes_by_member(drawn_by_mode: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
+    """Return, for each participating model and each place, the indices of the modes that drew the model there."""
     drawn_by: dict[int, dict[int, list[int]]] = {}
-    for which, drawn in enumerate(drawn_by_mode):
+    for index, drawn in enumerate(drawn_by_mode):
         for at, chosen in enumerate(drawn):
             for member in chosen:
-                drawn_by.setdefault(member, {}).setdefault(at, []).append(which)
+                drawn_by.setdefault(member, {}).setdefault(at, []).append(index)
     return drawn_by
 
 
@@ -136,7 +136,7 @@ class Measured(NamedTuple):
     """The perplexity of a model.
 
     Attributes:
-        relative: Ratio of this perplexity to that of the public model, on the same resamples.
+        relative: Ratio of this perplexity to the public model's, on the same resamples.
     """
 
     perplexity: Perplexity
@@ -144,7 +144,7 @@ class Measured(NamedTuple):
 
 
 class EnsembleWay(NamedTuple):
-    """A way of mixing the fitted models.
+    """A method of mixing the fitted models.
 
     Attributes:
         epsilon: Epsilon of the guarantee; None if there is no guarantee.
@@ -158,12 +158,13 @@ class EnsembleWay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way of using the private texts.
+    """A method of using the private texts, with its perplexity.
 
     Attributes:
-        kind: "public", "sound", "paper", "dp" or "all".
+        kind: "public" (public model), "sound" (ensemble with the guarantee), "paper" (published protocol), "dp" (one differentially private
+            model) or "all" (one model without privacy).
         epsilon: Epsilon of the guarantee; None if there is no guarantee.
-        relative: Ratio of its perplexity to that of the public model, on the same resamples.
+        relative: Ratio of its perplexity to the public model's, on the same resamples.
     """
 
     name: str
@@ -190,12 +191,12 @@ class AblationPoint:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The perplexities of all ways.
+    """The perplexities of all methods.
 
     Attributes:
         epsilon, delta: Guarantee of the file.
         tokens: Number of tokens of the test text on which losses are measured.
-        ways: Ways of using the private texts, with their perplexities.
+        ways: Methods of using the private texts, with their perplexities.
         axis: Parameter of the ablation; None if there is no ablation.
         points: Points of the ablation.
     """
@@ -223,7 +224,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure perplexities.
 
-    All perplexities but the public model's are computed from private models without noise, and must stay private.
+    All perplexities except the public model's are computed from private models without noise, and must stay private.
 
     Args:
         models: Fitted models; they are fitted here if None.
@@ -231,27 +232,27 @@ def evaluate(
         tokens: Largest number of tokens of the test text to use.
 
     Raises:
-        InputError: If the file has no test text, the file uses the published protocol, or the axis does not take one of the values.
+        InputError: If the file has no test text or uses the published protocol, or a value is invalid for the axis.
         CannotCertify: If no radius meets the file's epsilon.
     """
     plan = as_fitted(plan)
     if plan.account is None:
-        raise InputError(f'{plan.path}: pmixed: expected mode = "sound", which is compared with "paper", found paper')
+        raise InputError(f'{plan.path}: pmixed: expected mode = "sound" (the comparison includes "paper"), found paper')
     if plan.pmixed.test is None:
         raise InputError(f"{plan.path}: pmixed: set test to a text declared public")
     epsilon, delta = plan.account.upper, plan.account.delta
     assert delta is not None
     side = public_side(plan.pmixed, plan.path) if models is None else models.side
     with tuning_processes(plan, side) as processes:
-        fitted = _fit_anew(plan, side, processes) if models is None else models.members
+        fitted = _fit_models(plan, side, processes) if models is None else models.members
         records = _test_records(plan, side, tokens)
         known = losses(side.model, records, plan.pmixed.temperature)
         setup = EvaluationSetup(plan, side, processes, records, known, stream or SystemStream(), epsilon, delta, report)
         return setup.evaluation(fitted, axis, values)
 
 
-def _fit_anew(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
-    """Return the models of the plan's shards, fitted now."""
+def _fit_models(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
+    """Fit the models of the plan's shards, and return them."""
     learnt = dict(teach_shards(processes, enumerate(cut_records(processes, shard_texts(plan, private_texts(plan))))))
     return fitted_models(plan, side, [learnt[shard] for shard in range(len(learnt))])
 
@@ -266,13 +267,13 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
         if len(record) > 1 and left > 0:
             tested.append(tuple(record[: left + 1]))
     if not tested:
-        raise InputError(f"{plan.path}: pmixed.test: expected text of two tokens or more")
+        raise InputError(f"{plan.path}: pmixed.test: expected a text of two tokens or more")
     return tuple(tested)
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSetup:
-    """The settings that the measurements of all ways share.
+    """The settings that all measurements share.
 
     Attributes:
         records: Records of the test text.
@@ -291,7 +292,7 @@ class EvaluationSetup:
     report: Report
 
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
-        """Measure all ways, and all points of the ablation. The fitted models are evaluated in one pass over the text."""
+        """Measure all methods, and all points of the ablation. The fitted models are evaluated in one pass over the text."""
         ensembles_of_file = self.ensemble_ways()
         cases = [] if axis is None else [self.case(*_varied_plan(self.plan, axis, value), value) for value in values]
         shared = [] if axis == "shards" else cases
@@ -305,7 +306,7 @@ class EvaluationSetup:
         return Evaluation(self.plan, self.epsilon, self.delta, tokens, tuple(self.ways(ensembles)), axis, points)
 
     def ensemble_ways(self) -> list[EnsembleWay]:
-        """Return the ways of mixing an ensemble. That of the file is the first."""
+        """Return the methods of mixing an ensemble, the file's method first."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
         radius = self.plan.spec.radius
         ways = [EnsembleWay(f"PMixED, {name}", "sound", self.epsilon, Sound(radius, PROJECTIONS[name])) for name in names]
@@ -317,42 +318,42 @@ class EvaluationSetup:
     def measured(self, per_record: Sequence[Array]) -> Measured:
         """Return the perplexity of a model, from its losses on each record."""
         pairs = zip(per_record, self.known, strict=True)
-        relative = [own - public for own, public in pairs]
+        relative = [loss - public for loss, public in pairs]
         return Measured(perplexity(per_record, self.stream), perplexity(relative, self.stream))
 
     def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]]) -> list[Measured]:
         """Measure each mode at its sampling rate, in one pass over the text for all modes."""
-        heat = self.plan.pmixed.temperature
-        by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, heat, self.stream, self.report)
+        temperature = self.plan.pmixed.temperature
+        by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, temperature, self.stream, self.report)
         return [self.measured(per_record) for per_record in by_mode]
 
     def ways(self, ensembles: Sequence[Way]) -> Iterator[Way]:
-        """Yield all ways, from the public model to no privacy."""
+        """Yield all methods, from the public model to the model without privacy."""
         texts = private_texts(self.plan)
 
-        def of(model: LanguageModel) -> Measured:
+        def measured_model(model: LanguageModel) -> Measured:
             return self.measured(on_private("a fitted model", losses, model, self.records, self.plan.pmixed.temperature))
 
         yield Way("public model", "public", 0.0, *self.measured(self.known))
         yield from ensembles
-        private = self.alone(texts)
+        private = self.private_model(texts)
         if private is not None:
             name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
-            yield Way(name, "dp", self.epsilon, *of(private))
+            yield Way(name, "dp", self.epsilon, *measured_model(private))
         ((_, everything),) = teach_shards(self.processes, enumerate(cut_records(self.processes, [texts.texts])))
         (model,) = fitted_models(self.plan, self.side, [everything])
-        yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(model))
+        yield Way("one model, fine-tuned without privacy", "all", math.inf, *measured_model(model))
 
-    def alone(self, texts: OwnedTexts) -> LanguageModel | None:
+    def private_model(self, texts: OwnedTexts) -> LanguageModel | None:
         """Return one model that is trained on all texts under differential privacy.
 
-        None is returned if dpcli has no private training for the model, as for a model of the user's own.
+        The result is None if dpcli has no private training for the model, for example if it comes from a function of the user.
         """
         plan, model, grouped = self.plan, self.side.model, by_unit(texts.texts, texts.units)
         texts_per_unit = len(texts.texts) / len(grouped)
         if isinstance(model, NGram) and model.order > 1:
             norm = typical_norm(self.records, model.vocabulary, texts_per_unit)
-            units = [self.side.private_records(own) for own in grouped.values()]
+            units = [self.side.private_records(unit) for unit in grouped.values()]
             noise = noise_multiplier(self.epsilon, self.delta, plan.pipeline.privacy.adjacency)
             return model.with_counts((private_bigrams(units, model.vocabulary, norm, noise, self.stream),))
         if plan.pmixed.lora is None or self.delta <= 0.0:
@@ -362,12 +363,12 @@ class EvaluationSetup:
         if not isinstance(model, Transformer):
             return None
         per_unit = math.ceil(texts_per_unit) if plan.pmixed.units is not None else 1
-        learnt = privately_trained(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
+        learnt = train_privately(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
         (private,) = fitted_models(plan, self.side, [learnt])
         return private
 
     def case(self, plan: PmixedPlan, epsilon: float, value: float) -> AblationCase:
-        """Return a point of the ablation, with the radius that meets the epsilon."""
+        """Return a point of the ablation before it is measured, with the radius that meets the epsilon."""
         radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
         published = _published(plan, epsilon, self.delta)
         modes = [Sound(radius, PROJECTIONS[plan.pmixed.projection]), *([] if published is None else [published])]
@@ -377,10 +378,10 @@ class EvaluationSetup:
         """Return the measured point.
 
         Args:
-            measured: Perplexities of the modes of all cases, in order; None if the case needs models of its own.
+            measured: Perplexities of the modes of all cases, in order; None if models must be fitted for the case.
         """
         if measured is None:
-            measured = iter(self.ensembles(_fit_anew(case.plan, self.side, self.processes), case.modes))
+            measured = iter(self.ensembles(_fit_models(case.plan, self.side, self.processes), case.modes))
         figures = [next(measured).perplexity for _ in case.modes]
         return AblationPoint(case.value, case.radius, figures[0], figures[1] if len(figures) > 1 else None)
 
@@ -402,7 +403,7 @@ class AblationCase:
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
     """Return the published protocol for the same epsilon and delta.
 
-    None is returned if delta is 0, or if the protocol's order leaves nothing of epsilon for a radius.
+    The result is None if delta is 0, or if the conversion at the protocol's order alone exceeds epsilon, which leaves no radius.
     """
     if delta <= 0.0:
         return None
@@ -421,7 +422,9 @@ def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan,
         return plan, value
     is_count = axis in ("steps", "shards")
     if value <= 0 or (is_count and value != int(value)) or (axis == "rate" and value > 1):
-        raise InputError(f"--values: expected {'whole numbers' if is_count else 'rates'} that {axis} may take, found {value:g}")
+        raise InputError(
+            f"--values: expected {'whole numbers' if is_count else 'rates'} that are valid for {axis}, found {value:g}"
+        )
     entry = {
         "steps": lambda: replace(plan.entry, steps=int(value)),
         "shards": lambda: replace(plan.entry, spec=replace(plan.spec, shards=int(value))),

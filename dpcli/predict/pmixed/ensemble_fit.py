@@ -1,7 +1,6 @@
 """The fit of an ensemble: one model for each shard, fine-tuned without noise.
 
-The models are private, and are used only to draw tokens. All tokens that they may ever answer with are charged here, before any model
-exists.
+The models are private, and are used only to draw tokens. All tokens that may ever be drawn are charged here, before any model is fitted.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Fit:
 
     Attributes:
         session: Session that charged for their tokens.
-        models: SHA-256 of each model's file.
+        models: SHA-256 of the file of each model.
     """
 
     session: Session
@@ -75,19 +74,19 @@ class FitOutcome:
 def fit(
     plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, report: Report = lambda done, total: None
 ) -> FitOutcome:
-    """Fine-tune the models of a plan, and make the count of their tokens.
+    """Fine-tune the models of a plan, and start the count of their tokens.
 
     Args:
-        ledger: Ledger to charge with all tokens before the first model is made; None if there is none.
+        ledger: Ledger to charge for all tokens before the first model is fitted; None if there is none.
         resume: Whether to continue a fit that did not end.
 
     Raises:
-        InputError: If the folder holds a fit, or has none to resume, or the data or the public model cannot be loaded.
+        InputError: If the folder already has a fit, or no fit to resume, or the data or the public model cannot be loaded.
         Denied: If the file's own budget or the ledger does not allow the tokens.
         LedgerError: If the ledger or the count of tokens cannot be written.
     """
     if ledger is not None and plan.account is None:
-        raise InputError('--ledger: expected no ledger with pmixed.mode = "paper": what is no guarantee has no cost to charge')
+        raise InputError('--ledger: expected no ledger with pmixed.mode = "paper", which has no guarantee and so no cost to charge')
     _require_budget(plan)
     with exclusive(plan.folder, 0o700):  # The folder is private, as the size of a model reveals how much data its shard has.
         side = public_side(plan.pmixed, plan.path)
@@ -96,48 +95,48 @@ def fit(
         inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
         if os.path.exists(os.path.join(plan.folder, FITTED)):
             raise InputError(
-                f"{plan.folder}: holds fitted models: fitting again is a further release, which costs epsilon anew; "
-                "state another pmixed.output, or remove the folder"
+                f"{plan.folder}: already has fitted models: fitting again is another release, which costs epsilon again; "
+                "set another pmixed.output, or remove the folder"
             )
         files = [model_file(plan.folder, shard) for shard in range(len(shards))]
         with tuning_processes(plan, side) as processes:
-            records = cut_records(processes, shards)  # An error is raised before anything is charged.
+            records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             rehearse(processes)
             place = plan.pmixed.queries
             session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], place)
-            made = sum(os.path.exists(file) for file in files)
-            left = [(shard, own) for shard, own in enumerate(records) if not os.path.exists(files[shard])]
-            report(made, len(shards))
-            for done, (shard, content) in enumerate(teach_shards(processes, left), made + 1):
+            resumed = sum(os.path.exists(file) for file in files)
+            left = [(shard, texts) for shard, texts in enumerate(records) if not os.path.exists(files[shard])]
+            report(resumed, len(shards))
+            for count, (shard, content) in enumerate(teach_shards(processes, left), resumed + 1):
                 replace_file(files[shard], content, 0o600)
-                report(done, len(shards))
+                report(count, len(shards))
         commit(session, ledger)
-        ended = Fit(session, tuple(map(_digest, files)))
-        replace_file(os.path.join(plan.folder, FITTED), json.dumps({"run": session.run, "models": ended.models}).encode(), 0o600)
-    return FitOutcome(plan, ended, plan.folder, made)
+        result = Fit(session, tuple(map(_digest, files)))
+        replace_file(os.path.join(plan.folder, FITTED), json.dumps({"run": session.run, "models": result.models}).encode(), 0o600)
+    return FitOutcome(plan, result, plan.folder, resumed)
 
 
 def read_fit(plan: PmixedPlan) -> Fit:
-    """Return the fitted models in a plan's folder. Raises InputError if there are none, or they are those of another file."""
-    kept = _read(plan.folder)
-    if kept is None:
-        raise InputError(f"{plan.folder}: no fitted models: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones")
-    if kept.session.fingerprint != as_begun(plan, kept.session.window, kept.session.rows).fingerprint():
+    """Return the fitted models in a plan's folder. Raises InputError if there are none, or they are from another file."""
+    existing = _read(plan.folder)
+    if existing is None:
+        raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}")
+    if existing.session.fingerprint != as_begun(plan, existing.session.window, existing.session.rows).fingerprint():
         raise InputError(
-            f"{plan.path}: expected the file that the models in {plan.folder} were fitted with: what their privacy depends on has changed "
-            "since; a new fit needs a folder of its own"
+            f"{plan.path}: expected the file with which the models in {plan.folder} were fitted: keys on which their privacy depends "
+            "have changed; a new fit needs another folder"
         )
-    return kept
+    return existing
 
 
 def as_fitted(plan: PmixedPlan) -> PmixedPlan:
     """Return the plan with the window of rows on which its models were fitted; the plan itself if none were fitted."""
-    kept = _read(plan.folder)
-    return plan if kept is None else as_begun(plan, kept.session.window, kept.session.rows)
+    existing = _read(plan.folder)
+    return plan if existing is None else as_begun(plan, existing.session.window, existing.session.rows)
 
 
 def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
-    """Return what the model of a shard has learnt. Raises InputError if its file is missing, or was changed after the fit."""
+    """Return the learnt parameters of a shard's model. Raises InputError if its file is missing, or was changed after the fit."""
     path = model_file(plan.folder, shard)
     try:
         with open(path, "rb") as file:
@@ -154,8 +153,8 @@ def token_count(plan: PmixedPlan) -> AnswerCount:
 
 
 def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
-    """Return the count of tokens, which the fit has made. Raises LedgerError if it cannot be relied on."""
-    return token_count(plan).opened(session, ledger, plan.pmixed.queries, moved)
+    """Return the count of tokens that the fit started. Raises LedgerError if it cannot be relied on."""
+    return token_count(plan).open(session, ledger, plan.pmixed.queries, moved)
 
 
 def model_file(folder: str, shard: int) -> str:
@@ -163,7 +162,7 @@ def model_file(folder: str, shard: int) -> str:
 
 
 def _require_budget(plan: PmixedPlan) -> None:
-    """Raise Denied if the file's own budget does not allow all tokens. The message states the radius at which it would."""
+    """Raise Denied if the file's own budget does not allow all tokens. The message states the largest radius that it allows."""
     try:
         plan.require_budget()
     except Denied as denied:
@@ -175,16 +174,20 @@ def _require_budget(plan: PmixedPlan) -> None:
         try:
             passing = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
         except CannotCertify:
-            raise Denied(f"{denied}; no radius passes: the rest of the file costs more") from None
+            raise Denied(f"{denied}; no radius passes, as the rest of the file alone exceeds the budget") from None
         raise Denied(
             f"{denied}; radius = {passing.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"
         ) from None
 
 
-def _where(plan: PmixedPlan) -> str:
+def _folder_hint(plan: PmixedPlan) -> str:
     """Return a hint if the folder is relative to the current one; "" if it is absolute."""
     stated = plan.stated_folder(plan.pmixed.output)
-    return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; go to where it was fitted, or "
+    return (
+        ""
+        if os.path.isabs(stated)
+        else f"{stated} is relative to the current folder; change to the folder where it was fitted, or "
+    )
 
 
 def _read(folder: str) -> Fit | None:
@@ -197,7 +200,7 @@ def _read(folder: str) -> Fit | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError):
-        raise InputError(f"{path}: expected what dpcli pmixed fit wrote; it is damaged") from None
+        raise InputError(f"{path}: expected a file that dpcli pmixed fit wrote; it is damaged") from None
     session = session_there(folder)
     if session is None or session.run != run or "public model" not in session.inputs:
         raise InputError(f"{path}: the session of these models ({run[:12]}) is not in their folder")

@@ -1,4 +1,4 @@
-"""The ensemble that answers prompts. A token is drawn from the average of the participating models, after each of them is projected.
+"""The ensemble that answers prompts. Each participating model is projected, and a token is drawn from their average.
 
 Each token is counted durably before it is drawn.
 """
@@ -41,14 +41,14 @@ PROJECTIONS: dict[str, Projection] = {"clip": clip, "mix": mix}
 
 
 class Mode(Protocol):
-    """A way to project models. All arrays are (vocabulary,); `public` adds up to 1."""
+    """A protocol for projecting models. All arrays are (vocabulary,), and `public` adds up to 1."""
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        """Return the sum of the projected models as multiples of 2^-50, and their number. Without models, the public one is returned."""
+        """Return the sum of the projected models as multiples of 2^-50, and their number; the public model and 1 if there are none."""
         ...
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
-        """Return the projection of one of `drawn` participating models, for measurements."""
+        """Return the projection of one of `drawn` participating models."""
         ...
 
 
@@ -56,7 +56,7 @@ class Mode(Protocol):
 class Sound:
     """The sound protocol: each model is projected to within a radius of the public one, independently of the others.
 
-    The multiples from which tokens are drawn keep the radius exactly.
+    The multiples from which tokens are drawn are within the radius exactly.
     """
 
     radius: float
@@ -75,7 +75,7 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """The published protocol, whose radius depends on how many models were drawn. It is not a DP guarantee."""
+    """The published protocol, whose radius depends on the number of models drawn. It is not a DP guarantee."""
 
     published: Published
     _radii: dict[int, float] = field(default_factory=dict, init=False)
@@ -131,10 +131,10 @@ class Ensemble:
 
     def token(self, context: Tokens, stream: Stream) -> int:
         """Draw the participating models, and then a token after a context from their average."""
-        heat = self.plan.pmixed.temperature
+        temperature = self.plan.pmixed.temperature
         chosen = sample_models(stream, len(self.members), self.plan.spec.model_rate)
-        public = probabilities(next_token(self.public, context, PUBLIC), heat)
-        private = [probabilities(row, heat) for row in self._private(chosen, context)]
+        public = probabilities(next_token(self.public, context, PUBLIC), temperature)
+        private = [probabilities(row, temperature) for row in self._private(chosen, context)]
         total, count = self.mode.total(public, private)
         return draw_token(total, count, stream)
 
@@ -142,8 +142,8 @@ class Ensemble:
         """Return the log-probabilities of the chosen private models.
 
         If a model fails, its row is NaN, and it counts as the public model. An error would reveal something about the private data. The
-        models are evaluated in one pass only if a change of the data leaves their number unchanged, since it may change the last bits of
-        all.
+        number of models in one joint pass may change the last bits of all answers. A joint pass is therefore used only if a change of the
+        data cannot change that number.
         """
         models = [self.members[place] for place in chosen]
         words = self.public.vocabulary
@@ -152,19 +152,19 @@ class Ensemble:
             rows: Array | None = default_on_error(lambda: joint_next_token(models, context), None)
             if rows is not None and rows.shape == (len(models), words):
                 return [row if np.isfinite(row.max()) else np.full(words, np.nan) for row in rows]
-        answering = [start_answer(model, context) for model in models]  # All processes compute at the same time.
-        return [private_rows(model, [context], words)[0] for model in answering]
+        started = [start_answer(model, context) for model in models]  # All processes compute at the same time.
+        return [private_rows(model, [context], words)[0] for model in started]
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleAnswer:
-    """An answer.
+    """An answer to a prompt.
 
     Attributes:
         text: Text of the answer, without the prompt.
         tokens: Number of its tokens.
         why: Reason why the answer ended.
-        taken, total: Number of tokens granted so far, and of all tokens that are paid for.
+        taken, total: Number of tokens counted so far, and number of tokens that were paid for.
         refused: Message if no more tokens are paid for; None otherwise.
     """
 
@@ -178,7 +178,7 @@ class EnsembleAnswer:
 
 
 def ensemble(plan: PmixedPlan) -> Ensemble:
-    """Return the fitted models of a plan. Raises InputError if there are none, or they belong to another file or vocabulary."""
+    """Return the fitted models of a plan. Raises InputError if there are none, or they belong to another file or public model."""
     fit, side = read_fit(plan), public_side(plan.pmixed, plan.path)
     require_same_content(fit.public, side.content)
     if len(fit.models) != plan.spec.shards:
@@ -192,7 +192,7 @@ def members_of(plan: PmixedPlan) -> Ensemble | None:
 
 
 def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int, stream: Stream | None = None) -> EnsembleAnswer:
-    """Return text after a prompt, of at most `most` tokens, which ends before the token that closes a text.
+    """Return text after a prompt, of at most `most` tokens, which ends before the end token.
 
     Raises:
         InputError: If the prompt is too long, or the vocabulary has no tokens for it.
@@ -215,7 +215,7 @@ def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int
 
 
 def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], most: int, stream: Stream) -> Iterator[int]:
-    """Yield tokens. Each is counted before it is drawn."""
+    """Yield tokens. Each token is counted before it is drawn."""
     context = list(prompt)
     for _ in range(most):
         queries.take()

@@ -1,4 +1,4 @@
-"""The [pmixed] table and its plan: the shards, the tokens and their cost, fixed before any data are read. This module needs no torch."""
+"""The [pmixed] table and its plan: shards, tokens and their cost, fixed before any data are read. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
 LENGTH = up_to(3, "3")
 ORDER = Constraint("a whole number from 2 to 1000", lambda x: 2 <= x <= 1000, (("minimum", 2), ("maximum", 1000)))
 NO_GUARANTEE = (
-    "the published protocol is not a DP guarantee: its Theorem 5.1 needs the divergence bounded at every order, and the protocol bounds it "
-    "at one"
+    "the published protocol is not a DP guarantee: its Theorem 5.1 needs a bound on the divergence at every order, and the protocol bounds "
+    "it at one order only"
 )
 
+# Conditions under which keys are read. A key is refused in a file in which its condition does not hold.
 NGRAM = Reader(f'model = "{COUNTING}"', lambda table: table.model == COUNTING)
 ADAPTED = Reader("lora", lambda table: table.lora is not None)
 PAPER = Reader('mode = "paper"', lambda table: table.mode == "paper")
@@ -50,13 +51,15 @@ PLAIN_TEXT = Reader("data in a .txt file", lambda table: os.path.splitext(table.
 
 @dataclass(frozen=True, slots=True)
 class Pmixed:
-    """Text from an ensemble of language models, each fine-tuned without noise on a shard of private texts and then mixed towards a public
-    model. How many shards, at which rate and radius, and how many tokens: that is a mechanism of type pmixed.
+    """The [pmixed] table: text from an ensemble of language models, each fine-tuned without noise on a shard of private texts.
+
+    Each model is moved towards a public model before a token is drawn. A mechanism of type pmixed states the numbers of shards and tokens,
+    the rate and the radius.
     """
 
     premises: ClassVar[Premises] = PREMISES
 
-    # Between them, these tables have every key.
+    # Example tables, which together contain every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "data": "mails.csv",
@@ -93,80 +96,85 @@ class Pmixed:
 
     data: Annotated[str, Key("private texts: a .txt, .csv, .jsonl or .parquet file, or module:function", DATA, reads=True)]
     model: Annotated[
-        str, Key("the public language model that is fine-tuned: a path or name, module:function, or ngram (counts of public texts)")
+        str, Key("public language model to fine-tune: a path or name, module:function, or ngram (counts of public texts)")
     ]
-    mechanism: Annotated[str | None, Key("the entry of type pmixed that is run, where the file has several")] = None
+    mechanism: Annotated[str | None, Key("name of the entry of type pmixed, if the file has several")] = None
     public: Annotated[
-        str | None, Key("text declared public that ngram counts first: a .txt file, or module:function", reader=NGRAM, reads=True)
+        str | None, Key("public text that ngram counts first: a .txt file, or module:function", reader=NGRAM, reads=True)
     ] = None
-    ngram: Annotated[int, Key("longest run of tokens that ngram counts", LENGTH, reader=NGRAM)] = 2
+    ngram: Annotated[int, Key("largest number of successive tokens that ngram counts", LENGTH, reader=NGRAM)] = 2
     tokenizer: Annotated[
         str | None,
-        Key("bytes, a path or a name, or module:function; must be public; the model's own where absent"),
+        Key("public tokenizer: bytes, a path or a name, or module:function; by default, the model's own"),
     ] = None
     text: Annotated[str, Key("column of the text in a file with columns", reader=COLUMNS)] = "text"
     record: Annotated[
-        Literal["line", "paragraph"], Key("what one text of a .txt file is: a line, or a paragraph", reader=PLAIN_TEXT)
+        Literal["line", "paragraph"], Key("unit of text in a .txt file: a line, or a paragraph", reader=PLAIN_TEXT)
     ] = "line"
     units: Annotated[
         str | None,
         Key(
-            "column that tells whose a text is; all texts of a unit are in one shard. Of a function: it returns texts and units",
+            "column that names the owner of each text, whose texts share a shard; a function returns texts and units",
             claim=True,
         ),
     ] = None
-    salt: Annotated[str, Key("public text by which units are spread over shards anew")] = ""
-    context: Annotated[int, Key("most tokens of a record that is learnt; longer texts become several, after sharding", COUNT)] = 128
+    salt: Annotated[str, Key("public text in the hash that assigns units to shards; another text assigns them anew")] = ""
+    context: Annotated[int, Key("largest number of tokens of a training record; longer texts are split, after sharding", COUNT)] = (
+        128
+    )
     mode: Annotated[
         Literal["sound", "paper"],
         Key(
-            "sound (the mechanism's radius bounds every log-probability), or paper (the published protocol, for comparison: NOT a DP "
-            "guarantee, and only dpcli pmixed reads such a file)"
+            "sound (the mechanism's radius bounds every log-probability ratio), or paper (the published protocol, for comparison: NOT a "
+            "DP guarantee, and only dpcli pmixed reads such a file)"
         ),
     ] = "sound"
     projection: Annotated[
         Literal["clip", "mix"],
-        Key("how a model is brought within the radius: clip (nearest), or mix (as much of it as fits)", reader=SOUND),
+        Key(
+            "projection to within the radius: clip (nearest distribution), or mix (largest share of the model that fits)",
+            reader=SOUND,
+        ),
     ] = "clip"
     order: Annotated[int, Key("Renyi order at which the published protocol bounds the divergence", ORDER, reader=PAPER)] = 3
-    temperature: Annotated[float, Key("of every model, public and private, before projection", POSITIVE)] = 1.0
-    max_tokens: Annotated[int, Key("most tokens of one answer", COUNT)] = 64
-    lora: Annotated[Lora | None, Key("low-rank adapters, one for each shard, of a model of torch; needed there")] = None
-    learning_rate: Annotated[float, Key("of Adam, falling to zero", POSITIVE, reader=ADAPTED)] = 2e-4
-    epochs: Annotated[int, Key("passes over a shard in fine-tuning", COUNT, reader=ADAPTED)] = 15
-    batch_size: Annotated[int, Key("records of a step in fine-tuning", COUNT, reader=ADAPTED)] = 8
+    temperature: Annotated[float, Key("sampling temperature of every model, public and private, before projection", POSITIVE)] = 1.0
+    max_tokens: Annotated[int, Key("largest number of tokens of one answer", COUNT)] = 64
+    lora: Annotated[Lora | None, Key("low-rank adapters, one for each shard; needed for a torch model")] = None
+    learning_rate: Annotated[float, Key("learning rate of Adam, which decreases to zero", POSITIVE, reader=ADAPTED)] = 2e-4
+    epochs: Annotated[int, Key("number of passes over a shard in fine-tuning", COUNT, reader=ADAPTED)] = 15
+    batch_size: Annotated[int, Key("number of records of a step in fine-tuning", COUNT, reader=ADAPTED)] = 8
     test: Annotated[
         str | None,
-        Key("text declared public, on which dpcli pmixed evaluate measures: a .txt file, or module:function", reads=True),
+        Key("public text on which dpcli pmixed evaluate measures: a .txt file, or module:function", reads=True),
     ] = None
     queries: Annotated[
         str | None,
         Key(
-            "where tokens are counted without a ledger, a path or postgresql://user@host/database#name; in the run's folder where absent",
+            "place of the count without a ledger: a path or postgresql://user@host/database#name; by default, the run's folder",
             claim=True,
         ),
     ] = None
-    output: Annotated[str | None, Key("folder of the fine-tuned models, which are private; runs/NAME where absent")] = None
+    output: Annotated[str | None, Key("folder of the fine-tuned models, which are private; by default, runs/NAME")] = None
     device: Annotated[str, Key("cpu, cuda, or cuda:N", DEVICE)] = "cpu"
 
     def problems(self) -> Iterator[Problem]:
         if self.model == COUNTING:
-            for name, sort in (("public", PUBLIC_TEXT), ("tokenizer", TOKENS)):
+            for name, expected in (("public", PUBLIC_TEXT), ("tokenizer", TOKENS)):
                 if getattr(self, name) is None:
-                    yield (name,), f'{sort} with model = "{COUNTING}"', "none"
+                    yield (name,), f'{expected} with model = "{COUNTING}"', "none"
             if self.lora is not None:
-                yield ("lora",), f'no lora with model = "{COUNTING}", which is tuned by counting', "one"
+                yield ("lora",), f'no lora with model = "{COUNTING}", which is fine-tuned by counting', "one"
         for name in ("public", "test"):
             if same_source(self.data, getattr(self, name)):
-                yield (name,), "text declared public, of which none is private", "the source of the private texts"
+                yield (name,), "text declared public", "the source of the private texts"
         if self.max_tokens >= 10**9:
-            yield ("max_tokens",), "fewer than 10^9 tokens of one answer", str(self.max_tokens)
+            yield ("max_tokens",), "fewer than 10^9 tokens", str(self.max_tokens)
 
 
 def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding if the file uses the published protocol.
 
-    The protocol certifies nothing, so that whoever prices, gates or charges such a file would rely on a wrong number.
+    The protocol certifies nothing. To price, gate or charge such a file would be to rely on a wrong number.
     """
     if table.mode == "paper":
         findings.add(
@@ -174,7 +182,7 @@ def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> 
             ("pmixed", "mode"),
             '"sound" in a file that is accounted for, gated or charged',
             f'"paper": {NO_GUARANTEE}',
-            "only dpcli pmixed reads it",
+            "only dpcli pmixed accepts it",
         )
 
 
@@ -211,7 +219,7 @@ class PmixedPlan(PredictionPlan):
     def bounded(self) -> tuple[str, str] | None:
         """Return the key and the column of units if a unit is a whole shard, which is added or removed.
 
-        None is returned otherwise, as everything that a unit adds is then in one shard.
+        The result is None otherwise, as all texts of a unit are then in one shard.
         """
         units = self.pmixed.units
         return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
@@ -222,7 +230,7 @@ class PmixedPlan(PredictionPlan):
             require_budget(self.account.budget, self.path)
 
     def with_entry(self, entry: Entry) -> Self:
-        """Return the plan with another entry in place of its own."""
+        """Return the plan with this entry instead of its own."""
         return replace(self, entry=entry, pipeline=with_entry(self.pipeline, entry))
 
 
@@ -230,7 +238,7 @@ def plan_of(path: str) -> PmixedPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: If the file cannot be read, or asks for something that an ensemble cannot honour.
+        InputError: If the file cannot be read, or asks for something impossible.
         CannotCertify: If no accountant can certify the cost.
     """
     data = read_bytes(path)
@@ -243,13 +251,13 @@ def plan_of(path: str) -> PmixedPlan:
 
 
 def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
-    """Return the table and the pipeline. The file is checked as by every command, except that the published protocol is accepted."""
+    """Return the table and the pipeline. The file gets the checks of every command, except that the published protocol is accepted."""
     from dpcli.analysis.calibrate_file import solved
 
     tables = toml_document(data, path)[1]
-    stated = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
+    is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
     pipeline, wrong = examine(data, path)
-    if not stated or pipeline is None or [problem.key for problem in wrong] != ["pmixed.mode"] or wrong[0].rule != "DP005":
+    if not is_paper or pipeline is None or [problem.key for problem in wrong] != ["pmixed.mode"] or wrong[0].rule != "DP005":
         if wrong:
             raise InvalidFile(wrong)
         return table_of(data, path, Pmixed, "pmixed"), solved(data, path)
@@ -267,13 +275,13 @@ def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -
     removes = spec.change == "remove-shard"
     if table.units is None and (removes or (privacy.max_contributions or 1) > 1):
         why = 'change = "remove-shard"' if removes else f"max_contributions = {privacy.max_contributions}"
-        raise InputError(f"{path}: pmixed.units: set it to the column that names each text's owner, as {why} needs")
+        raise InputError(f"{path}: pmixed.units: set it to the column that names each text's owner, which {why} needs")
     if table.units is not None and not removes:
         refuse_replaced_units("pmixed.units", privacy.adjacency, path)
 
 
 def _published(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
-    """Return the parameters of the published protocol, which are derived from a claimed epsilon."""
+    """Return the parameters of the published protocol for the epsilon that the file's budget claims."""
     budget, spec = pipeline.budget, entry.spec
     assert isinstance(spec, EnsembleMixtureSpec)
     delta = None if budget is None else budget.delta if budget.delta is not None else pipeline.privacy.delta

@@ -1,8 +1,8 @@
 """A single differentially private language model at the same epsilon, as a baseline for an ensemble.
 
 An n-gram model has noisy counts of all pairs of tokens of a public vocabulary. The counts of each unit are a vector that is clipped in L2
-norm, and their sum gets Gaussian noise. Counts that may be noise alone are dropped, which is post-processing. A transformer has one adapter
-that is trained by DP-SGD. dpcli train runs it from a file that is written here, in a folder that is removed afterwards.
+norm. The sum of the vectors gets Gaussian noise. Counts that may consist of noise only are dropped, which is post-processing. A transformer
+has one adapter that is trained by DP-SGD: dpcli train runs a file that is written here, in a folder that is removed afterwards.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, PmixedPlan
 from dpcli.random.streams import Stream, normals
 
-MOST_PAIRS = 2**24  # largest number of pairs of tokens that are counted
+MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a count in memory
 THRESHOLD = 2.0  # A noisy count of at most this many standard deviations of the noise is dropped.
 
 
 def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
-    """Return the noise multiplier. Under replace-one it is twice as large, as a replaced unit moves the sum by twice the norm."""
+    """Return the noise multiplier that meets epsilon; twice as large under replace-one, where the sum moves by twice the norm."""
     entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))
     noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise")
     return noise.value * (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)
@@ -62,7 +62,7 @@ def private_bigrams(
 
 
 def unit_counts(records: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ids, Array]:
-    """Return the numbers of the pairs in one unit's records, and how often each occurs."""
+    """Return the distinct pairs in one unit's records, numbered first * vocabulary + second, and the count of each."""
     pairs = [a * vocabulary + b for record in records for a, b in itertools.pairwise(record)]
     numbers, counts = np.unique(np.array(pairs, np.int64), return_counts=True)
     return numbers, counts.astype(np.float64)
@@ -94,15 +94,15 @@ LEARNING_RATE, NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of g
 ADAPTER = os.path.join("adapter", "adapter_model.safetensors")
 
 
-def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float) -> bytes:
-    """Return what a transformer has learnt under differential privacy, in the form that `Transformer.tuned` takes.
+def train_privately(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float) -> bytes:
+    """Train a transformer's adapter under differential privacy. Return its weights as `Transformer.tuned` takes them.
 
     Args:
         count: Number of texts.
         per_unit: Largest number of texts of one unit that are used.
 
     Raises:
-        InputError: If dpcli train refuses the file that is written for it.
+        InputError: If dpcli train refuses the file.
     """
     from safetensors.torch import load_file, save
 
@@ -117,7 +117,7 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
 
 
 def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float, folder: str) -> str:
-    """Return a file for dpcli train, over the same texts and adapter."""
+    """Return the text of a file for dpcli train, with the plan's texts and adapter."""
     settings, privacy = plan.pmixed, plan.pipeline.privacy
     lora, size = settings.lora, max(1, count // per_unit)
     assert lora is not None
@@ -129,7 +129,7 @@ def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, 
         "steps": STEPS,
         "sampling": {"scheme": "poisson", "batch_size": max(1, size // BATCHES)},
     }
-    trained = {
+    train_table = {
         "task": "causal-lm",
         "data": settings.data,
         "model": settings.model,
@@ -144,7 +144,7 @@ def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, 
         "records_per_unit": per_unit if settings.units is not None else None,
         "text": settings.text if COLUMNS.reads(settings) else None,
         "record": settings.record if PLAIN_TEXT.reads(settings) else None,
-        "lora": _stated(adapter),
+        "lora": _without_none(adapter),
         "clipping": {"norm": NORM},
     }
     return toml_text(
@@ -153,10 +153,10 @@ def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, 
             "privacy": {"adjacency": privacy.adjacency.value, "unit": "example", "dataset_size": size, "delta": delta},
             "budget": {"epsilon": epsilon},
             "mechanism": [steps],
-            "train": _stated(trained),
+            "train": _without_none(train_table),
         }
     )
 
 
-def _stated(keys: Mapping[str, object]) -> dict[str, object]:
+def _without_none(keys: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in keys.items() if value is not None}

@@ -1,11 +1,11 @@
 """Projections of a model's probabilities into a ball around those of a public model, and exact draws of tokens.
 
-A projection satisfies |log(projected / public)| <= radius for every token. All arrays are (vocabulary,) in float64. The functions work in a
-few arrays of that size, which fit into a core's cache.
+A projection satisfies |log(projected / public)| <= radius for every token. All arrays are (vocabulary,) in float64. The functions use only
+a few arrays of that size, which fit into a core's cache.
 
-The guarantee holds for the distribution from which tokens are drawn, and not only for one that is close to it up to rounding. Probabilities
-are whole multiples of 2^-50. Those of every model add up to exactly 1, and each is within the radius of the public model's. Sums, shares
-and draws are exact. Rounding of a projection changes only which distribution within the radius results.
+The guarantee holds for the very distribution from which tokens are drawn, in spite of rounding. The probabilities of every projected model
+are integer multiples of 2^-50 that add up to exactly 1. Each is within the radius of the public model's probability. Sums, shares and draws
+are exact. Rounding in a projection only changes which distribution within the radius results.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import below
 
-MARGIN = 8.0 * 2.0**-52  # relative error allowed to exp and to the product with the public probability, which is smaller
+# Bound on the relative errors of exp and of the product with the public probability. The actual errors are smaller.
+MARGIN = 8.0 * 2.0**-52
 LEAST_PROBABILITY = 1e-290  # A public probability below this counts as 0, as quotients by it would be inaccurate.
-CLOSE = 1e-14  # largest error of a sum of probabilities, which should be 1
+CLOSE = 1e-14  # largest difference between 1 and a sum of probabilities that counts as rounding
 ATTEMPTS = 200  # evaluations after which the search for a scale stops
 FARTHEST = 690.0  # The logarithm of a scale is limited to this absolute value. Ratios beyond its range count as 0.
-WIDEST = (
-    600.0  # A larger radius is reduced to this, so that e^radius is far from overflow. A smaller radius satisfies a larger one.
-)
+# A larger radius is reduced to this value, so that e^radius does not overflow. A smaller radius satisfies the larger one.
+WIDEST = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Ball:
     Attributes:
         public: Probabilities of the public model.
         inverse: 1 / public; 0 where public is 0.
-        low, high: e^-radius and e^radius, rounded towards 1 but not beyond it, as the public model is within every radius of itself.
+        low, high: e^-radius and e^radius, rounded towards 1. They are at most and at least 1, so that the ball contains the public model.
     """
 
     public: Array
@@ -49,10 +49,10 @@ class Ball:
     def ratios(self, private: Array) -> Array:
         """Return the ratios of a model's probabilities to the public ones; 0 where the public probability is 0.
 
-        If the model's numbers are no probabilities (NaN, negative, or 0 for all tokens of the public model), the ratios are 1. Such a
-        model counts as the public one, as an error would reveal something about the private data.
+        If the model's numbers are not probabilities (NaN, negative, or 0 for all tokens of the public model), the ratios are 1, and the
+        model counts as the public one. An error would reveal something about the private data.
         """
-        with np.errstate(all="ignore"):  # A warning would reveal as much.
+        with np.errstate(all="ignore"):  # A warning would reveal something about the private data too.
             ratios: Array = np.multiply(private, self.inverse)
             total = np.dot(self.public, ratios)
         if not (0.0 < total < math.inf and ratios.min() >= 0.0):
@@ -63,7 +63,7 @@ class Ball:
 
 
 class Projection(Protocol):
-    """A function (ball, probabilities) -> probabilities within the ball, which add up to 1 within 1e-12."""
+    """A function (ball, probabilities) that returns probabilities within the ball, which add up to 1 within 1e-12."""
 
     def __call__(self, ball: Ball, private: Array) -> Array: ...
 
@@ -71,20 +71,20 @@ class Projection(Protocol):
 def ball(public: Array, radius: float) -> Ball:
     """Return the ball around a public model's probabilities.
 
-    Raises InputError if they are no probabilities. The error reveals nothing private, as the model is public.
+    Raises InputError if they are not probabilities. The error reveals nothing private, as the model is public.
     """
     possible = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
     if not np.all(public >= 0.0) or not math.isclose(public.sum(), 1.0, abs_tol=1e-6):
         raise InputError("the public model: expected probabilities that add up to 1")
-    kept = np.where(possible, public, 0.0)
-    kept /= kept.sum()
+    renormalised = np.where(possible, public, 0.0)
+    renormalised /= renormalised.sum()
     with np.errstate(divide="ignore"):
-        inverse = np.where(possible, 1.0 / kept, 0.0)
+        inverse = np.where(possible, 1.0 / renormalised, 0.0)
     reach = min(radius, WIDEST)
     low, high = math.exp(-reach) * (1.0 + MARGIN), math.exp(reach) * (1.0 - MARGIN)
-    return Ball(kept, inverse, radius, min(low, 1.0), max(high, 1.0))
+    return Ball(renormalised, inverse, radius, min(low, 1.0), max(high, 1.0))
 
 
 def clip(ball: Ball, private: Array) -> Array:
@@ -93,8 +93,9 @@ def clip(ball: Ball, private: Array) -> Array:
     Of all distributions in the ball, the result has the least Kullback-Leibler divergence from the model's. The bound holds for the
     returned floats as real numbers, since they are products of the public probabilities with ratios that are rounded towards 1.
 
-    A token without public probability gets none. The model may give no probability to tokens that have much of the public probability, so
-    that even e^radius times the rest adds up to less than 1. The missing probability then goes to those tokens, in the public proportion.
+    A token with public probability 0 gets probability 0. The model may give no probability to tokens that have most of the public
+    probability. Then even e^radius times the public probability of the other tokens may add up to less than 1. The missing probability goes
+    to the tokens that the model excludes, in proportion to their public probability.
     """
     ratios = ball.ratios(private)
     clipped = np.empty_like(ratios)
@@ -137,9 +138,11 @@ class _Total(Protocol):
 
 
 def _find_scale(total: _Total) -> bool:
-    """Call `total` last at a scale at which it is 1 within CLOSE, or as close as rounding allows; return False if it stays below 1.
+    """Find the scale at which `total` is 1, up to CLOSE or rounding. Return False if it stays below 1.
 
-    `total` increases with the scale, from e^-radius on. The search uses secants in logarithms within a bracket.
+    The last call of `total` is at that scale.
+
+    `total` increases with the scale, and its values start at e^-radius. The search uses secants in logarithms within a bracket.
     """
     low, high, at = -math.inf, math.inf, 0.0  # bracket of the logarithm of the scale, and the current value
     before: tuple[float, float] | None = None
@@ -162,7 +165,7 @@ def _find_scale(total: _Total) -> bool:
 
 
 def _secant(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return the step from `other` to the zero of the line through both points; infinite if the line is flat."""
+    """Return the step from `other` to the zero of the line through both points; infinite if the line does not increase."""
     slope = (other[1] - one[1]) / (other[0] - one[0])
     return -other[1] / slope if slope > 0.0 else math.copysign(math.inf, -other[1])
 
@@ -172,13 +175,13 @@ if TYPE_CHECKING:
 
     Multiples = NDArray[np.int64]
 
-ONE = 2**50  # the multiples of a probability of 1; those of up to 4096 models add up to less than 2^63
+ONE = 2**50  # a probability of 1 in multiples of 2^-50; the sum over 4096 models is still below 2^63
 WORD = 2**64  # number of values of a random word
 
 
 @dataclass(frozen=True, slots=True)
 class WholeBall:
-    """A ball in multiples of 2^-50. Arrays are (vocabulary,) whole numbers in float64.
+    """A ball in multiples of 2^-50. Arrays are (vocabulary,), integers in float64.
 
     Attributes:
         public: Multiples of the public model, which add up to 2^50.
@@ -197,7 +200,7 @@ class WholeBall:
         self._fill(near)
         multiples: Multiples = near.astype(np.int64)
         if int(multiples.sum()) != ONE:
-            raise InternalError("probabilities that do not add up to 1: this is a bug in dpcli, and no token")
+            raise InternalError("probabilities do not add up to 1: this is a bug in dpcli, and no token was drawn")
         return multiples
 
     def _fill(self, near: Array) -> None:
@@ -208,14 +211,15 @@ class WholeBall:
         if abs(left) <= abs(float(bound[place] - near[place])):
             near[place] += left
             return
-        room = np.abs(bound - near)  # In this rare case, the tokens with the most room take the rest, one after another.
+        # No single token has enough room. The tokens with the most room take the rest, one after another.
+        room = np.abs(bound - near)
         order = np.argsort(-room, kind="stable")
         before = np.cumsum(room[order]) - room[order]
         near[order] += np.sign(left) * np.clip(abs(left) - before, 0.0, room[order])
 
 
 def multiples_ball(ball: Ball) -> WholeBall:
-    """Return the ball in multiples of 2^-50. A token whose public probability is below 2^-50 gets none."""
+    """Return the ball in multiples of 2^-50. A token whose public probability is below 2^-50 gets probability 0."""
     public = np.floor(ball.public * ONE)
     public[int(np.argmax(public))] += ONE - int(public.sum())
     return WholeBall(public, np.ceil(public * ball.low), np.floor(public * ball.high))
@@ -232,7 +236,7 @@ def draw_token(total: Multiples, count: int, stream: Stream) -> int:
     """Draw a token with probability exactly equal to its share of the sum of `count` models' multiples."""
     reached = np.cumsum(total)
     if int(reached[-1]) != count * ONE:
-        raise InternalError("probabilities that do not add up to 1: this is a bug in dpcli, and no token")
+        raise InternalError("probabilities do not add up to 1: this is a bug in dpcli, and no token was drawn")
     return int(np.searchsorted(reached, below(stream, count * ONE, 1)[0], side="right"))
 
 
@@ -245,7 +249,7 @@ def sample_models(stream: Stream, count: int, rate: float) -> list[int]:
 
 
 def _bernoulli(stream: Stream, rate: Fraction) -> bool:
-    """Return True with exactly this probability, below 1. A uniform binary fraction is compared with it, a word at a time."""
+    """Return True with exactly this probability, below 1. A uniform fraction is compared with it, one word at a time."""
     while rate > 0:
         rate *= WORD
         first, word = int(rate), int(stream.words(1)[0])

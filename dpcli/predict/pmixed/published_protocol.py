@@ -1,7 +1,7 @@
-"""The published protocol, for comparison: its radius, from a claimed epsilon, and its projection. It is not a DP guarantee.
+"""The published protocol, for comparison: its radius, derived from a claimed epsilon, and its projection. It is not a DP guarantee.
 
-A model is mixed with the public one, with the largest share that keeps the Renyi divergences of one order, in both directions, within the
-radius. A bound at one order implies none at the others, which the published proof would need.
+A model is mixed with the public model. Its share is the largest at which the Renyi divergences of one order, in both directions, are within
+the radius. The published proof needs a bound at every order, and a bound at one order implies no bound at the others.
 Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is that of
 Balle et al. 2020, arXiv:1905.09982, Theorem 21.
 """
@@ -27,7 +27,7 @@ class Published:
         order: Renyi order, a whole number >= 2.
         rate: Probability with which each model is drawn.
         queries: Number of queries in all.
-        epsilon, delta: Privacy that is claimed for all queries together.
+        epsilon, delta: Guarantee that is claimed for all queries together.
     """
 
     order: int
@@ -38,14 +38,16 @@ class Published:
 
     @property
     def target(self) -> float:
-        """Return the Renyi divergence that the protocol allots to one query. Raises CannotCertify if nothing is left to allot."""
-        spent = renyi_epsilon(self.epsilon, self.delta, self.order)
-        if spent <= 0.0:
-            raise CannotCertify(f"at order {self.order} nothing is left of epsilon = {self.epsilon:g}, delta = {self.delta!r}")
-        return spent / self.queries
+        """Return the Renyi divergence that the protocol allots to one query. Raises CannotCertify if it is not above 0."""
+        total = renyi_epsilon(self.epsilon, self.delta, self.order)
+        if total <= 0.0:
+            raise CannotCertify(
+                f"at order {self.order} the conversion alone exceeds epsilon = {self.epsilon:g} at delta = {self.delta!r}"
+            )
+        return total / self.queries
 
     def radius(self, drawn: int) -> float:
-        """Return the radius beta times order, for `drawn` participating models."""
+        """Return the radius, which is beta times the order, for `drawn` participating models."""
         return beta(self.target, self.order, self.rate, drawn) * self.order
 
 
@@ -73,16 +75,16 @@ def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
     """Return the published bound on the Renyi divergence of one query, with amplification by sampling if rate < 1."""
     if rate == 1.0:
         return one_sided(beta, order, drawn)
-    counts = log_factorials(order)
+    log_factorial = log_factorials(order)
     terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]
     for k in range(2, order + 1):
-        ways = float(counts[order] - counts[k] - counts[order - k])
-        terms.append(ways + (order - k) * math.log1p(-rate) + k * math.log(rate) + (k - 1) * one_sided(beta, k, drawn))
+        log_binomial = float(log_factorial[order] - log_factorial[k] - log_factorial[order - k])
+        terms.append(log_binomial + (order - k) * math.log1p(-rate) + k * math.log(rate) + (k - 1) * one_sided(beta, k, drawn))
     return _log1p_sum(terms) / (order - 1)
 
 
 def one_sided(beta: float, order: int, drawn: int) -> float:
-    """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, beta k for one."""
+    """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one; k: order, n: drawn."""
     if drawn <= 1:
         return beta * order
     return math.log1p(math.expm1(min(4.0 * beta * order * (order - 1), 700.0)) / drawn) / (order - 1)
@@ -99,7 +101,7 @@ def _log_sum(terms: list[float]) -> float:
 
 
 CLOSE = 1e-13  # relative width of the bracket at which the search for a share ends
-ROUNDS = 200  # evaluations after which that search stops
+MOST_ROUNDS = 200  # evaluations after which that search stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class RenyiBall:
     full_support: bool  # whether no public probability is 0
 
     def share(self, private: Array) -> float:
-        """Return the largest share, from 0 to 1, with which a model may be mixed in; 0 if its numbers are no probabilities."""
+        """Return the largest share of the model, from 0 to 1, within the ball; 0 if the model's numbers are not probabilities."""
         ratios = np.multiply(private, self.inverse)
         scratch = np.empty_like(ratios)
         second = float(np.dot(private, ratios))
@@ -127,7 +129,7 @@ class RenyiBall:
         return self._search(ratios, scratch, 1.0 - self.order, forward)
 
     def mixed(self, private: Array) -> Array:
-        """Return the mixture of the model and the public one with the largest share."""
+        """Return the mixture of the model and the public one, with the largest share of the model."""
         share = self.share(private)
         return share * private + (1.0 - share) * self.public
 
@@ -178,7 +180,7 @@ def _largest(excess: Callable[[float], float], most: float) -> float:
     if below >= 0.0:
         return 0.0
     side = 0
-    for round_ in range(ROUNDS):
+    for round_ in range(MOST_ROUNDS):
         at = high - above * (high - low) / (above - below) if math.isfinite(above) and round_ % 6 < 5 else 0.5 * (low + high)
         if not low < at < high:
             break

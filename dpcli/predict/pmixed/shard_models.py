@@ -1,7 +1,7 @@
 """The public model, the private texts in shards, and the model that is fine-tuned on each shard.
 
-Each model is fine-tuned in a process of its own. Texts are first sharded by unit, and then cut into records. A fitted model of the user's
-own code also answers from a process of its own.
+Each model is fine-tuned in a separate process. Texts are first sharded by unit, and then cut into records. A fitted model from the user's
+code also answers from a separate process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.pmixed.pmixed_plan import COUNTING, Pmixed, PmixedPlan
 from dpcli.predict.shard_processes import ResidentProcess, ShardProcesses
-from dpcli.predict.shards import shards_of, spread_names
+from dpcli.predict.shards import shards_of, unit_names
 from dpcli.predict.warmed_process import Preparation
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 Records = list[list[int]]
 ANY = (0,)  # a context that every model can answer
 TUNE, TUNED = "the public model: tune", "the public model: tuned"  # beginnings of messages
-KILLED_MESSAGE = "a process of a fitted model was killed, or out of memory"
-TUNING_GONE = "a process that fine-tunes a model was killed, or out of memory: models that were made are kept, and --resume goes on"
+KILLED_MESSAGE = "a process of a fitted model was killed, or ran out of memory"
+TUNING_KILLED_MESSAGE = "a process that fine-tunes a model was killed, or ran out of memory: --resume continues with the next model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,18 @@ class PublicSide:
     def private_records(self, texts: Sequence[str]) -> Records:
         """Return the records of private texts.
 
-        Raises InputError if the tokenizer fails. The error omits the tokenizer's message, which may quote a text.
+        Raises InputError if the tokenizer fails. The tokenizer's message is omitted, as it may quote a text.
         """
         return cast(Records, on_private("the tokenizer", self.records, texts))
 
     def require_usable(self) -> None:
-        """Raise InputError if the public model fails, or gives probability to tokens for which its vocabulary has no text."""
+        """Raise InputError if the public model fails, or gives probability to a token without a text."""
         require_token_texts(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
 
-    def taught(self, records: Records) -> bytes:
-        """Return what a model learns from private records.
+    def learn(self, records: Records) -> bytes:
+        """Return the parameters that a model learns from private records.
 
-        It must be called in a process of its own, as learning may change the public model.
+        This must be called in a separate process, as learning may change the public model.
 
         Raises:
             InputError: If learning fails. The error omits the original message.
@@ -101,15 +101,15 @@ class PublicSide:
         return model
 
     def rehearse(self) -> None:
-        """Raise InputError if a model of an empty shard fails, or has another vocabulary."""
-        self.tuned(self.taught([]))
+        """Raise InputError if fitting a model to an empty shard fails, or changes the vocabulary."""
+        self.tuned(self.learn([]))
 
 
 def records_of(vocabulary: Vocabulary, texts: Sequence[str], length: int) -> Records:
-    """Return the records of the texts: each text is closed by the end token, and cut into pieces of at most `length` tokens."""
+    """Return the records of the texts: each text is followed by the end token, and cut into pieces of at most `length` tokens."""
     end = vocabulary.end
-    closed = ([*vocabulary.ids(text), *([] if end is None else [end])] for text in texts)
-    return [ids[start : start + length] for ids in closed for start in range(0, len(ids), length)]
+    ended = ([*vocabulary.ids(text), *([] if end is None else [end])] for text in texts)
+    return [ids[start : start + length] for ids in ended for start in range(0, len(ids), length)]
 
 
 def public_side(table: Pmixed, path: str) -> PublicSide:
@@ -123,11 +123,9 @@ def public_side(table: Pmixed, path: str) -> PublicSide:
         return PublicSide(model, vocabulary, table.context, content_of(model, vocabulary))
     loaded, vocabulary = language_model(table.model, table.tokenizer, path, "pmixed", _tuning(table), table.device)
     if not all(hasattr(loaded, name) for name in ("tune", "tuned")):
-        raise InputError(
-            f"{path}: pmixed.model: expected a model with tune and tuned, which fine-tune it, found {type(loaded).__name__}"
-        )
+        raise InputError(f"{path}: pmixed.model: expected a model with the methods tune and tuned, found {type(loaded).__name__}")
     if getattr(loaded, "tuning", table) is None:
-        raise InputError(f"{path}: pmixed.lora: expected the adapters that {table.model} is fine-tuned by")
+        raise InputError(f"{path}: pmixed.lora: expected the settings of the adapters that fine-tune {table.model}")
     if table.context > loaded.context:
         raise InputError(f"{path}: pmixed.context: expected at most the model's {loaded.context} tokens, found {table.context}")
     tunable: Tunable = loaded  # type: ignore[assignment]
@@ -146,7 +144,7 @@ def _tuning(table: Pmixed) -> Tuning | None:
 
 
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
-    """Return the private texts. Raises InputError if they cannot be read. The error quotes none of them."""
+    """Return the private texts. Raises InputError, which quotes none of them, if they cannot be read."""
     table = plan.pmixed
     return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
 
@@ -155,17 +153,17 @@ def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     """Return the texts of each shard, in order.
 
     The shard of a text depends on its unit alone, so that one change affects one shard. If the file has no units, each text is a unit.
-    Under replace-one, the unit is then named by its place, which stays when the text changes. Under the other adjacencies it is named by
-    its content, as its place changes when other texts are added, removed or blanked. Blank texts are left out. If a whole shard is added or
-    removed, each unit is a shard.
+    Under replace-one, the unit is then named by its position, which does not change if the text does. Under the other adjacencies it is
+    named by its content, as its position changes if other texts are added, removed or blanked. Blank texts are left out. If a change adds
+    or removes a whole shard, each unit is a shard.
     """
     shards = plan.spec.shards
     if plan.spec.change == "remove-shard":
         places = _by_unit(plan, texts)
     else:
-        names = spread_names(texts.units, plan.pmixed.units is not None, plan.pipeline.privacy.adjacency)
+        names = unit_names(texts.units, plan.pmixed.units is not None, plan.pipeline.privacy.adjacency)
         places = shards_of(names, shards, plan.pmixed.salt)
-    return [[texts.texts[place] for place in own if texts.texts[place].strip()] for own in places]
+    return [[texts.texts[place] for place in shard if texts.texts[place].strip()] for shard in places]
 
 
 def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
@@ -174,15 +172,15 @@ def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
         units.setdefault(unit, []).append(place)
     if len(units) != plan.spec.shards:
         raise InputError(
-            f"{plan.path}: pmixed.units: expected {plan.spec.shards} units, as each is a shard that may come or go (how many there are is "
-            "private)"
+            f"{plan.path}: pmixed.units: expected {plan.spec.shards} units, as each is a shard that may be added or removed (their actual "
+            "number is private)"
         )
     return [units[unit] for unit in sorted(units, key=str)]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The work on shards: a call of a method of the public side.
+    """The work of the shard processes: a call of a method of the public side.
 
     The public side is built once, in the process from which the others are forked.
     """
@@ -191,7 +189,7 @@ class ShardTuning:
     path: str
     place: str = "the models of shards"
 
-    def prepared(self) -> Preparation:
+    def prepare(self) -> Preparation:
         side = public_side(self.table, self.path)
         getattr(side.model, "ready", lambda: None)()
         return Preparation(side.content, lambda work: work(side))
@@ -207,7 +205,7 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
     Raises:
         InputError: If the public model has another content when it is built again.
     """
-    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE) as processes:
+    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_KILLED_MESSAGE) as processes:
         require_same_content(side.content, processes.content)
         yield processes
 
@@ -224,8 +222,8 @@ def rehearse(processes: ShardProcesses) -> None:
 
 
 def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of each shard, and what a model learns from its records alone."""
-    return processes.results((shard, methodcaller("taught", own)) for shard, own in records)
+    """Yield the number of each shard, and the parameters that a model learns from its records alone."""
+    return processes.results((shard, methodcaller("learn", shard_records)) for shard, shard_records in records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +251,7 @@ class PendingAnswer:
     """A model that computes its answer about one context in another process.
 
     Attributes:
-        begun: Whether the process could be asked. False if it has ended.
+        begun: Whether the process got the question; False if the process has ended.
     """
 
     vocabulary: int
@@ -270,7 +268,7 @@ class PendingAnswer:
 def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
     """Return a model from which the answer about this context can be read once.
 
-    A model in a process of its own begins to compute the answer. Any other model is returned unchanged.
+    A model in another process begins to compute the answer. Any other model is returned unchanged.
     """
     if not isinstance(model, FittedModel):
         return model
@@ -282,10 +280,10 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
 
 
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
-    """Return the fitted model of each shard, from what it has learnt.
+    """Return the fitted model of each shard, from its learnt parameters.
 
-    Models of dpcli itself and of transformers answer in this process. They run no code of the user's and keep nothing of what they are
-    asked, and all weights of an adapter are copied before each answer. Models of the user's own answer in processes of their own.
+    Models of dpcli and of transformers answer in this process. They run no code of the user, and remember no context. All weights of an
+    adapter are copied before each answer. A model from the user's code answers in a separate process.
 
     Raises:
         InputError: If a model fails, or the public model has another content when it is built again.

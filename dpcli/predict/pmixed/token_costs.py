@@ -1,4 +1,4 @@
-"""The costs of a file's tokens if a shard is replaced and where one is removed; and the radius or the tokens that a target allows."""
+"""The costs of a file's tokens, for a replaced and for a removed shard, and the radius or number of tokens that meets a target."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ACCOUNTANTS = ("rdp", "pld")
 
 @dataclass(frozen=True, slots=True)
 class ChangeCost:
-    """A cost, by one accountant.
+    """The cost of one kind of change, by one accountant.
 
     Attributes:
-        epsilon: An upper bound; of the solution if something was solved for.
-        stated: Whether it is the file's own change.
-        solved: The solution; None if nothing is solved for, or nothing meets the target.
+        epsilon: Upper bound on epsilon; for the solution, if the radius or the tokens are solved for.
+        stated: Whether the file states this kind of change.
+        solved: The solution; None if nothing is solved for, or no value meets the target.
     """
 
     change: Change
@@ -40,8 +40,9 @@ class Costs:
     """The costs of a plan.
 
     Attributes:
-        rows: By change and accountant; none for a file under the published protocol.
-        target: Epsilon to meet, if something was solved for.
+        rows: Costs by change and accountant; empty for a file with the published protocol.
+        solve: Parameter that is solved for; None to price the file as written.
+        target: Epsilon to meet; None if nothing is solved for.
     """
 
     plan: PmixedPlan
@@ -52,64 +53,67 @@ class Costs:
 
     @property
     def best(self) -> ChangeCost:
-        """Return the least epsilon, or the largest solution, of the file's own change."""
-        own = [row for row in self.rows if row.stated and (self.solve is None or row.solved is not None)]
-        return min(own, key=lambda row: -row.solved.value if row.solved is not None else row.epsilon)
+        """Return the row with the least epsilon, or the largest solution, for the change that the file states."""
+        stated = [row for row in self.rows if row.stated and (self.solve is None or row.solved is not None)]
+        return min(stated, key=lambda row: -row.solved.value if row.solved is not None else row.epsilon)
 
 
 def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = None, delta: float | None = None) -> Costs:
     """Price a plan, or solve for its radius or tokens.
 
     Args:
-        solve: Radius or steps.
-        target: Epsilon to meet; that of the file's budget if None.
+        solve: "radius" or "steps"; None to price the plan.
+        target: Epsilon to meet; the epsilon of the file's budget if None.
+        delta: Delta of the costs; the file's delta if None.
 
     Raises:
-        InputError: A target without something to solve for, none, or the published protocol, which has nothing to solve for.
-        CannotCertify: Nothing meets the target.
+        InputError: If there is a target without `solve`, or `solve` without a target, or the file uses the published protocol.
+        CannotCertify: If nothing meets the target, or no accountant certifies a finite epsilon.
     """
     if plan.account is None:
         if solve is not None or target is not None:
-            raise InputError('--solve: expected pmixed.mode = "sound", found "paper", whose radius follows from what it claims')
+            raise InputError(
+                '--solve: expected pmixed.mode = "sound", found "paper", whose radius follows from its claimed epsilon'
+            )
         assert plan.published is not None
         return Costs(plan, plan.published.delta, ())
-    at = delta if delta is not None else plan.account.delta
-    assert at is not None
+    costs_delta = delta if delta is not None else plan.account.delta
+    assert costs_delta is not None
     if solve is None:
         if target is not None:
             raise InputError("--target-epsilon: needs --solve radius or --solve steps")
-        priced = Costs(plan, at, tuple(_priced(plan, at)))
+        priced = Costs(plan, costs_delta, tuple(_price(plan, costs_delta)))
         if priced.best.epsilon == math.inf:
             raise CannotCertify(
-                f"{plan.path}: at delta = {at!r} neither accountant certifies a finite epsilon; dpcli account may, at 0"
+                f"{plan.path}: at delta = {costs_delta!r} neither accountant certifies a finite epsilon; try dpcli account"
             )
         return priced
     parameter: Solvable = "steps" if solve == "steps" else "radius"
     budget = plan.pipeline.budget
     if target is None and budget is not None and budget.rho is not None:
-        raise InputError(f"{plan.path}: budget.rho: needs --target-epsilon, as --solve meets an epsilon alone")
+        raise InputError(f"{plan.path}: budget.rho: set --target-epsilon, as --solve cannot meet a rho")
     aim = target if target is not None else budget.epsilon if budget is not None else None
     if aim is None:
-        raise InputError(f"{plan.path}: state --target-epsilon, or budget.epsilon in the file")
-    solution = Costs(plan, at, tuple(_solved(plan, parameter, aim, at)), parameter, aim)
+        raise InputError(f"{plan.path}: set --target-epsilon, or budget.epsilon in the file")
+    solution = Costs(plan, costs_delta, tuple(_solve(plan, parameter, aim, costs_delta)), parameter, aim)
     if not any(row.solved is not None for row in solution.rows if row.stated):
-        raise CannotCertify(f"{plan.path}: no {parameter} brings epsilon to {aim:g}: the rest of the file costs more")
+        raise CannotCertify(f"{plan.path}: no {parameter} meets epsilon = {aim:g}: the rest of the file costs more")
     return solution
 
 
-def _priced_pipelines(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
+def _pipelines(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
     for change in get_args(Change):
         for accountant in ACCOUNTANTS:
             yield change, accountant, plan.with_entry(replace(plan.entry, spec=replace(plan.spec, change=change))).pipeline
 
 
-def _priced(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _priced_pipelines(plan):
+def _price(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
+    for change, accountant, pipeline in _pipelines(plan):
         yield ChangeCost(change, accountant, account(pipeline, [accountant], delta).upper, change == plan.spec.change)
 
 
-def _solved(plan: PmixedPlan, solve: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _priced_pipelines(plan):
+def _solve(plan: PmixedPlan, solve: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
+    for change, accountant, pipeline in _pipelines(plan):
         stated = change == plan.spec.change
         try:
             solution = calibrate(pipeline, target, delta, solve, ((plan.entry.name, solve),), [accountant])

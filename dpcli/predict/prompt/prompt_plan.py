@@ -1,4 +1,4 @@
-"""The [prompt] table and its plan: teachers that are prompts with private demonstrations, and the public queries that they vote on."""
+"""The [prompt] table and its plan: teachers are prompts with private demonstrations, and vote on public queries."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dpcli.predict.shards import PREMISES, require_units
 from dpcli.sessions.priced import PricedSession, priced
 from dpcli.train.plan.sources import FUNCTION
 
-AT_MOST = up_to(100_000, "100000")
+AT_MOST = up_to(100_000, "100000")  # limit of the whole numbers in [prompt]
 OF_MODELS = Reader("model", lambda prompt: prompt.model is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """PromptPATE: teachers are prompts with disjoint private demonstrations; of their noisy votes on public texts a public prompt is made.
+    """The [prompt] table (PromptPATE): prompts with disjoint private demonstrations vote on public texts, which make a public prompt.
 
     Source: Duan, Dziedzic, Papernot, Boenisch 2023, arXiv:2305.15594, Section 5.
     """
 
     premises: ClassVar[Premises] = PREMISES
 
-    # Tables that between them state every key.
+    # Example tables, which together contain every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "data": "reviews.csv",
@@ -62,49 +62,52 @@ class Prompt:
         str,
         Key("private labelled texts: a .csv, .jsonl or .parquet file, or module:function (texts, labels, then units)", reads=True),
     ]
-    queries: Annotated[str, Key("public texts without labels that the teachers vote on: a file, or module:function", reads=True)]
-    labels: Annotated[tuple[str, ...], Key("every label, declared; at least two")]
-    teachers: Annotated[int, Key("prompts with disjoint private demonstrations, by unit of privacy; each has one vote", AT_MOST)]
-    model: Annotated[str | None, Key("language model: a path, a name, or module:function; its next word is a prompt's answer")] = (
+    queries: Annotated[str, Key("public texts to label, on which the teachers vote: a file, or module:function", reads=True)]
+    labels: Annotated[tuple[str, ...], Key("all labels, declared; at least two")]
+    teachers: Annotated[int, Key("number of prompts with demonstrations from disjoint sets of units; each has one vote", AT_MOST)]
+    model: Annotated[str | None, Key("language model, whose next token answers a prompt: a path, a name, or module:function")] = (
         None
     )
     labeller: Annotated[
         str | None,
-        Key("in place of model: module:function that takes a prompt and returns a label, or a score for each label", FUNCTION),
+        Key("module:function instead of model, which takes a prompt and returns a label, or a score for each label", FUNCTION),
     ] = None
     tokenizer: Annotated[
-        str | None, Key("of model: bytes, a path, a name or module:function; the model's own where absent", reader=OF_MODELS)
+        str | None,
+        Key("tokenizer of model: bytes, a path, a name or module:function; by default, the model's own", reader=OF_MODELS),
     ] = None
     text: Annotated[str, Key("column of the text in a .csv, .jsonl or .parquet file")] = "text"
     label: Annotated[str, Key("column of the label in such a file")] = "label"
     units: Annotated[
-        str | None, Key("column that tells whose a record is; where absent, each is a unit of its own", claim=True)
+        str | None, Key("column that names the owner of each record; by default, each record is a unit", claim=True)
     ] = None
     verbalizers: Annotated[
         tuple[str, ...] | None,
-        Key("a word for each label, which stands after the template; its first token is the answer; the labels where absent"),
+        Key("a word for each label, which follows the template, and whose first token is the answer; by default, the labels"),
     ] = None
-    template: Annotated[Note, Key("how a prompt shows a text, with {text} in it once; the label's word follows", SHOWING)] = ALONE
+    template: Annotated[Note, Key("form of a text in a prompt, in which {text} occurs once; the label's word follows", SHOWING)] = (
+        ALONE
+    )
     instruction: Annotated[Note | None, Key("public text at the beginning of every prompt")] = None
     separator: Annotated[
-        Note | None, Key("between two demonstrations, and before the text that is asked about; a line end where absent")
+        Note | None, Key("text between two demonstrations, and before the text to label; by default, a line end")
     ] = None
-    demonstrations: Annotated[int, Key("records of its shard that a teacher shows at most", AT_MOST)] = 1
-    longest: Annotated[int, Key("characters of a private text that a teacher shows at most; the rest is cut off", COUNT)] = 400
-    candidates: Annotated[int, Key("student prompts that are compared by the noisy labels alone", AT_MOST)] = 32
-    student_demonstrations: Annotated[int, Key("public texts with noisy labels in each of them", AT_MOST)] = 1
-    public: Annotated[str | None, Key("public labelled texts that measure the prompt and decide nothing, as data", reads=True)] = (
-        None
-    )
-    mechanism: Annotated[str | None, Key("name of the entry that is performed, where the file has several of votes")] = None
+    demonstrations: Annotated[int, Key("largest number of demonstrations of a teacher", AT_MOST)] = 1
+    longest: Annotated[int, Key("largest number of characters of a private text in a prompt; the rest is cut off", COUNT)] = 400
+    candidates: Annotated[int, Key("number of prompts for the student that are compared, by the noisy labels alone", AT_MOST)] = 32
+    student_demonstrations: Annotated[int, Key("number of public texts with noisy labels in each of these prompts", AT_MOST)] = 1
+    public: Annotated[
+        str | None, Key("public labelled texts on which the chosen prompt is tested: a source as for data", reads=True)
+    ] = None
+    mechanism: Annotated[str | None, Key("name of the entry that answers, if the file has several entries for votes")] = None
     count: Annotated[
         str | None,
         Key(
-            "where answers are counted without a ledger: a path, or postgresql://...#name; queries.db in output where absent",
+            "place of the count without a ledger: a path, or postgresql://...#name; by default, queries.db in output",
             claim=True,
         ),
     ] = None
-    output: Annotated[str | None, Key("folder of the session; runs/NAME where absent")] = None
+    output: Annotated[str | None, Key("folder of the session; by default, runs/NAME")] = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -118,7 +121,7 @@ class Prompt:
             yield ("verbalizers",), f"one word for each of {len(self.labels)} labels", f"{len(self.verbalizers)}"
         for name in ("queries", "public"):
             if same_source(self.data, getattr(self, name)):
-                yield (name,), "texts declared public, of which none is private", "the source of the private ones"
+                yield (name,), "texts declared public", "the source of the private texts"
         if (self.model is None) == (self.labeller is None):
             yield ("model",), "model or labeller", "both" if self.model else "neither"
 
@@ -128,7 +131,7 @@ class PromptPlan(PredictionPlan, PricedSession):
     """The plan of `dpcli prompt`.
 
     Attributes:
-        free: What is asked, and what is done with the answers.
+        free: Keys for the queries and for the use of the answers, which may change after a session has begun.
     """
 
     section: ClassVar[str] = "prompt"
@@ -137,12 +140,12 @@ class PromptPlan(PredictionPlan, PricedSession):
 
     @property
     def queries(self) -> int:
-        """Return how many queries may be put to the teachers."""
+        """Return the largest number of queries."""
         return aggregator_class(self.entry).most_queries(self.entry)
 
     @property
     def answers(self) -> int | None:
-        """Return how many queries may be answered; None if all of them are."""
+        """Return the largest number of answered queries; None if every query is answered."""
         kind = aggregator_class(self.entry)
         return kind.most_answers(self.entry) if kind.abstains else None
 
@@ -155,8 +158,8 @@ def plan_of(path: str) -> PromptPlan:
     """Return the plan of a file with [prompt].
 
     Raises:
-        InputError: If it cannot be read or asks for what cannot be done.
-        CannotCertify: If nobody can say what it costs.
+        InputError: If the file cannot be read or asks for something impossible.
+        CannotCertify: If no bound on its cost is known.
     """
     data = read_bytes(path)
     prompt = table_of(data, path, Prompt, "prompt")

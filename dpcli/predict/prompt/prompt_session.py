@@ -1,7 +1,7 @@
-"""A PromptPATE session: teachers vote on public texts, and a prompt is made of the texts that got a label.
+"""A PromptPATE session: teachers vote on public texts, and a prompt is made from the labelled texts.
 
-Each query is charged durably before its noise is drawn, and is answered once. The transcript in the session's folder holds what was
-released. A query that is asked again is answered from the transcript, at no cost.
+Each query is charged durably before its noise is drawn, and is answered once. The transcript in the session's folder has the released
+answers. A query that is asked again is answered from the transcript, at no cost.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"
 DISCLOSURE_ANSWERS = {
-    "randomness": "noise on the votes is drawn from the operating system; no seed exists and nothing is saved",
-    "floating_point": "noise in double precision on whole votes; only the winner, or that there is none, is released",
+    "randomness": "noise on the votes is drawn from the operating system; there is no seed, and no random number is saved",
+    "floating_point": "noise is added to vote counts in double precision; only the winner is released, or that there is no winner",
     "clipping": "each unit's records are in one shard, and a shard has one vote",
     "query_model": "one-release",
 }
@@ -60,15 +60,16 @@ DISCLOSURE_ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class PromptOutcome:
-    """The outcome of a session. Everything in it may be published. The run and the folder are of no use to others.
+    """The outcome of a session. Everything in it may be published.
 
     Attributes:
         charged: Whether a ledger was charged.
+        run: Id of the session's run.
         queries: Number of queries that have been charged.
         texts: Number of public texts of the file.
         answered: Number of these texts that got a label.
-        waiting: Number of texts that were not asked about, as the budget was used up.
-        student: The prompt that was chosen.
+        waiting: Number of texts that were not asked about, as no query or answer was left.
+        student: The chosen prompt.
         prompt: Text of that prompt, with {text} in place of the text to label.
         accuracy: Accuracy of the student's prompt and of a prompt without demonstrations, on labelled texts that are declared public.
             None if the file names no such texts.
@@ -95,7 +96,7 @@ def vote_and_teach(
     report: Report = lambda done, total: None,
     stream: Stream | None = None,
 ) -> PromptOutcome:
-    """Label the public texts by the noisy votes of teachers that are prompts, and make a prompt of the labelled texts.
+    """Label the public texts by the noisy votes of teachers, which are prompts, and make a prompt from the labelled texts.
 
     Args:
         ledger: Ledger to charge in full before any noise is drawn; None if there is none.
@@ -103,7 +104,7 @@ def vote_and_teach(
         stream: Source of the noise; the operating system if None.
 
     Raises:
-        InputError: If the session cannot be held as the file asks.
+        InputError: If the file asks for something impossible.
         Denied: If the file's budget or the ledger does not allow the session.
         LedgerError: If the ledger or the count of queries cannot be relied on.
     """
@@ -117,18 +118,18 @@ def vote_and_teach(
     with exclusive(plan.folder):
         private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
         inputs = {"private texts": private.digest, "labeller": labeller.content}
-        kept = os.path.join(plan.folder, TRANSCRIPT)
+        transcript_path = os.path.join(plan.folder, TRANSCRIPT)
         counts = [AnswerCount(plan.queries, "queries")]
         if plan.answers is not None:
             counts.append(AnswerCount(plan.answers, name="answers"))
         with prompt_teachers(plan, labeller, teacher_demonstrations(private, prompt, plan.pipeline.privacy.adjacency)) as votes:
             session, (budget, *answers) = begin_session(
-                plan, "prompt", ledger, resume, moved, inputs, counts, prompt.count, released=kept
+                plan, "prompt", ledger, resume, moved, inputs, counts, prompt.count, released=transcript_path
             )
-            transcript = VoteTranscript(kept, len(prompt.labels))
-            require_count_of(kept, transcript.last, budget)
+            transcript = VoteTranscript(transcript_path, len(prompt.labels))
+            require_count_of(transcript_path, transcript.last, budget)
             voting = VotingSession(plan.aggregator, budget, next(iter(answers), None), transcript, stream or SystemStream())
-            rows = votes.in_parts(texts, lambda text: transcript.known(text) is not None)
+            rows = votes.in_parts(texts, lambda text: transcript.answer(text) is not None)
             released = list(_released_labels(voting, rows, texts, report))
         outcome = _outcome(plan, session, budget.taken(), len(texts), released, labeller, public)
         _write_outputs(outcome, released)
@@ -145,12 +146,12 @@ def _public(plan: PromptPlan) -> list[Demonstration]:
 
 
 def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
-    """Raise InputError if a text is too long, before anything is charged. Nothing may fail after the vote."""
+    """Raise InputError if a text is too long. This is checked before anything is charged, as nothing may fail after a vote."""
     for number, text in enumerate(texts, 1):
         if not labeller.fits(shape.prompt((), text)):
             raise InputError(
                 f"{place}: expected texts that fit into the model's context without any demonstration, found text {number}, which is "
-                "empty or longer; a prompt is not cut"
+                "empty or too long; prompts are never cut"
             )
 
 
@@ -181,7 +182,6 @@ def _outcome(
     chosen = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
 
     def accuracy(shown: tuple[Demonstration, ...]) -> float:
-        """Return the share of right labels. A text that does not fit behind the demonstrations gets fewer of them."""
         return sum(labeller.label(prompt_that_fits(shape, shown, text, labeller.fits)) == label for text, label in public) / len(
             public
         )
@@ -211,13 +211,13 @@ def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]
     replace_file(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replace_file(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
     plan = outcome.plan
-    done = (
-        f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.queries:,} of at most "
-        f"{plan.queries:,} public texts; {outcome.answered:,} of the labels are in {LABELS}, and the prompt in {PROMPT} was chosen "
-        "among them by these labels alone. All that may be asked is charged for, asked or not: "
+    summary = (
+        f"{plan.prompt.teachers:,} teachers, which are prompts with private demonstrations, voted on {outcome.queries:,} of at most "
+        f"{plan.queries:,} public texts. {outcome.answered:,} labels are in {LABELS}. The prompt in {PROMPT} was chosen by these labels "
+        "alone. All queries are charged, asked or not: "
         f"{guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
     )
-    replace_file(os.path.join(outcome.folder, STATEMENT), statement(plan, done, DISCLOSURE_ANSWERS).encode())
+    replace_file(os.path.join(outcome.folder, STATEMENT), statement(plan, summary, DISCLOSURE_ANSWERS).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,32 +234,32 @@ class Released:
 
 
 class VoteTranscript:
-    """The answers of a session, by query, in a file to which lines are only appended.
+    """The answers of a session, by query, in a file to which lines are appended.
 
     Args:
         labels: Number of labels.
 
     Raises:
-        InputError: If the file is damaged, or is no transcript.
+        InputError: If the file is damaged, or is not a transcript.
     """
 
     def __init__(self, path: str, labels: int) -> None:
         self._path = path
-        self._known = dict(_transcript_lines(path, labels))
+        self._answers = dict(_transcript_lines(path, labels))
 
     @property
     def last(self) -> int:
         """Return the number of the last answer; 0 if there is none."""
-        return max((one.number for one in self._known.values()), default=0)
+        return max((one.number for one in self._answers.values()), default=0)
 
-    def known(self, query: str) -> Released | None:
+    def answer(self, query: str) -> Released | None:
         """Return the answer that was released for a query; None if there is none."""
-        return self._known.get(query_digest(query))
+        return self._answers.get(query_digest(query))
 
     def add(self, query: str, released: Released) -> None:
         """Append an answer to the file, durably."""
         add_line(self._path, {"query": query_digest(query), "number": released.number, "label": released.label})
-        self._known[query_digest(query)] = released
+        self._answers[query_digest(query)] = released
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ class VotingSession:
             Denied: If the budget of queries or answers is used up.
             LedgerError: If the count cannot be relied on. Nothing is then released.
         """
-        earlier = self.transcript.known(query)
+        earlier = self.transcript.answer(query)
         if earlier is not None:
             return earlier
         for count in (self.budget, self.answers):  # An exhausted budget is refused before any votes are computed.
@@ -319,7 +319,5 @@ def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
             if label is not None and not (type(label) is int and 0 <= label < labels):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise InputError(
-                f"{path}: expected the transcript of a session; a line of it is damaged, or the file is another one"
-            ) from None
+            raise InputError(f"{path}: expected the transcript of a session; a line is damaged, or this is another file") from None
         yield query, Released(number, label)

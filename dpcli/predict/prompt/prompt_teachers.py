@@ -1,7 +1,7 @@
-"""Teachers that are prompts with private demonstrations, each in a process of its own, and the student's prompt, which is public.
+"""Teachers that are prompts with private demonstrations, each in a separate process, and the student's prompt, which is public.
 
-A language model answers a prompt by comparing the first tokens of the labels' words. A function of the user's own may answer instead. No
-message quotes a text.
+A language model labels a prompt by the largest probability among the first tokens of the labels' words. A function written by the user may
+label instead. No message quotes a text.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from dpcli.predict.models.model_answers import (
 from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
 from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
 from dpcli.predict.shard_processes import ShardProcesses
-from dpcli.predict.shards import shards_of, spread_names
-from dpcli.predict.vote_counts import VoteCounts
-from dpcli.predict.vote_counts import counts_of_labels as counted_votes
+from dpcli.predict.shards import shards_of, unit_names
+from dpcli.predict.vote_counts import VoteCounts, counts_of_labels
 from dpcli.predict.warmed_process import Preparation
 from dpcli.sessions.priced import fingerprint
 from dpcli.train.tasks.user_code import user
 
 
 class Labeller(Protocol):
-    """A way of labelling prompts.
+    """A labeller of prompts.
 
-    content: the content of the language model; empty for a function, which may ask a service.
+    Attributes:
+        content: Content of the language model, as `content_of` returns it; "" for a function, which may ask a service.
     """
 
     @property
     def content(self) -> str: ...
 
     def label(self, prompt: str) -> int:
-        """Return the number of the label that the prompt gets."""
+        """Return the number of the prompt's label."""
         ...
 
     def fits(self, prompt: str) -> bool:
@@ -58,10 +58,10 @@ class Labeller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelLabeller:
-    """A language model that labels.
+    """A labeller by a language model.
 
     Attributes:
-        words: Token of each label.
+        words: First token of the word of each label.
         place: Beginning of every message.
     """
 
@@ -84,7 +84,7 @@ class ModelLabeller:
 
 @dataclass(frozen=True, slots=True)
 class OwnLabeller:
-    """A function of one prompt, which returns a label or a score for each label."""
+    """A labeller by the user's function of one prompt, which returns a label or a score for each label."""
 
     target: str
     function: Callable[[str], Any]
@@ -94,9 +94,9 @@ class OwnLabeller:
     def label(self, prompt: str) -> int:
         """Return the label.
 
-        Raises InputError if the function raises, without its words, or returns neither a label nor scores.
+        Raises InputError if the function raises, without its message, or returns neither a label nor scores.
         """
-        try:  # Reading the result may raise too, as it may be an object of the user's own.
+        try:  # Reading the result may raise too, as the result may be an object from the user's code.
             label = self._read(self.function(prompt))
         except InputError:
             raise
@@ -119,7 +119,7 @@ class OwnLabeller:
 
 
 def labeller_of(prompt: Prompt, path: str) -> Labeller:
-    """Return the labeller that [prompt] names. Raises InputError if it cannot be loaded, or a label has no token of its own."""
+    """Return the labeller that [prompt] names. Raises InputError if it cannot be loaded, or two labels share a first token."""
     if prompt.labeller is not None:
         return OwnLabeller(prompt.labeller, user(prompt.labeller, path), prompt.labels)
     from dpcli.predict.models.model_loading import language_model
@@ -136,11 +136,11 @@ def _first_tokens(words: Sequence[str], model: LanguageModel, vocabulary: Vocabu
     if len(set(ids)) < len(ids):
         raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
     if not all(0 <= token < model.vocabulary for token in ids):
-        raise InputError(f"{path}: prompt.verbalizers: expected words that the model has tokens for, found {first_names(words)}")
+        raise InputError(f"{path}: prompt.verbalizers: expected words for which the model has tokens, found {first_names(words)}")
     return tuple(ids)
 
 
-Demonstration = tuple[str, int]  # a text, and the number of its label
+Demonstration = tuple[str, int]  # text and number of its label
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,32 +169,32 @@ def labelled_texts(
 
     Raises:
         InputError: If the texts cannot be read, there are none, or some have no label or owner.
-        Unavailable: If a package that reads them is missing.
+        Unavailable: If a package that reads them is not installed.
     """
     place = TextSource(source, path, f"prompt.{key}", rows=rows)
     columns = read_columns(place, [prompt.text, prompt.label, *([units] if units else [])], tuple(READERS))
     texts = columns[0]
     require_texts(texts, place)
     if len({len(column) for column in columns}) != 1:
-        raise place.refused(f"as many labels{' and units' if units else ''} as texts", "lists of different lengths")
+        raise place.error(f"as many labels{' and units' if units else ''} as texts", "lists of different lengths")
     owners = require_owners(columns[2], place) if units else tuple(texts)
     return LabelledTexts(tuple(texts), tuple(_label_numbers(columns[1], prompt.labels, path)), owners)
 
 
 def _label_numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
-    """Return the number of each label among the declared ones."""
+    """Return the number of each label among the declared labels."""
     places = {name.strip(): number for number, name in enumerate(declared)}
     try:
         return [places[str(label).strip()] for label in labels]
-    except FAILURES:  # KeyError, or an error of a label that is an object of the user's own
+    except FAILURES:  # KeyError, or an error of a label that is an object from the user's code
         raise InputError(
-            f"{path}: prompt.labels: expected every label of the data among them (which one is not is private)"
+            f"{path}: prompt.labels: expected every label of the data among them (the missing label is private)"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The public form of all prompts."""
+    """The public parts of all prompts."""
 
     instruction: str
     template: str
@@ -202,19 +202,19 @@ class Shape:
     words: tuple[str, ...]
 
     def prompt(self, demonstrations: Sequence[Demonstration], text: str) -> str:
-        """Return the prompt with these demonstrations, which asks for the label of the text."""
+        """Return the prompt for the label of a text, with these demonstrations."""
         shown = [self.template.replace("{text}", one) + self.words[label] for one, label in demonstrations]
         parts = [*([self.instruction] if self.instruction else []), *shown, self.template.replace("{text}", text)]
         return self.separator.join(parts)
 
 
 def shape_of(prompt: Prompt) -> Shape:
-    """Return the form that [prompt] states."""
+    """Return the public parts of prompts, as [prompt] states them."""
     return Shape(prompt.instruction or "", prompt.template, prompt.separator or "\n", prompt.words)
 
 
 def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
-    """Return the prompt with as many of the first demonstrations as fit.
+    """Return the prompt with the largest number of first demonstrations that fits.
 
     A private demonstration that is too long must not be refused, as the error would reveal its length.
     """
@@ -226,7 +226,7 @@ def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text
 
 
 def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
-    """Return the records in an order that alternates between labels, so that the first few have as many labels as possible.
+    """Return the records in an order that alternates between labels, so that the first few have many different labels.
 
     The records of one label keep their order.
     """
@@ -237,7 +237,7 @@ def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demons
 
 def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
     """Return the demonstrations of each teacher, from its shard alone. A teacher with an empty shard has none."""
-    names = spread_names(private.units, prompt.units is not None, adjacency)
+    names = unit_names(private.units, prompt.units is not None, adjacency)
     shards = [
         [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard if private.texts[place].strip()]
         for shard in shards_of(names, prompt.teachers)
@@ -279,7 +279,7 @@ def best_student(
 def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels: int) -> list[tuple[Demonstration, ...]]:
     """Return up to `count` different choices of demonstrations.
 
-    Each choice orders the answered texts by a hash. Nothing about the choices needs to be secret, so no random stream is needed.
+    Each choice orders the answered texts by a hash. The choices need not be secret, so that no random stream is needed.
     """
     choices = []
     for number in range(4 * count):
@@ -288,50 +288,51 @@ def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels
     return list(dict.fromkeys(choice for choice in choices if choice))[:count]
 
 
-KILLED_MESSAGE = "a process of a teacher was killed, or out of memory: --resume goes on"
-PART = 32  # number of texts that one process asks a teacher about
+KILLED_MESSAGE = "a process of a teacher was killed, or ran out of memory: --resume continues"
+PART = 32  # number of texts on which the process of a teacher votes
 
 
 @dataclass(frozen=True, slots=True)
 class Voting:
-    """The public part of every teacher: everything but its demonstrations."""
+    """The public part of every teacher, which is everything except its demonstrations."""
 
     prompt: Prompt
     path: str
     place: str = "the labeller"
 
-    def prepared(self) -> Preparation:
+    def prepare(self) -> Preparation:
         labeller, shape = labeller_of(self.prompt, self.path), shape_of(self.prompt)
         return Preparation(labeller.content, lambda ballot: ballot.votes(shape, labeller))
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The work of one teacher.
+    """The votes to be given by one teacher.
 
     Attributes:
         shown: Demonstrations of the teacher.
         texts: Texts to vote on.
-        alone: Label of each text in a prompt without demonstrations.
+        defaults: Label of each text in a prompt without demonstrations.
     """
 
     shown: tuple[Demonstration, ...]
     texts: tuple[str, ...]
-    alone: tuple[int, ...]
+    defaults: tuple[int, ...]
 
     def votes(self, shape: Shape, labeller: Labeller) -> list[int]:
         """Return a vote for each text.
 
-        If the labeller fails, the vote is the label of the text alone. An error would reveal something about the demonstrations.
+        If the labeller fails, the vote is the text's label in a prompt without demonstrations. An error would reveal something about the
+        demonstrations.
         """
 
         def fits(prompt: str) -> bool:
             return default_on_error(lambda: labeller.fits(prompt), False)
 
         labels = []
-        for text, alone in zip(self.texts, self.alone, strict=True):
+        for text, default in zip(self.texts, self.defaults, strict=True):
             prompt = prompt_that_fits(shape, self.shown, text, fits)
-            labels.append(default_on_error(lambda prompt=prompt: labeller.label(prompt), alone))  # type: ignore[misc]
+            labels.append(default_on_error(lambda prompt=prompt: labeller.label(prompt), default))  # type: ignore[misc]
         return labels
 
 
@@ -354,29 +355,31 @@ class PromptTeachers:
         """Return the vote counts of each text. Raises InputError if the labeller fails on a text without demonstrations."""
         by_teacher = self.labels_of(texts)
         rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
-        return counted_votes(rows, len(by_teacher), self.labels, "votes")
+        return counts_of_labels(rows, len(by_teacher), self.labels, "votes")
 
     def labels_of(self, texts: Sequence[str]) -> dict[int, list[int]]:
         """Return the label that each teacher gives each text, by the teacher's number. Raises as `votes` does."""
-        alone = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
+        defaults = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
         return dict(
-            self.processes.results((number, Ballot(shown, tuple(texts), alone)) for number, shown in enumerate(self.demonstrations))
+            self.processes.results(
+                (number, Ballot(shown, tuple(texts), defaults)) for number, shown in enumerate(self.demonstrations)
+            )
         )
 
-    def in_parts(self, texts: Sequence[str], known: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
+    def in_parts(self, texts: Sequence[str], answered: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
         """Return a function that gives the votes on one text.
 
-        The votes are computed for up to PART texts at a time, of those that have no answer yet.
+        The votes are computed for up to PART texts at a time, without the texts that have been answered.
         """
-        made: dict[str, VoteCounts] = {}
+        computed: dict[str, VoteCounts] = {}
 
         def votes(text: str) -> VoteCounts:
-            if text not in made:
-                made.clear()
-                part = [one for one in texts[texts.index(text) :] if not known(one)][:PART]
+            if text not in computed:
+                computed.clear()
+                part = [one for one in texts[texts.index(text) :] if not answered(one)][:PART]
                 rows = self.votes(part)
-                made.update({one: rows.row(place) for place, one in enumerate(part)})
-            return made[text]
+                computed.update({one: rows.row(place) for place, one in enumerate(part)})
+            return computed[text]
 
         return votes
 
