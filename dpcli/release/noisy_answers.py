@@ -14,12 +14,12 @@ from dpcli.release.query import NoisyQuery, QueryRelease
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 POSTPROCESSING = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (rounded, WHOLE)}
-NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
+NOISE_ALONE = "intervals cover the noise, but not rows that were left out or values that were clamped to their bounds"
 Keyed = Mapping[tuple[KeyValue, ...], int]
 
 
-def noised(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
-    """Return the numbers plus noise, in whole steps. They are sorted by key, so their order reveals nothing about the data."""
+def add_noise(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
+    """Return the numbers plus noise, in whole steps. The numbers are sorted by key, so their order reveals nothing about the data."""
     ordered = sorted(exact, key=order)
     return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
 
@@ -63,25 +63,25 @@ def additive_answer(
     """
     law, step = law_of(release), release.unit
     rows = tuple(
-        postprocessed_row(query, key, scaled(value, step), additive_interval(value, law, query.confidence, step))
+        postprocessed_row(query, key, answer_value(value, step), additive_interval(value, law, query.confidence, step))
         for key, value in numbers.items()
     )
     return answer_of(query, rows, covers, by)
 
 
 def answer_of(
-    query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *done: str
+    query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *additions: str
 ) -> QueryAnswer:
-    """Return the answer that consists of these rows.
+    """Return the answer to a query that consists of these rows.
 
     Args:
         query: The query.
         rows: The rows.
         covers: Sentence that says which errors the intervals cover.
         by: Names of the key columns; if None, those of the query.
-        done: Descriptions of postprocessing that was applied in addition to the query's own.
+        additions: Descriptions of postprocessing that was applied in addition to the query's own.
     """
-    named = (*done, *(POSTPROCESSING[name][1] for name in query.postprocess))
+    named = (*additions, *(POSTPROCESSING[name][1] for name in query.postprocess))
     return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, named)
 
 
@@ -92,6 +92,6 @@ def postprocessed_row(query: NoisyQuery, key: tuple[KeyValue, ...], value: float
     return AnswerRow(key, value, around.low, around.high)
 
 
-def scaled(number: int, unit: float) -> int | float:
+def answer_value(number: int, unit: float) -> int | float:
     """Return the value, in units of the answer, of a whole number of steps of size `unit`."""
     return number if unit == 1.0 else on_grid(number, unit)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, LedgerError
 from dpcli.release.group_keys import in_declared_order
-from dpcli.release.query_answer import STATEMENT, Stored, store, stored_in
+from dpcli.release.query_answer import STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
 from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, reason, require_same_books, session_in, session_there
 from dpcli.sessions.folder import exclusive, replace_file
@@ -55,7 +55,7 @@ def release(
     plan = plan.reading(ledger)
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
-        stored = stored_in(plan.folder)
+        stored = stored_answers(plan.folder)
         if stored is None or ledger is not None:
             require_same_books(plan.folder, session.charged, ledger, "release")
         if stored is not None:
@@ -69,7 +69,7 @@ def release(
         _start(session, plan, ledger)
         try:
             answers = quietly(lambda: _compute_answers(plan, report), plan.folder, f"this release {LOST}")
-            store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
+            store(plan.folder, StoredAnswers(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
         _write_statement(plan, answers)
@@ -111,7 +111,7 @@ def _and_window(plan: ReleasePlan) -> str:
     return "" if plan.window is None else ", and its window"
 
 
-def _require_stored_by(stored: Stored, session: Session, plan: ReleasePlan) -> None:
+def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
     if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together

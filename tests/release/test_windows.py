@@ -206,7 +206,7 @@ def test_what_cannot_be_told_is_refused_before_the_charge(opened_with: dict[str,
 def test_a_computed_column_decides_no_block(tmp_path: Path) -> None:
     source = planned(tmp_path, COUNT).source
     moved = {**source.columns, "when": replace(source.columns["age"], type="date", expression="name")}
-    with pytest.raises(InputError, match="found one that is computed"):
+    with pytest.raises(InputError, match="found a computed column"):
         row_window(family("day"), ("2020-12-20",), replace(source, columns=moved), "file.toml")
 
 

@@ -53,13 +53,13 @@ def command(
     cannot be relied on, or where the release was charged and its answers are lost.
     """
     from dpcli.release.documents.release import outcome, planned
-    from dpcli.release.release_plan import kept_files, plan_of
+    from dpcli.release.release_plan import protected_files, plan_of
     from dpcli.sessions.commands.predicting import opened_or_none
     from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
     places = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
-    protect((*kept_files(plan), *(() if ledger is None else ledger_files(ledger))))
+    protect((*protected_files(plan), *(() if ledger is None else ledger_files(ledger))))
     each_once(places)
     require_writable(places)
     if compare:

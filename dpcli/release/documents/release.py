@@ -16,7 +16,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import parameter
 from dpcli.release.aggregate import quoted
 from dpcli.release.query_answer import as_json
-from dpcli.release.release_plan import UNREAD, reads_expressions
+from dpcli.release.release_plan import UNREAD, can_read_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def planned(plan: ReleasePlan) -> Document:
     """Return the document of a plan: its mechanisms, cost and expected errors. No data are read."""
     rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
-    unread = () if reads_expressions() else (UNREAD,)
+    unread = () if can_read_expressions() else (UNREAD,)
     account, over = plan.account, plan.over_budget
     kept = (
         ("over budget: nothing would be answered", *_weights_note(plan))

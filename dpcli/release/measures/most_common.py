@@ -1,4 +1,4 @@
-"""The measures top-k and mode: the most common values of a column, declared, or for a mode any that a stability test lets through."""
+"""The measures top-k and mode: the most common values of a column. A mode by propose-test-release needs no declared values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
-VALUES = Key("the column whose values are counted")
+VALUES = Key("column whose values are counted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuery(Query):
-    """A measure that chooses among the values of a column by their noisy counts, which are not released."""
+    """A measure that chooses among the values of a column by their noisy counts. The counts are not released."""
 
     keyed: ClassVar[bool] = True
 
@@ -43,7 +43,7 @@ class ChoiceQuery(Query):
         epsilon, reach = cost.bounded_range_epsilon, self.reach(setting)
         choice_scale(reach, epsilon)
         why = (
-            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
+            f"one unit adds at most {self.rows:,} to a count: the difference of two counts changes by at most {reach:,}",
             f"{choices} at epsilon {epsilon:.6g}",
         )
         return QueryRelease("", kind, {"epsilon": epsilon}, why, steps=steps)
@@ -54,20 +54,20 @@ class ChoiceQuery(Query):
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
         scale = self.reach(setting) / release.keys["epsilon"]
         distance = peeling_slack(max(len(domain), 1), release.steps, scale, 1.0 - self.confidence)
-        return f"each count is within {distance:,} of the best that was left, with probability {self.confidence:.6g}"
+        return f"each count is within {distance:,} of the largest remaining count, with probability {self.confidence:.6g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopQuery(ChoiceQuery):
-    """The k most common values of a column, in the order in which they were chosen; their counts are not released.
+    """The k most common values of a column, in the order in which they were chosen. Their counts are not released.
 
-    Each is chosen by the exponential mechanism among those that are left (peeling).
+    Each value is chosen by the exponential mechanism among the remaining values (peeling).
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "top": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
 
     measure: Annotated[str, MEASURE] = "top-k"
-    top: Annotated[int, Key("how many of the most common values", SMALL_COUNT)]
+    top: Annotated[int, Key("number of values to choose", SMALL_COUNT)]
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -101,7 +101,7 @@ def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]
     """Yield a problem if a query chooses among the values of a column and these are not declared."""
     if column in source.columns and not source.columns[column].declares_keys:
         otherwise = f", or {query.undeclared}" if query.undeclared else ""
-        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose values would show who is there'
+        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose undeclared values would reveal who is in the data'
 
 
 OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
@@ -111,24 +111,22 @@ OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 class ModeQuery(ChoiceQuery):
     """The most common value of a column.
 
-    noisy-max chooses among the declared values. propose-test-release needs no domain: it asks, with noise, how many units would have to
-    change before another value were the most common, and answers only if that is many; none is an answer.
+    noisy-max chooses among the declared values. propose-test-release needs no domain. It adds noise to the number of units that would have
+    to change before another value became the most common, and answers only if the noisy number is large. Otherwise the answer is none.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "city", "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
         {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
     )
-    undeclared: ClassVar[str] = 'method = "propose-test-release" here, which answers where the lead is large'
+    undeclared: ClassVar[str] = 'method = "propose-test-release" in the query, which answers if the lead is large'
 
     measure: Annotated[str, MEASURE] = "mode"
     method: Annotated[
         Literal["noisy-max", "propose-test-release"],
-        Key("how it is found: noisy-max over declared values, or propose-test-release over any"),
+        Key("mechanism: noisy-max over declared values, or propose-test-release over any values"),
     ] = "noisy-max"
-    delta: Annotated[float | None, Key("probability to answer where one unit could change the answer", DELTA, reader=OF_TEST)] = (
-        None
-    )
+    delta: Annotated[float | None, Key("largest probability of an answer that one unit could change", DELTA, reader=OF_TEST)] = None
 
     @property
     def tests(self) -> bool:
@@ -150,7 +148,10 @@ class ModeQuery(ChoiceQuery):
         assert setting.cost is not None
         if self.tests:
             epsilon = setting.cost.pure_epsilon
-            why = ("the number of units that would have to change moves by at most 1", f"a test of it at epsilon {epsilon:.6g}")
+            why = (
+                "the number of units that would have to change changes by at most 1",
+                f"a test of this number at epsilon {epsilon:.6g}",
+            )
             return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
         kind = "permute-and-flip" if setting.cost.pure else "exponential"
         return (self.chosen(setting, kind, setting.cost, f"one choice by {kind}"),)
@@ -184,5 +185,5 @@ class ModeQuery(ChoiceQuery):
 
     def expected_error(self, setting: QuerySetting) -> str:
         if self.tests:
-            return "right where it answers; no answer where few units could change it"
+            return "the answer, if there is one, is right; there is none if few units could change it"
         return ChoiceQuery.expected_error(self, setting)
