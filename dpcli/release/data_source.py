@@ -109,12 +109,14 @@ class Source:
     premises: ClassVar[Premises] = (
         Premise(
             "A unit counts with at most max_rows rows, even if a view returns different rows each time it is read.",
-            "release, in DuckDB and PostgreSQL; in Spark, which reads only files, the operator: the files must not change while they are read",
+            "release, in DuckDB and PostgreSQL; in Spark, which reads only files, the operator: the files must not change while "
+            "they are read",
             "tests/release/test_views.py::test_no_unit_of_a_view_counts_more_rows_than_it_may",
         ),
         Premise(
             "Whether every row can be read does not depend on one unit.",
-            "the operator, who inspects the table with other tools; release reports an unreadable table in the same words wherever the fault is",
+            "the operator, who inspects the table with other tools; release reports an unreadable table in the same words "
+            "wherever the fault is",
             "tests/release/test_unreadable.py::test_what_cannot_be_read_is_told_in_the_same_words",
         ),
         Premise(

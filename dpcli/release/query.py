@@ -108,7 +108,8 @@ class Query:
     max_groups: Annotated[
         int | None,
         Key(
-            "largest number of keys of by in which one unit counts; further keys are left out at random; default 1 if max_contributions is 1",
+            "largest number of keys of by in which one unit counts; further keys are left out at random; default 1 if "
+            "max_contributions is 1",
             COUNT,
             reader=OF_KEYS,
         ),
@@ -116,7 +117,8 @@ class Query:
     max_rows: Annotated[
         int | None,
         Key(
-            "largest number of rows of one unit that count in each key; further rows are left out at random; default 1 if max_contributions is 1",
+            "largest number of rows of one unit that count in each key; further rows are left out at random; default 1 if "
+            "max_contributions is 1",
             COUNT,
         ),
     ] = None

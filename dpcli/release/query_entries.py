@@ -165,7 +165,8 @@ def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budge
         raise InputError("weight: there is no [budget] to share: state budget.epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
         raise InputError(
-            "weight: another query states an error, so its cost is unknown when the weights are applied: state rho or epsilon in one of the two"
+            "weight: another query states an error, so its cost is unknown when the weights are applied: state rho or epsilon in "
+            "one of the two"
         )
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)

@@ -127,7 +127,8 @@ def plan_of(path: str) -> ReleasePlan:
     others = len(pipeline.mechanisms) - sum(len(one.releases) for one in priced)
     if others:
         raise InputError(
-            f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them to another "
+            f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them "
+            "to another "
             "file"
         )
     if can_read_expressions():
@@ -193,7 +194,8 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     rows = rows_of_blocks(family, family.window(window))
     if rows is None:
         raise InputError(
-            f"{place}: expected a ledger whose blocks follow from a column (day, week, region), found blocks by {family.by}: dpcli does not "
+            f"{place}: expected a ledger whose blocks follow from a column (day, week, region), found blocks by {family.by}: "
+            "dpcli does not "
             "know how the blocks were computed, and cannot read only the window. Put these blocks into a table of their own, release "
             "without --ledger and without privacy.window, and charge the release by dpcli budget spend --window"
         )

@@ -21,7 +21,10 @@ Tail = Callable[[Array], Array]  # function from x to an upper bound on P(X >= x
 
 
 def tail_of(law: NoiseLaw) -> Tail:
-    """Return the tail of an integer law as a function of real numbers. A number within rounding error of an integer counts as that integer."""
+    """Return the tail of an integer law as a function of real numbers.
+
+    A number within rounding error of an integer counts as that integer.
+    """
 
     def tail(x: Array) -> Array:
         return law.at_least(np.ceil(x - 1e-9 - 1e-12 * np.abs(x)))

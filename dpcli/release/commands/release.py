@@ -53,7 +53,7 @@ def command(
     cannot be relied on, or where the release was charged and its answers are lost.
     """
     from dpcli.release.documents.release import outcome, planned
-    from dpcli.release.release_plan import protected_files, plan_of
+    from dpcli.release.release_plan import plan_of, protected_files
     from dpcli.sessions.commands.predicting import opened_or_none
     from dpcli.sessions.window import over_window
 

@@ -15,7 +15,7 @@ from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, 
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
 from dpcli.release.data_source import Source, SteppedRange, largest_distance_from_middle, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
-from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, add_noise, postprocessed_row
+from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity
@@ -80,9 +80,9 @@ def always_there(query: Query, source: Source) -> bool:
 class MeanQuery(ColumnQuery):
     """The mean of a column for each key.
 
-    If `count` gives a public number of rows, the noisy sum is divided by it. Otherwise the noisy sum is divided by a noisy count. Values are
-    then centred at the middle of the range, so that a row adds at most half of the range, and the cost is split between sum and count so
-    that the error of the mean is smallest.
+    If `count` gives a public number of rows, the noisy sum is divided by it. Otherwise the noisy sum is divided by a noisy count. Values
+    are then centred at the middle of the range, so that a row adds at most half of the range, and the cost is split between sum and count
+    so that the error of the mean is smallest.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

@@ -18,7 +18,7 @@ from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key,
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_needs
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, add_noise, postprocessed_row
+from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys

@@ -185,8 +185,9 @@ class StableRangeQuery(StableQuery):
 class ClusteredMeanQuery(TestedQuery):
     """The mean of a column if most rows lie in one bin.
 
-    The fullest bin is released by propose-test-release. Rows are then clamped to this bin and its two neighbours, and the mean of the clamped
-    values is released with noise. The column needs no bounds. If the test fails, the answer is none. At most max_rows rows of one unit count.
+    The fullest bin is released by propose-test-release. Rows are then clamped to this bin and its two neighbours, and the mean of the
+    clamped values is released with noise. The column needs no bounds. If the test fails, the answer is none. At most max_rows rows of one
+    unit count.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -212,7 +213,10 @@ class ClusteredMeanQuery(TestedQuery):
             {"sensitivity": change, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}
         )
         test = {"epsilon": epsilon, "delta": self.delta, "mechanism": f"{self.name}.noise"}
-        tested = f"the number of units that must change to make another bin the fullest changes by at most 1: tested at epsilon {epsilon:.6g}"
+        tested = (
+            "the number of units that must change to make another bin the fullest changes by at most 1: tested at epsilon "
+            f"{epsilon:.6g}"
+        )
         clamped = (
             f"rows are clamped to three bins of {self.width:g}: one unit changes their centred sum by at most {change:,} steps"
         )

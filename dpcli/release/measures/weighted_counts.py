@@ -43,7 +43,8 @@ class LinearQuery(NoisyQuery):
     matrix: Annotated[
         tuple[tuple[int, ...], ...],
         Key(
-            "one row of weights for each sum; a row has one weight for each key, in declared order, where the last column of by varies fastest"
+            "one row of weights for each sum; a row has one weight for each key, in declared order, where the last column of by "
+            "varies fastest"
         ),
     ]
 
