@@ -145,8 +145,8 @@ def test_no_measure_sees_a_record_outside_of_the_window(
 @of_each("most", [None, 1, 2])
 def test_whoever_reads_the_number_reads_what_it_is_about(most: int | None, unit: str | None, by: str, tmp_path: Path) -> None:
     """In the statement, which is signed, in the plan and in the answers. most: blocks of a unit; None: no ledger was named."""
-    from dpcli.release.documents.release import explained, statement
-    from dpcli.release.documents.release import planned as told_before
+    from dpcli.release.documents.release import explanation_document, statement
+    from dpcli.release.documents.release import plan_document as told_before
 
     blocks = tuple(sorted({str(block_of(by, day)) for day in DAYS[:3]})) if by != "region" else REGIONS[:2]
     query = {"name": "q", "measure": "count", "rho": 0.1, "max_rows": 2}
@@ -155,13 +155,13 @@ def test_whoever_reads_the_number_reads_what_it_is_about(most: int | None, unit:
     only = None if most is None else row_window(family(by, max_blocks=most), blocks, plan.source, "file.toml")
     plan, each = replace(plan, window=only), unit is not None and most == 1
     signed, before = statement(plan, ()), told_before(plan).notes
-    assert ("All rows of one" in signed and "in several blocks are protected less" in signed) == each
+    assert ("All rows of one" in signed and "in several blocks get the weaker protection of a group" in signed) == each
     assert (f'rows of one "{unit}" in one block count' in signed.replace("\\", "")) == each
-    assert (f'rows of one "{unit}" in one block are protected together; rows without one are left out' in before) == each
-    assert (f'rows of one "{unit}" are protected together; rows without one are left out' in before) == (
+    assert (f'rows of one "{unit}" in one block are protected together; rows without a "{unit}" are left out' in before) == each
+    assert (f'rows of one "{unit}" are protected together; rows without a "{unit}" are left out' in before) == (
         most == 2 and unit is not None
     )
-    assert any("where the ledger has max_blocks = 1" in note for note in (*before, *explained(plan).notes)) == (
+    assert any("if the ledger has max_blocks = 1" in note for note in (*before, *explanation_document(plan).notes)) == (
         most is None and unit is not None
     )
     assert any("without --ledger nothing would be answered" in note for note in before) == (most is None)
@@ -178,7 +178,7 @@ def test_a_release_goes_on_with_its_own_window_alone(tmp_path: Path) -> None:
         again = release(over_window(plan, books, ["2020-12-22", "2020-12-21", "2020-12-20"]), books)
         assert (first.fresh, again.fresh) == (True, False) and first.answers == again.answers
         for other in (["2020-12-20"], ["2020-12-20..2020-12-23"], ["2020-12-21..2020-12-23"]):
-            with pytest.raises(InputError, match="and its window, found it changed"):
+            with pytest.raises(InputError, match="and its window, found a changed file"):
                 release(over_window(plan, books, other), books)
         with pytest.raises(InputError):
             release(plan, None)

@@ -149,7 +149,7 @@ class ModeQuery(ChoiceQuery):
         if self.tests:
             epsilon = setting.cost.pure_epsilon
             why = (
-                "the number of units that would have to change changes by at most 1",
+                "one unit changes by at most 1 the number of units that must change for another answer",
                 f"a test of this number at epsilon {epsilon:.6g}",
             )
             return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)

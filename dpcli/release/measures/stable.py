@@ -92,7 +92,9 @@ class StableQuery(TestedQuery):
         law = DiscreteLaplaceLaw(scale_of(most, noise))
         keys = {"epsilon": test, "delta": self.delta, "mechanism": f"{self.name}.noise"}
         proposed = f"proposal: one unit changes the answer by at most {self.within:g}, which is {most:,} steps"
-        tested = f"the number of units that must change to break the proposal changes by at most 1: tested at epsilon {test:.6g}"
+        tested = (
+            f"one unit changes by at most 1 the number of units that must change to break this bound: tested at epsilon {test:.6g}"
+        )
         scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise:.6g}"
         return (
             QueryRelease("test", "propose-test-release", keys, (proposed, tested)),
@@ -214,7 +216,7 @@ class ClusteredMeanQuery(TestedQuery):
         )
         test = {"epsilon": epsilon, "delta": self.delta, "mechanism": f"{self.name}.noise"}
         tested = (
-            "the number of units that must change to make another bin the fullest changes by at most 1: tested at epsilon "
+            "one unit changes by at most 1 the number of units that must change for another fullest bin: tested at epsilon "
             f"{epsilon:.6g}"
         )
         clamped = (

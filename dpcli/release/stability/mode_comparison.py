@@ -1,7 +1,7 @@
 """A comparison of mechanisms that release the most common value at the same epsilon and delta.
 
-For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain. In
-the data that are compared, all rows have the same value, so the count of this value is the lead.
+For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain. All
+rows of the compared data have the same value, so the count of this value is the lead.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dpcli.release.stability.propose_test import StabilityTest, mode
 from dpcli.release.stability.stable_statistics import centred_sum
 from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
-REACH = 45.0  # number of scales of noise over which sums extend; the omitted probability is about e^-45
+REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45
 ERROR = 1e-9  # largest error of every probability
-FINE = 2 * 10**9  # number of steps in a bin
+FINE = 2 * 10**9  # number of steps in a bin; a large number approximates real values
 LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
 
@@ -146,7 +146,7 @@ class Comparison:
         return sensitivity(self.of.adjacency, centred_sum(self.of.rows, FINE)).l1 / FINE
 
 
-def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
+def compare_modes(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
     """Compare the mechanisms WAYS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
     Args:
@@ -226,7 +226,7 @@ def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """Return the smallest integer from `first` on for which `holds` is true, and stays true for larger ones; at most `most`."""
+    """Return the smallest integer >= `first` for which `holds` is true; at most `most`. `holds` must stay true for larger integers."""
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
@@ -250,8 +250,8 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
             (release,) = priced.releases
             epsilon, adjacency = release.keys["epsilon"], priced.setting.adjacency
             lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
-            alone = compared(lead, (1,), SIZES)
+            alone = compare_modes(lead, (1,), SIZES)
             reach = max(2 * alone.needed(PTR, 2, query.confidence), 10)
             gaps = sorted({1 + round(place * (reach - 1) / POINTS) for place in range(POINTS + 1)})
-            return replace(compared(lead, gaps, SIZES), confidence=query.confidence)
+            return replace(compare_modes(lead, gaps, SIZES), confidence=query.confidence)
     raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')
