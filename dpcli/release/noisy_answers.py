@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dpcli.base.errors import InternalError
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid
-from dpcli.release.answers.postprocessing import NON_NEGATIVE, WHOLE, non_negative, rounded
+from dpcli.release.answers.postprocessing import NON_NEGATIVE, WHOLE, cut_at_zero, round_to_whole
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.samplers import draws, noisy
 from dpcli.release.query import NoisyQuery, QueryRelease
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
-POSTPROCESSING = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (rounded, WHOLE)}
+POSTPROCESSING = {"non-negative": (cut_at_zero, NON_NEGATIVE), "whole": (round_to_whole, WHOLE)}
 NOISE_ALONE = "intervals cover the noise, but not rows that were left out or values that were clamped to their bounds"
 Keyed = Mapping[tuple[KeyValue, ...], int]
 

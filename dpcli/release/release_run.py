@@ -192,10 +192,10 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
 
 def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
     """Return the answers to all queries. The release is charged already, and no error reveals anything about the data."""
-    from dpcli.release.engines.source_engine import opened
+    from dpcli.release.engines.source_engine import open_source
 
     answers = []
-    with opened(plan.source, plan.path, plan.window) as engine:
+    with open_source(plan.source, plan.path, plan.window) as engine:
         for number, priced in enumerate(plan.queries):
             question = priced.query.aggregation(priced.setting)
             answer = priced.query.answer(priced.setting, _totals(engine, question, plan.path))

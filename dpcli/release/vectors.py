@@ -121,10 +121,10 @@ def noisy_vector(
         part: Share of the query's cost that the mechanism may use.
         unit: Amount of the answer, in its own unit, that one whole number stands for.
     """
-    return noisy_moved(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
+    return noisy_vector_of(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
 
 
-def noisy_moved(
+def noisy_vector_of(
     query: NoisyQuery, setting: QuerySetting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
 ) -> QueryRelease:
     """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""

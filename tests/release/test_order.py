@@ -54,7 +54,7 @@ def a_table(monkeypatch: pytest.MonkeyPatch) -> None:
         yield Table()
 
     Table.asked = 0
-    monkeypatch.setattr(opening, "opened", opened)
+    monkeypatch.setattr(opening, "open_source", opened)
 
 
 def plan(folder: Path, **query: Any) -> ReleasePlan:

@@ -18,7 +18,7 @@ from dpcli.release import release_run as running
 from dpcli.release.aggregate import Totals
 from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 from dpcli.release.release_plan import row_window
 from dpcli.release.release_run import release
 from dpcli.sessions.window import over_window
@@ -78,7 +78,7 @@ def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: P
             most = draw.choice([1, 1, 3])
             block = (lambda row: (told(by, row["when"]),)) if most == 1 else (lambda row: ())
             only = row_window(family(by, max_blocks=most), window, source, "file.toml")
-            with opened(source, str(folder / "file.toml"), only) as engine:
+            with open_source(source, str(folder / "file.toml"), only) as engine:
                 for _ in range(1 if few else 3):
                     asked = aggregation(draw)
                     found = dict(engine.totals(asked.aggregation, SECRET))
@@ -228,7 +228,7 @@ def test_a_time_with_a_zone_is_in_no_block(tmp_path: Path, request: pytest.Fixtu
     plain = replace(asked.aggregation, where=None, keys=(), values=())
     for column, sees in (("stamp", 1), ("when", None)):
         only = row_window(family("day", column), ("2020-12-20",), source, "file.toml")
-        with opened(source, str(tmp_path / "file.toml"), only) as engine:
+        with open_source(source, str(tmp_path / "file.toml"), only) as engine:
             if sees is None:
                 with pytest.raises(InputError, match="expected values of type date"):
                     engine.totals(plain, SECRET)

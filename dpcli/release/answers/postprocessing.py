@@ -21,12 +21,12 @@ CONSISTENT = (
 )
 
 
-def non_negative(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
+def cut_at_zero(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
     """Return an answer and its interval cut at 0, for a count or a sum of values that are never negative. See NON_NEGATIVE."""
     return max(answer, 0.0), replace(interval, low=max(interval.low, 0.0), high=max(interval.high, 0.0))
 
 
-def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
+def round_to_whole(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
     """Return an answer whose true value is an integer, rounded with halves up, and its interval reduced to integers.
 
     See WHOLE. If the interval contains no integer, both of its ends become the rounded answer.
@@ -37,7 +37,7 @@ def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, Confide
     return nearest, replace(interval, low=ends[0], high=ends[1])
 
 
-def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
+def make_consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
     """Return integers for the parts that are consistent with a noisy total. The sum of the returned parts is the new total.
 
     See CONSISTENT. The parts are fitted by least squares with weights 1/variance, in exact rational arithmetic. The total is averaged with

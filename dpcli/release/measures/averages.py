@@ -64,10 +64,10 @@ class SumQuery(ColumnQuery):
 
     def contribution(self, source: Source) -> Contribution:
         values = stepped_range(source, self.column)
-        return Contribution(self.groups, self.rows, values.least, values.most, always_there(self, source), not self.by)
+        return Contribution(self.groups, self.rows, values.least, values.most, has_one_row_per_unit(self, source), not self.by)
 
 
-def always_there(query: Query, source: Source) -> bool:
+def has_one_row_per_unit(query: Query, source: Source) -> bool:
     """Return whether every unit has exactly one row that counts.
 
     The condition holds if each row is a unit of its own, and no `where`, key or missing value excludes a row.
@@ -103,7 +103,7 @@ class MeanQuery(ColumnQuery):
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values = stepped_range(setting.source, self.column)
         if self.count is not None:
-            fixed = always_there(self, setting.source)
+            fixed = has_one_row_per_unit(self, setting.source)
             summed = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
             released = noisy_vector(self, setting, summed, unit=values.step / self.count)
             change = sensitivity(setting.adjacency, summed).l1 * values.step

@@ -12,11 +12,11 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
-from dpcli.release.answers.postprocessing import CONSISTENT, consistent
+from dpcli.release.answers.postprocessing import CONSISTENT, make_consistent
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
-from dpcli.release.measures.most_common import choice_needs
+from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
@@ -107,10 +107,10 @@ class CountQuery(NoisyQuery):
         (total,) = add_noise({(): sum(exact.values())}, of_total).values()
         part_variance, total_variance = (Fraction(law_of(one).variance) for one in (release, of_total))
         keys, variances = list(parts), (total_variance, part_variance)
-        adjusted = consistent(total, list(parts.values()), *variances)
+        adjusted = make_consistent(total, list(parts.values()), *variances)
         while "non-negative" in self.postprocess and any(value < 0 for value in adjusted):  # negative parts are 0 in the fit
             keys = [key for key, value in zip(keys, adjusted, strict=True) if value >= 0]
-            adjusted = consistent(total, [parts[key] for key in keys], *variances)
+            adjusted = make_consistent(total, [parts[key] for key in keys], *variances)
         values = dict(zip(keys, adjusted, strict=True))
         rows = [
             postprocessed_row(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
@@ -208,7 +208,7 @@ class ThresholdQuery(Query):
             if key != ("max_groups",) or self.column is not None:
                 yield key, expected, wrong
         if self.column is not None:
-            yield from choice_needs(self, source, self.column)
+            yield from choice_problems(self, source, self.column)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         laws = self.laws(setting)

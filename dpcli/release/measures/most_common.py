@@ -71,7 +71,7 @@ class TopQuery(ChoiceQuery):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
-        yield from choice_needs(self, source, self.column)
+        yield from choice_problems(self, source, self.column)
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
             return  # the number of values in the file is checked when the query is answered
@@ -97,7 +97,7 @@ class TopQuery(ChoiceQuery):
         return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
 
 
-def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
+def choice_problems(query: Query, source: Source, column: str) -> Iterator[Problem]:
     """Yield a problem if a query chooses among the values of a column and these are not declared."""
     if column in source.columns and not source.columns[column].declares_keys:
         otherwise = f", or {query.undeclared}" if query.undeclared else ""
@@ -140,7 +140,7 @@ class ModeQuery(ChoiceQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         if not self.tests:
-            yield from choice_needs(self, source, self.column)
+            yield from choice_problems(self, source, self.column)
         elif self.column in source.columns:
             yield from shown_problems(source.columns[self.column], self.column, ("column",))
 

@@ -15,10 +15,10 @@ from dpcli.base.fields import COUNT, DELTA, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid, whole_steps
-from dpcli.release.answers.postprocessing import NON_NEGATIVE, non_negative
+from dpcli.release.answers.postprocessing import NON_NEGATIVE, cut_at_zero
 from dpcli.release.data_source import Source, number_problems, stepped_range
 from dpcli.release.group_keys import aggregation_by, stepped_key
-from dpcli.release.measures.averages import always_there
+from dpcli.release.measures.averages import has_one_row_per_unit
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, scale_of
 from dpcli.release.noisy_answers import NOISE_ALONE, gaussian_draw, laplace_draw, law_of
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
@@ -120,7 +120,7 @@ class StableQuery(TestedQuery):
     def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
         values, column = stepped_range(setting.source, self.column), setting.source.columns[self.column]
         bounds = {} if not column.bounded else {"low": float(values.least), "high": float(values.most)}
-        always = always_there(self, setting.source)
+        always = has_one_row_per_unit(self, setting.source)
         return CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always, **bounds)
 
     def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
@@ -179,7 +179,7 @@ class StableRangeQuery(StableQuery):
         (row,) = answer.rows
         if row.value is None:
             return answer
-        value, around = non_negative(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
+        value, around = cut_at_zero(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
         return replace(answer, rows=(AnswerRow((), value, around.low, around.high),), postprocessed=(NON_NEGATIVE,))
 
 

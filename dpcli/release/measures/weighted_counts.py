@@ -21,7 +21,7 @@ from dpcli.release.noise.samplers import noisy
 from dpcli.release.noisy_answers import answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.query_answer import QueryAnswer
-from dpcli.release.vectors import Contribution, Sensitivity, noisy_moved, noisy_vector
+from dpcli.release.vectors import Contribution, Sensitivity, noisy_vector, noisy_vector_of
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
@@ -122,7 +122,7 @@ class LinearQuery(NoisyQuery):
             + (", in either version" if versions > 1 else ""),
             f"a row changes the sums by a column of the matrix: at most {largest:,} in L1 norm, {math.sqrt(squared):.6g} in L2 norm",
         )
-        return noisy_moved(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
+        return noisy_vector_of(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
 
     def _total_variance(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
         """Return the total of the variances of all sums.
