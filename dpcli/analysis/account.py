@@ -1,4 +1,4 @@
-"""The account of a pipeline: its cost by each accountant, the headline, and the budget's verdict."""
+"""The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ def account(
     Args:
         pipeline: a pipeline as returned by `dpcli.load`.
         accountants: names of the accountants to run. None runs all of them, unless an interval settles the headline (its bounds agree to
-            1e-9). Then only cheap ones are run besides, chosen by the work that they state, so that every machine runs the same ones.
+            1e-9). Then only cheap accountants are run in addition. They are chosen by the work that they state, not by a clock, so every
+            machine runs the same accountants.
         delta: the delta at which epsilon is bounded; if None, the file's privacy.delta, else its budget.delta.
         epsilon: an epsilon in nats at which delta is bounded instead.
         group_size: number of units of privacy that change together.
@@ -301,6 +302,6 @@ def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
     if not names:
         return ""
     return (
-        f"delta = 0: no epsilon is finite there for {first_names(names)}, however much noise there is: "
+        f"delta = 0: no amount of noise gives {first_names(names)} a finite epsilon at this delta: "
         "state a delta > 0, such as 1e-6 (--delta, or privacy.delta)"
     )

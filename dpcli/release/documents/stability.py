@@ -11,7 +11,7 @@ LARGE = 10**15  # larger domains are written as powers of ten
 DECADES = 13  # number of decades in the picture of domains
 DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
 MOST_CURVES = len(SERIES)  # largest number of curves in the picture of gaps
-ALONE = "in the comparison data, all rows have the right value, so its count is the gap"
+ALONE = "in the compared data, all rows have the right value, so its count is the gap"
 
 
 def document(comparison: Comparison) -> Document:

@@ -207,7 +207,7 @@ class DuckDB(SqlEngine):
 
         if isinstance(error, duckdb.OutOfMemoryException):
             return LedgerError(
-                f"{self.files.place}: the disk of {tempfile.gettempdir()} has no spill for rows that do not fit in memory"
+                f"{self.files.place}: the disk of {tempfile.gettempdir()} has no room for rows that do not fit in memory"
             )
         return InputError(f"{self.files.place}: a file cannot be read to its end ({type(error).__name__})")
 
