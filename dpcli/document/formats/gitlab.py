@@ -1,4 +1,4 @@
-"""gitlab: a Code Quality report, which GitLab shows on the lines of a merge request."""
+"""The format gitlab: a Code Quality report, which GitLab shows on the lines of a merge request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 
 
 def render(document: Document) -> str:
-    """Return a list of issues, which may be empty; a waived finding is only information."""
+    """Return a JSON list of issues, which may be empty. A suppressed finding has the severity info."""
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)
     return json.dumps([_issue(finding, fingerprint) for finding, fingerprint in pairs], indent=2) + "\n"
 

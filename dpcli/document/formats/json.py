@@ -1,4 +1,4 @@
-"""json: the machine form, indented."""
+"""The format json: the JSON data of a document, indented."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWS = ("data",)
 
 
 def render(document: Document) -> str:
-    """Return one object; infinities are strings."""
+    """Return one JSON object. Infinities are strings."""
     return json_text(document.data, indent=2) + "\n"
 
 
@@ -37,4 +37,4 @@ def _items(values: Sequence[Any]) -> Iterator[str]:
 
 
 def _inside(value: Any, depth: int) -> str:
-    return json_text(value, indent=2).replace("\n", "\n" + "  " * depth)  # no string in JSON holds a line break
+    return json_text(value, indent=2).replace("\n", "\n" + "  " * depth)  # strings in JSON contain no line breaks

@@ -1,4 +1,4 @@
-"""total: the bare number, for scripts."""
+"""The format total: the single number of a result, for scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWS = ("total",)
 
 
 def render(document: Document) -> str:
-    """Return the headline's upper bound, unrounded."""
+    """Return the number of the headline, unrounded, on a line. Raises InputError if the document has no single number."""
     if document.total is None:
         raise InputError("format total: this command has no single number")
     return document.total + "\n"
