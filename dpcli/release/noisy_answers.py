@@ -15,12 +15,12 @@ from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 POSTPROCESSING = {"non-negative": (cut_at_zero, NON_NEGATIVE), "whole": (round_to_whole, WHOLE)}
 NOISE_ALONE = "intervals cover the noise, but not rows that were left out or values that were clamped to their bounds"
-Keyed = Mapping[tuple[KeyValue, ...], int]
+NumbersByKey = Mapping[tuple[KeyValue, ...], int]
 
 
-def add_noise(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
+def add_noise(exact: NumbersByKey, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
     """Return the numbers plus noise, in whole steps. The numbers are sorted by key, so their order reveals nothing about the data."""
-    ordered = sorted(exact, key=order)
+    ordered = sorted(exact, key=sort_key)
     return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
 
 
@@ -34,7 +34,7 @@ def gaussian_draw(sigma: float) -> int:
     return draws(1, DiscreteGaussianLaw(sigma))[0]
 
 
-def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
+def sort_key(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
     """Return the sort key of a key: the type and the value of each part.
 
     Keys are always sorted, since the order in which an engine returns them may reveal something about the data.
@@ -50,7 +50,7 @@ def law_of(release: QueryRelease) -> NoiseLaw:
 
 
 def additive_answer(
-    query: NoisyQuery, release: QueryRelease, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
+    query: NoisyQuery, release: QueryRelease, numbers: NumbersByKey, covers: str, by: tuple[str, ...] | None = None
 ) -> QueryAnswer:
     """Return noisy numbers as an answer, each with a confidence interval that follows from the law of its noise.
 

@@ -41,7 +41,7 @@ def test_lines_within_a_cell_are_no_rows(tmp_path: Path) -> None:
 def test_a_quote_that_does_not_end_hides_no_rows(tmp_path: Path) -> None:
     """Neither where the file is read in order."""
     (tmp_path / "rows.csv").write_text(f'who,note\nann,1\nbob,"{LINES.replace(chr(34), "")}"\ncem,"3\ndan,4\n')
-    with pytest.raises(InputError, match=r"rows\.csv: a cell has quotes within it"):
+    with pytest.raises(InputError, match=r"rows\.csv: a cell has misplaced or unclosed quotes"):
         units(tmp_path)
 
 

@@ -48,7 +48,7 @@ def test_columns_that_differ_by_case_are_refused_in_several_files(twin: str, tmp
     twins(tmp_path, twin)
     assert rows_of(Source(columns={}, path="b.parquet"), tmp_path) == 0
     for path in ("*.parquet", "[ab].parquet", "[bc].parquet"):
-        with pytest.raises(InputError, match=f'expected "day" in one spelling where there are several files, found "{twin}" too'):
+        with pytest.raises(InputError, match=f'expected "day" in one spelling in all files, found "{twin}" too'):
             rows_of(Source(columns={}, path=path), tmp_path)
 
 

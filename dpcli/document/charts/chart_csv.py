@@ -1,4 +1,4 @@
-"""The chart format csv: one row for each point of a chart, with series, x and y. Numbers are not rounded."""
+"""csv: one row for each point of a chart, with series, x and y. Numbers are not rounded."""
 
 from __future__ import annotations
 

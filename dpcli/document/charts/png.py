@@ -1,4 +1,4 @@
-"""The chart format png: an image that matplotlib paints from the layout in scene.py."""
+"""png: an image painted by matplotlib, with the layout of svg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart format svg: a self-contained picture for light and dark paper, with a title and a description for screen readers."""
+"""svg: a self-contained picture for light and dark paper, with a title and a description for screen readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart format terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille."""
+"""terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille."""
 
 from __future__ import annotations
 

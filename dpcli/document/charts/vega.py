@@ -1,4 +1,4 @@
-"""The chart format vega-lite: a specification of version 5 that contains the data, for notebooks and web pages."""
+"""vega-lite: a specification of version 5 that contains the data, for notebooks and web pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format csv: rows of data for programs and spreadsheets, with unrounded numbers and stable column names."""
+"""csv: rows of data for programs and spreadsheets, with unrounded numbers and stable column names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request."""
+"""github: workflow commands, which GitHub Actions shows as annotations on the lines of a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format gitlab: a Code Quality report, which GitLab shows on the lines of a merge request."""
+"""gitlab: a Code Quality report, which GitLab shows on the lines of a merge request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format html: a self-contained page for a browser or for print. It loads no files and runs no scripts."""
+"""html: a self-contained page for a browser or for print. It loads no files and runs no scripts."""
 
 from __future__ import annotations
 

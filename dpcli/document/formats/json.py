@@ -1,4 +1,4 @@
-"""The format json: the JSON data of a document, indented."""
+"""json: the JSON data of a document, indented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format jsonl: one line for each record (accountant, file, finding), or one line with all JSON data."""
+"""jsonl: one line for each record (accountant, file, finding), or one line with all JSON data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format junit: one test case for each check, for CI systems that read test reports."""
+"""junit: one test case for each check, for CI systems that read test reports."""
 
 from __future__ import annotations
 

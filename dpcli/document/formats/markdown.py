@@ -1,4 +1,4 @@
-"""The format markdown: headline, passages, tables and notes, for a comment on a pull request."""
+"""markdown: headline, passages, tables and notes, for a comment on a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format sarif: findings in the static analysis results interchange format, version 2.1.0."""
+"""sarif: findings in the static analysis results interchange format, version 2.1.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format summary: Markdown for the summary page of a CI job. It is appended to a file, such as that in GITHUB_STEP_SUMMARY."""
+"""summary: Markdown for the summary page of a CI job. It is appended to a file, such as the file that GITHUB_STEP_SUMMARY names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format table: headline, tables and notes for readers, in a terminal or a log."""
+"""table: headline, tables and notes for readers, in a terminal or a log."""
 
 from __future__ import annotations
 

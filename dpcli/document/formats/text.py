@@ -1,4 +1,4 @@
-"""The format text: one plain line for each finding, then the headline, for logs."""
+"""text: one plain line for each finding, then the headline, for logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format total: the single number of a result, for scripts."""
+"""total: the single number of a result, for scripts."""
 
 from __future__ import annotations
 

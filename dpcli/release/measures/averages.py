@@ -15,7 +15,7 @@ from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, 
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
 from dpcli.release.data_source import Source, SteppedRange, largest_distance_from_middle, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
-from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, add_noise, additive_answer, answer_of, law_of, postprocessed_row
+from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity
@@ -148,7 +148,7 @@ class MeanQuery(ColumnQuery):
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), around.low, around.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
 
-    def _over_public_count(self, release: QueryRelease, exact: Keyed, step: float, count: int) -> QueryAnswer:
+    def _over_public_count(self, release: QueryRelease, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
         numbers = add_noise(exact, release)
         around = {
             key: public_mean_interval(number, law_of(release), self.confidence, count, step) for key, number in numbers.items()

@@ -18,7 +18,7 @@ from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key,
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, add_noise, additive_answer, answer_of, law_of, postprocessed_row
+from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
@@ -101,7 +101,7 @@ class CountQuery(NoisyQuery):
         shown = {key: number for key, number in add_noise(exact, release).items() if number > release.keys["threshold"]}
         return additive_answer(self, release, shown, f"{NOISE_ALONE}; {HIDDEN_KEYS.format(release.keys['threshold'])}")
 
-    def _consistent_answer(self, exact: Keyed, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
+    def _consistent_answer(self, exact: NumbersByKey, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
         """Return keys and total adjusted by least squares so that they add up. The intervals are those before the adjustment."""
         parts = add_noise(exact, release)
         (total,) = add_noise({(): sum(exact.values())}, of_total).values()

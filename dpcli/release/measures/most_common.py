@@ -13,7 +13,7 @@ from dpcli.release.answers.choice_error import peeling_slack
 from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, column_key
 from dpcli.release.noise.selection import choice_scale, count_range
-from dpcli.release.noisy_answers import order
+from dpcli.release.noisy_answers import sort_key
 from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
@@ -91,7 +91,7 @@ class TopQuery(ChoiceQuery):
         from dpcli.release.noise.selection import top_k
 
         (release,) = self.releases(setting)
-        keys = sorted(totals, key=order)
+        keys = sorted(totals, key=sort_key)
         chosen = top_k([totals[key].rows for key in keys], self.top, self.reach(setting), release.keys["epsilon"])
         rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
         return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
@@ -161,7 +161,7 @@ class ModeQuery(ChoiceQuery):
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        keys = sorted(totals, key=order)
+        keys = sorted(totals, key=sort_key)
         counts = [totals[key].rows for key in keys]
         chosen = self._tested(setting, dict(zip(keys, counts, strict=True))) if self.tests else keys[self._chosen(setting, counts)]
         rows = (AnswerRow((), None if chosen is None else chosen[0]),)
