@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcli.document.chart import SERIES, Axis, Chart, Line, Points
 from dpcli.document.document import Document, Sheet, Table
-from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, PTR, STABILITY, WAYS, Comparison, ModeRelease, RightCurve
+from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, PTR, STABILITY, Comparison, ModeRelease, RightCurve
 
 SCHEMA = "dpcli/stability/v1"
 LARGE = 10**15  # larger domains are written as powers of ten
@@ -18,7 +18,7 @@ def document(comparison: Comparison) -> Document:
     """Return the document of a comparison: tables, pictures, and the probabilities as data."""
     confidence = comparison.confidence
     needed = comparison.needed(PTR, 2, confidence)
-    crossings = {way: comparison.crossing(PTR, way, confidence) for way in WAYS if way.sized}
+    crossings = {mechanism: comparison.crossing(PTR, mechanism, confidence) for mechanism in MECHANISMS if mechanism.needs_domain}
     return Document(
         headline=f"propose-test-release is right with probability {confidence:g} for gaps of at least {needed}, for any domain; the noisy "
         f"maximum needs a larger gap in domains of {_size(crossings[GUMBEL])} values or more",
@@ -32,7 +32,9 @@ def document(comparison: Comparison) -> Document:
 
 def picture(comparison: Comparison) -> Chart:
     """Return the chart of the probability of the right answer as a function of the gap."""
-    drawn = [curve for way in (PTR, STABILITY, GUMBEL) for curve in comparison.curves if curve.way is way][:MOST_CURVES]
+    drawn = [curve for mechanism in (PTR, STABILITY, GUMBEL) for curve in comparison.curves if curve.mechanism is mechanism][
+        :MOST_CURVES
+    ]
     return Chart(
         kind="stability",
         title="probability of the right most common value, by its lead",
@@ -48,7 +50,10 @@ def domains(comparison: Comparison) -> Chart:
     """Return the chart of the gap that each mechanism needs, as a function of the size of the domain."""
     confidence = comparison.confidence
     sizes = [10**decade for decade in range(1, DECADES)]
-    needed = [(way.label, tuple((float(n), float(comparison.needed(way, n, confidence))) for n in sizes)) for way in WAYS]
+    needed = [
+        (mechanism.label, tuple((float(n), float(comparison.needed(mechanism, n, confidence))) for n in sizes))
+        for mechanism in MECHANISMS
+    ]
     highest = max(y for _, points in needed for _, y in points)
     return Chart(
         kind="stability-domains",
@@ -82,17 +87,17 @@ def _points(comparison: Comparison, curve: RightCurve) -> Points:
 
 
 def _label(curve: RightCurve) -> str:
-    return curve.way.label if curve.size is None else f"{curve.way.label}, {_size(curve.size)} values"
+    return curve.mechanism.label if curve.size is None else f"{curve.mechanism.label}, {_size(curve.size)} values"
 
 
 def _gaps_table(comparison: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> Table:
     rows = tuple(
         (
-            way.label,
-            *(str(comparison.needed(way, size, confidence)) for size in comparison.sizes),
-            f"{_size(crossings[way])} values" if way in crossings else "-",
+            mechanism.label,
+            *(str(comparison.needed(mechanism, size, confidence)) for size in comparison.sizes),
+            f"{_size(crossings[mechanism])} values" if mechanism in crossings else "-",
         )
-        for way in WAYS
+        for mechanism in MECHANISMS
     )
     columns = ("mechanism", *(f"{_size(size)} values" for size in comparison.sizes), "test is better from")
     title = f"gap needed to be right with probability {confidence:g}, by the size of the domain"
@@ -117,7 +122,7 @@ NOTES = (
 
 
 def _setting(comparison: Comparison) -> str:
-    one = comparison.of
+    one = comparison.setting
     rows = f"{one.rows:,} row{'s' if one.rows > 1 else ''}"
     most = rows if one.groups == 1 else f"{rows} in each of {one.groups:,} values"
     return f"epsilon = {one.epsilon:g}, delta = {one.delta!r}, {one.adjacency.value}, at most {most} per unit"
@@ -130,27 +135,29 @@ def _size(size: int) -> str:
 def _data(comparison: Comparison, confidence: float, crossings: dict[ModeRelease, int]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        "epsilon": comparison.of.epsilon,
-        "delta": comparison.of.delta,
-        "adjacency": comparison.of.adjacency.value,
-        "max_groups": comparison.of.groups,
-        "max_rows": comparison.of.rows,
+        "epsilon": comparison.setting.epsilon,
+        "delta": comparison.setting.delta,
+        "adjacency": comparison.setting.adjacency.value,
+        "max_groups": comparison.setting.groups,
+        "max_rows": comparison.setting.rows,
         "others": 0,
         "confidence": confidence,
         "gaps": list(comparison.gaps),
-        "ways": [{"name": curve.way.name, "domain_size": curve.size, "right": list(curve.right)} for curve in comparison.curves],
+        "ways": [
+            {"name": curve.mechanism.name, "domain_size": curve.size, "right": list(curve.right)} for curve in comparison.curves
+        ],
         "needed": [
-            {"name": way.name, "domain_size": size, "gap": comparison.needed(way, size, confidence)}
-            for way in WAYS
+            {"name": mechanism.name, "domain_size": size, "gap": comparison.needed(mechanism, size, confidence)}
+            for mechanism in MECHANISMS
             for size in comparison.sizes
         ],
-        "test_better_from": {way.name: float(size) for way, size in crossings.items()},
+        "test_better_from": {mechanism.name: float(size) for mechanism, size in crossings.items()},
     }
 
 
 def _sheet(comparison: Comparison) -> Sheet:
     rows = tuple(
-        (curve.way.name, curve.size, gap, right)
+        (curve.mechanism.name, curve.size, gap, right)
         for curve in comparison.curves
         for gap, right in zip(comparison.gaps, curve.right, strict=True)
     )

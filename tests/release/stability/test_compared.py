@@ -27,10 +27,10 @@ from dpcli.release.noisy_answers import laplace_draw
 from dpcli.release.stability.mode_comparison import (
     GUMBEL,
     HISTOGRAM,
+    MECHANISMS,
     PERMUTED,
     PTR,
     STABILITY,
-    WAYS,
     Lead,
     compare_modes,
 )
@@ -70,7 +70,7 @@ DRAWS = 400
 def test_every_way_is_right_as_often_as_what_dpcli_draws(adjacency: Adjacency, groups: int, rows: int) -> None:
     """The mechanisms that `dpcli release` calls, with their own noise; at the gap that is said to be needed, and at half of it."""
     domain = list(range(5))
-    for way in WAYS:
+    for way in MECHANISMS:
         of = Lead(EPSILON, DELTA, adjacency, 1, len(domain), groups, rows)
         needed = compare_modes(of, (1,), (len(domain),)).needed(way, len(domain), 0.9)
         assert way.right(replace(of, gap=needed)) >= 0.9 and (needed == 1 or way.right(replace(of, gap=needed - 1)) < 0.9)
@@ -128,7 +128,7 @@ def test_histograms_are_right_as_often_as_by_enumeration(adjacency: Adjacency, g
 
 
 @of_each("adjacency", ADJACENCIES)
-@of_each("way", WAYS, told=lambda way: way.name)
+@of_each("way", MECHANISMS, told=lambda way: way.name)
 def test_a_larger_lead_and_a_smaller_domain_never_harm(way: Any, adjacency: Adjacency) -> None:
     for size in (2, 10**3, 10**12, 2**1000):
         found = [way.right(Lead(1.0, 1e-6, adjacency, gap, size)) for gap in (1, 2, 5, 9, 20, 60, 400, 3000)]
