@@ -125,8 +125,8 @@ def account(
 
     Returns:
         The account. The value of every row is an upper bound, and the headline is the smallest sound bound, to within 1e-9. For an adaptive
-        pipeline the headline is the cap, which holds whatever the outputs choose, or inf without a cap. If an accountant would take more
-        work than one command may cost (numerics/work.py), its row gives this as the reason.
+        pipeline the headline is the cap, which holds for every choice based on outputs, or inf without a cap. If an accountant would take
+        more work than one command may cost (numerics/work.py), its row gives this as the reason.
 
     Raises:
         InputError: an accountant is unknown, no delta is stated, a value is out of range, or the pipeline contradicts itself.

@@ -131,7 +131,7 @@ def _with_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
 
 
 def without_lower(row: AccountRow) -> AccountRow:
-    """Return the row without its lower bound, which holds for a dominating pair that no data may attain."""
+    """Return the row without its lower bound. The bound is valid for a dominating pair that perhaps no data attain."""
     return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
 
 

@@ -255,7 +255,7 @@ class EpsilonMeasure:
 
 
 def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the (mechanism, key) pairs to solve for, including those of entries that share a sample.
+    """Return the (mechanism, key) pairs to solve for, including the pairs of entries that share a sample.
 
     Raises InputError as `calibrate` does.
     """

@@ -18,7 +18,7 @@ MOST_HALVINGS = 6  # largest number of points tried between a value without a bo
 
 
 class Boundary(NamedTuple):
-    """The boundary between the values that meet a target and those that miss it.
+    """The boundary between values that meet a target and values that miss it.
 
     value: the cheapest value that meets the target.
     cheaper: the nearest cheaper value that is known to miss the target; None if there is none.

@@ -135,7 +135,7 @@ class GaussianGoal:
     The mu of an epsilon-DP mechanism follows from randomised response, whose trade-off curve consists of two lines. Its mu is that of the
     Gaussian with equal advantage: 2 Phi(mu / 2) - 1 = tanh(epsilon / 2). The curve of this Gaussian passes through the corner of the two
     lines. Being convex and symmetric, it lies below both lines. Sampling does not lower mu, since the largest privacy losses on a sample
-    are those on all records. So sampled mechanisms are refused; the other goals do account for sampling.
+    equal the largest losses on all records. So sampled mechanisms are refused; the other goals do account for sampling.
     """
 
     quantity: ClassVar[str] = "mu"

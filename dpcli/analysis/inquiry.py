@@ -207,8 +207,8 @@ def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried
 def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) -> Answers:
     """Run every accountant once and return the answers.
 
-    Accountants that work on the sum of all steps run first, then those that handle each step by itself, and heavy ones run last. All
-    accountants share one allowance of work, so none is run twice.
+    Accountants that work on the sum of all steps run first. Accountants that handle each step separately run next, and heavy accountants
+    run last. All accountants share one allowance of work, so none is run twice.
 
     known: rows of accountants that have been run already.
     """
@@ -240,7 +240,7 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
-    """Return the row with a lower bound, which comes from mechanisms that the file allows and that attain their dominating pairs.
+    """Return the row with a lower bound from mechanisms that the file allows and that attain their dominating pairs.
 
     The row is returned unchanged if no such mechanism is known for some entry.
     """
@@ -307,8 +307,8 @@ ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)
 def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
     """Yield costly steps that the file allows and that attain their dominating pairs; none if an entry has no such mechanism.
 
-    Any such steps give a valid lower bound. The mechanisms are those with the largest Renyi divergence at the order that gives the
-    tightest conversion, and then at smaller orders, which are better for few steps.
+    Any such steps give a valid lower bound. The mechanisms have the largest Renyi divergence at the order that gives the tightest
+    conversion, and then at smaller orders, which give better bounds for few steps.
     """
     steps = inquiry.dominated_steps
     z = _informative_order(steps, inquiry) - 1.0

@@ -59,7 +59,7 @@ def additive_answer(
         release: The mechanism that added the noise.
         numbers: Noisy numbers by key, in whole steps.
         covers: Sentence that says which errors the intervals cover.
-        by: Names of the key columns; if None, those of the query.
+        by: Names of the key columns; None for the columns of the query.
     """
     law, step = law_of(release), release.unit
     rows = tuple(
@@ -78,7 +78,7 @@ def answer_of(
         query: The query.
         rows: The rows.
         covers: Sentence that says which errors the intervals cover.
-        by: Names of the key columns; if None, those of the query.
+        by: Names of the key columns; None for the columns of the query.
         additions: Descriptions of postprocessing that was applied in addition to the query's own.
     """
     named = (*additions, *(POSTPROCESSING[name][1] for name in query.postprocess))

@@ -119,7 +119,7 @@ def noisy_vector(
         contribution: Bound on what one unit adds to the vector.
         suffix: Suffix of the mechanism's name.
         part: Share of the query's cost that the mechanism may use.
-        unit: Amount of the answer, in its own unit, that one whole number stands for.
+        unit: Size of one step of the vector's numbers, in units of the answer.
     """
     return noisy_vector_of(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
 

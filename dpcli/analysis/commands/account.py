@@ -128,7 +128,7 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
 
 
 def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
-    """Return the line and column of the cap that is exceeded; those of the first line if the file does not state the cap."""
+    """Return the line and column of the cap that is exceeded; the first line if the file does not state the cap."""
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
 

@@ -64,9 +64,7 @@ def command(
         refuse_epsilon_flags(delta, accountants)
     if file is None:
         if goal is not None and write is not None:
-            raise InputError(
-                "--write needs FILE with this target: flags alone can be written to a file only with --target-epsilon, as its [budget]"
-            )
+            raise InputError("--write without FILE needs --target-epsilon, which becomes the [budget] of the new file")
         result = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
         text = _file_text(result, flags)
         diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))

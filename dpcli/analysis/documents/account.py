@@ -270,7 +270,7 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
 
 
 def _mechanisms_table(account: Account) -> Table:
-    """Return the table of mechanisms. If there are many, it has only those with the largest shares."""
+    """Return the table of mechanisms. If there are many, it lists only the mechanisms with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
     rest: list[float] = []
     if len(lines) > MOST_ROWS:

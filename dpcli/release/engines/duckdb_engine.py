@@ -163,8 +163,8 @@ class DuckDB(SqlEngine):
     def _own_column(self, item: str, name: str, kind: str) -> ActualColumn:
         """Return a column whose texts are compared by their bytes.
 
-        DuckDB does not list the collation of a column. But it refuses to compare a column that has a collation with a text that has another
-        one, so a column with a collation fails for one of COLLATIONS at least.
+        DuckDB does not list the collation of a column. But it refuses to compare two texts with different collations. So a column with a
+        collation cannot be compared with both COLLATIONS.
         """
         sql = f"raw.{quoted(name)}"
         others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)

@@ -107,7 +107,7 @@ def would_match(path: str, pattern: str, folder: str) -> bool:
 
 
 def header_of(files: Files, wanted: frozenset[str]) -> Header:
-    """Return the header of csv files. The delimiter is the one that gives the largest number of wanted names.
+    """Return the header of csv files. The delimiter is chosen to give the largest number of wanted names.
 
     Raises:
         InputError: The headers differ, or a wanted name is missing or repeated. As the first line may not be a header, the message does

@@ -334,8 +334,8 @@ def _most_groups(keys: Iterable[GroupPart]) -> float:
 def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) -> str:
     """Return the number by which the keys of a unit are ordered at random, the highest first.
 
-    The order is that of keys drawn one after another with probabilities proportional to w = n / least(n, most). The number is log(U) / w
-    with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
+    The keys are ordered as if they were drawn one after another with probabilities proportional to w = n / least(n, most). The number is
+    log(U) / w with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
     """
     uniform = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
     share = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"

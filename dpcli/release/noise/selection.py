@@ -39,7 +39,7 @@ def exponential(scores: Sequence[int], score_range: int, epsilon: float) -> int:
 
 
 def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> list[int]:
-    """Return the indices of k different candidates in the order of choice. Each is chosen as by `exponential` among those that remain.
+    """Return the indices of k different candidates in the order of choice. `exponential` chooses each of them among the remaining candidates.
 
     Priced by: exponential with this epsilon, k times.
 

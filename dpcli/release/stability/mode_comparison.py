@@ -33,7 +33,7 @@ LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are those of `dpcli release`.
+    """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are computed as in `dpcli release`.
 
     Attributes:
         epsilon: Epsilon of the release, in nats.
@@ -147,7 +147,7 @@ class Comparison:
 
 
 def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
-    """Compare the mechanisms MECHANISMS by their probabilities of the right value. Each probability has an error of at most ERROR.
+    """Compare all MECHANISMS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
     Args:
         setting: Epsilon, delta and bounds on a unit, for every mechanism. Pure mechanisms do not use delta, which
