@@ -122,10 +122,7 @@ def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePla
             f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"
         )
     if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together
-        raise InputError(
-            f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; nothing was answered about "
-            f"{plan.data}; {ANOTHER}"
-        )
+        raise InputError(f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; {ANOTHER}")
 
 
 def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:

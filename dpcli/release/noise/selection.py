@@ -39,7 +39,9 @@ def exponential(scores: Sequence[int], score_range: int, epsilon: float) -> int:
 
 
 def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> list[int]:
-    """Return the indices of k different candidates in the order of choice. `exponential` chooses each of them among the remaining candidates.
+    """Return the indices of k different candidates in the order of choice.
+
+    Each candidate is chosen as by `exponential` among the remaining candidates.
 
     Priced by: exponential with this epsilon, k times.
 
