@@ -10,6 +10,7 @@ from typing import Any
 
 from dpcli.document.document import Document, jsonable, safe
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".csv",)
 NEEDS = frozenset({"records"})

@@ -2,6 +2,7 @@
 
 NEEDS: fields that a document must have for this format.
 SHOWS: fields that the format shows completely; "failures" are failed checks.
+# Properties of the format, which facts.py explains.
 JUDGES: whether CI systems read a verdict from the format.
 ENDINGS: endings of paths that select the format.
 SCREEN: whether `render` takes a width and a switch for colours; by default false.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import repository_path
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = ()
 NEEDS = frozenset({"findings", "checks"})

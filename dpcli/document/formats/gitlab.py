@@ -8,6 +8,7 @@ from typing import Any
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import fingerprints, repository_path
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = ()
 NEEDS = frozenset({"findings", "checks"})

@@ -84,6 +84,7 @@ thead{display:table-header-group}
 }"""
 
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".html", ".htm")
 NEEDS: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcli.document.document import Document, json_text
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".json",)
 NEEDS: frozenset[str] = frozenset()

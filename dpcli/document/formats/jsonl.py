@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, json_text
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".jsonl",)
 NEEDS: frozenset[str] = frozenset()

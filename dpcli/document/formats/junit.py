@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dpcli.document.document import Check, Document, visible
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = (".xml",)
 NEEDS = frozenset({"checks"})

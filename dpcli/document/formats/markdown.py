@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, Passage, Table, visible
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".md",)
 NEEDS: frozenset[str] = frozenset()

@@ -9,6 +9,7 @@ from dpcli import __version__
 from dpcli.document.document import Document, Finding, Suppression, visible
 from dpcli.document.fingerprint import fingerprints, uri
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = (".sarif",)
 NEEDS = frozenset({"findings", "checks"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.document.document import Document
 from dpcli.document.formats.markdown import escape, table
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 APPENDED = True
 ENDINGS = ()

@@ -12,6 +12,7 @@ from dpcli.document.document import Document, Table, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 SCREEN = True
 ENDINGS = ()

@@ -7,6 +7,7 @@ from itertools import chain
 
 from dpcli.document.document import Document, visible
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".txt",)
 NEEDS: frozenset[str] = frozenset()

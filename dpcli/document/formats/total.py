@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.base.errors import InputError
 from dpcli.document.document import Document
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = ()
 NEEDS = frozenset({"total"})
