@@ -102,7 +102,7 @@ def with_alternatives(document: Document, others: Sequence[Alternative], decimal
         number = up(other.upper, decimals) if math.isfinite(other.upper) else "-"
         rows.append((sampling, other.adjacency, number, other.accountant or mark, NEIGHBOURS[other.adjacency]))
     table = Table(
-        f"the same under other assumptions ({others[0].quantity}, upper bounds, rounded up)",
+        f"cost under other assumptions ({others[0].quantity}, upper bounds, rounded up)",
         ("sampling", "adjacency", others[0].quantity, "accountant", "neighbours"),
         tuple(rows),
         frozenset({2}),
