@@ -240,7 +240,7 @@ def _why_table(priced: PricedQuery) -> Table:
     other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
     alternative = priced.query.releases(replace(priced.setting, adjacency=other))
     rows = [row for release in priced.releases for row in _why_rows(release, stated.value)]
-    rows += [row for release in alternative for row in _why_rows(release, f"under {other.value}")]
+    rows += [row for release in alternative for row in _why_rows(release, f"if {other.value}")]
     return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
