@@ -1,0 +1,1 @@
+"""The cost of pipelines: accounts, calibration, comparisons of files, and the meaning of a guarantee."""

@@ -1,4 +1,4 @@
-"""The account of a pipeline: its cost by each accountant, the headline, and the budget's verdict."""
+"""The account of a pipeline: its cost by each accountant, the headline bound, and the verdict on its budget."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ def account(
     Args:
         pipeline: a pipeline as returned by `dpcli.load`.
         accountants: names of the accountants to run. None runs all of them, unless an interval settles the headline (its bounds agree to
-            1e-9). Then only cheap ones are run besides, chosen by the work that they state, so that every machine runs the same ones.
+            1e-9). Then only cheap accountants are run in addition. They are chosen by the work that they state, not by a clock, so every
+            machine runs the same accountants.
         delta: the delta at which epsilon is bounded; if None, the file's privacy.delta, else its budget.delta.
         epsilon: an epsilon in nats at which delta is bounded instead.
         group_size: number of units of privacy that change together.
@@ -124,8 +125,8 @@ def account(
 
     Returns:
         The account. The value of every row is an upper bound, and the headline is the smallest sound bound, to within 1e-9. For an adaptive
-        pipeline the headline is the cap, which holds whatever the outputs choose, or inf without a cap. If an accountant would take more
-        work than one command may cost (numerics/work.py), its row gives this as the reason.
+        pipeline the headline is the cap, which holds for every choice based on outputs, or inf without a cap. If an accountant would take
+        more work than one command may cost (numerics/work.py), its row gives this as the reason.
 
     Raises:
         InputError: an accountant is unknown, no delta is stated, a value is out of range, or the pipeline contradicts itself.
@@ -301,6 +302,6 @@ def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
     if not names:
         return ""
     return (
-        f"delta = 0: no epsilon is finite there for {first_names(names)}, however much noise there is: "
+        f"delta = 0: no amount of noise gives {first_names(names)} a finite epsilon at this delta: "
         "state a delta > 0, such as 1e-6 (--delta, or privacy.delta)"
     )

@@ -1,4 +1,4 @@
-"""The answer of each accountant: a bound, or the reason why it has none."""
+"""The rows of an account: for each accountant, a bound on the cost, or the reason why there is no bound."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Quantity = Literal["epsilon", "delta"]
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """The answer of one accountant: a bound, or the reason why it has none."""
+    """The answer of one accountant: a bound, or the reason why it has no bound."""
 
     accountant: Accountant
     bound: Bound | None
     reason: str | None = None
     lacking: tuple[object, ...] = ()  # mechanisms to which the reason applies
-    too_much: bool = False  # whether the reason is too much work
-    consulted: bool = True  # whether it was run; slow accountants are not run if another settles the headline
+    too_much: bool = False  # whether the reason is that the accountant needs too much work
+    consulted: bool = True  # whether the accountant was run; slow accountants are not run if another one settles the headline
 
     @property
     def upper(self) -> float:
@@ -131,7 +131,7 @@ def _with_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
 
 
 def without_lower(row: AccountRow) -> AccountRow:
-    """Return the row without its lower bound, which holds for a dominating pair that no data may attain."""
+    """Return the row without its lower bound. The bound is valid for a dominating pair that perhaps no data attain."""
     return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
 
 
@@ -153,4 +153,4 @@ def cross_check(rows: Sequence[AccountRow]) -> None:
         for high in sound:
             if low.bound is not None and low.bound.lower is not None and low.bound.lower > high.upper * (1.0 + 1e-9) + 1e-300:
                 names = f"{low.accountant.name} (at least {low.bound.lower!r}) and {high.accountant.name} (at most {high.upper!r})"
-                raise InternalError(f"accountants contradict each other: {names}: this is a bug in dpcli, and no number")
+                raise InternalError(f"accountants contradict each other: {names}: this is a bug in dpcli, so no number is reported")

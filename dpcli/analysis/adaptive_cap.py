@@ -17,7 +17,7 @@ from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 
 LARGEST_RHO = 1e9  # end of the search for the rho of a cap
-UNCAPPED = "privacy.adaptive is true, and what then holds is a cap fixed before the first output: state one in [budget]"
+UNCAPPED = "privacy.adaptive is true, so only a cap fixed before the first output is guaranteed: state one in [budget]"
 
 
 def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:

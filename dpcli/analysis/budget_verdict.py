@@ -88,7 +88,7 @@ class BudgetVerdict:
     def wanted(self) -> str:
         """Return the verdict as the text of a refusal: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
         if self.epsilon is None:
-            return f"expected no more than the cap, found {self.words()}"
+            return f"expected a cost of at most the cap, found {self.words()}"
         rho = "" if self.rho is None else f", {self.rho.words()}"
         return (
             f"expected at most epsilon {self.epsilon.cap:g} at delta = {self.epsilon.delta!r}, found {up(self.epsilon.spent)}{rho}"

@@ -23,7 +23,7 @@ from dpcli.lint.delta import delta_mark
 from dpcli.numerics.work import SEARCH, limited_to
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
-NEARBY = 1.5  # an accountant that needed too much work for one value is not run for values within this ratio of it
+NEARBY = 1.5  # an accountant that needed too much work at one value is not run at values within this factor of that value
 TIGHT = 1e-8  # if an accountant's interval has a smaller relative width, no other accountant is run
 COUNTED = frozenset({"steps", "batch-size"})
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
@@ -115,8 +115,8 @@ def calibrate(
         accountants: names of the accountants to use; None for all.
         group_size: number of units of privacy that change together.
         runs: number of runs of the whole pipeline, as for `account`.
-        weights: weight of each mechanism name, 1 if it is missing. Weights decide how several targets share the cost of the noise, as
-            described in `noise_divisors`.
+        weights: weight of each mechanism, by name; the default is 1. Weights determine how several targets share the cost, as described
+            in `noise_divisors`.
 
     Returns:
         A value whose certified epsilon is at most the target, and the next cheaper value, whose certified epsilon is not.
@@ -128,18 +128,18 @@ def calibrate(
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
     _require_bounds(accountants)
-    chosen = solvable(pipeline, targets, solve)
-    divisors = noise_divisors(chosen, weights, (delta if delta is not None else stated_delta(pipeline)) == 0.0)
-    epsilons = BoundByValue(EpsilonMeasure(accountants, delta, group_size, runs), pipeline, chosen, divisors)
+    solved_targets = solvable(pipeline, targets, solve)
+    divisors = noise_divisors(solved_targets, weights, (delta if delta is not None else stated_delta(pipeline)) == 0.0)
+    epsilons = BoundByValue(EpsilonMeasure(accountants, delta, group_size, runs), pipeline, solved_targets, divisors)
     try:
-        return calibrated(epsilons, target_epsilon, solve, group_size, runs)
+        return calibration_of(epsilons, target_epsilon, solve, group_size, runs)
     except CannotCertify:
         if epsilons.deltas() == {0.0} and (words := needed_delta(pipeline, 0.0)):
             raise CannotCertify(words) from None
         least = epsilons(1.0) if solve == "steps" else math.inf
         if target_epsilon < least < math.inf:
             raise CannotCertify(
-                f"no number of steps brings epsilon to {target_epsilon:g}: one step already costs {up(least)}"
+                f"no number of steps meets epsilon = {target_epsilon:g}: one step already costs {up(least)}"
             ) from None
         raise
 
@@ -194,7 +194,7 @@ class BoundByValue:
         return {answer.delta for answer in self.known.values()}
 
 
-def calibrated(
+def calibration_of(
     bounds: BoundByValue,
     target: float,
     solve: Parameter,
@@ -228,10 +228,10 @@ class EpsilonMeasure:
         self.refused: dict[str, list[float]] = {}
 
     def __call__(self, candidate: Pipeline, value: float) -> ValuedBound:
-        result = self._account(candidate, value, self.certifying or self._willing(value))
+        result = self._account(candidate, value, self.certifying or self._accountants_near(value))
         if self.certifying and not _is_tight(result):
             self.certifying = []
-            result = self._account(candidate, value, self._willing(value))
+            result = self._account(candidate, value, self._accountants_near(value))
         row = result.listed
         if row is None:
             return ValuedBound(math.inf, "", result.delta)
@@ -246,8 +246,8 @@ class EpsilonMeasure:
                 self.refused.setdefault(row.accountant.name, []).append(value)
         return result
 
-    def _willing(self, value: float) -> Sequence[str] | None:
-        """Return the accountants that refused no value nearby; all accountants if each of them did."""
+    def _accountants_near(self, value: float) -> Sequence[str] | None:
+        """Return the accountants that did not refuse a nearby value; all accountants if each of them refused one."""
         refused = {name for name, values in self.refused.items() if any(value / NEARBY < old < value * NEARBY for old in values)}
         if not refused:
             return self.accountants
@@ -255,7 +255,7 @@ class EpsilonMeasure:
 
 
 def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the (mechanism, key) pairs to solve for, including those of entries that share a sample.
+    """Return the (mechanism, key) pairs to solve for, including the pairs of entries that share a sample.
 
     Raises InputError as `calibrate` does.
     """
@@ -362,15 +362,15 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
     """Return the only candidate, with the entries that share its sample. Raises InputError if there is none, or more than one."""
     result = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
     if not result:
-        raise InputError(none_has(pipeline.mechanisms, solve))
+        raise InputError(missing_parameter(pipeline.mechanisms, solve))
     if not set(_with_companions(pipeline, result[:1])) >= set(result):
         names = first_names(name for name, _ in result)
         raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one (--mechanism NAME)")
     return tuple(result)
 
 
-def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
-    """Return the message that no entry, or the named entry, has the parameter. It lists the parameters that can be solved for."""
+def missing_parameter(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
+    """Return the message for a parameter that no entry, or not the named entry, has. It lists the parameters that can be solved for."""
     article = "a " if solve in ("scale", "rate", "batch-size", "radius") else ""
     refusal = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
     others = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)]
@@ -386,7 +386,8 @@ def parameter_key(entry: Entry, solve: Parameter) -> str | None:
         if entry.spec.fixed_threshold:
             return None
         keys = NOISE_KEYS if solve == "noise" else ("scale",)
-        stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]  # type: ignore[arg-type]
+        # Type: ignore[arg-type].
+        stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]
         return stated[0] if stated else None
     if solve == "steps":
         return None if entry.spec.free else "steps"

@@ -1,4 +1,4 @@
-"""Calibration of a file or of flags, the text of the file with the answer, and the noise of the classical formula for comparison."""
+"""Calibration of a file or of flags, the text of the file with the answer, and a comparison with the classical formula."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dpcli.analysis.calibrate import (
     Parameter,
     ValuedBound,
     calibrate,
-    calibrated,
+    calibration_of,
+    missing_parameter,
     noise_divisors,
-    none_has,
     parameter_key,
     solvable,
 )
@@ -57,7 +57,7 @@ def calibrate_goal(
     chosen = solvable(pipeline, targets, solve)
     divisors = noise_divisors(chosen, weights, pure=False)
     bounds = BoundByValue(lambda candidate, _: ValuedBound(*goal.measure(candidate, group_size)), pipeline, chosen, divisors)
-    return calibrated(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
+    return calibration_of(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
 
 
 def calibrate_file(
@@ -71,14 +71,14 @@ def calibrate_file(
     data: bytes | None = None,
     goal: Goal | None = None,
 ) -> Calibration:
-    """Solve for one parameter of the file at `path`, or for every noise key that says "calibrate".
+    """Solve for one parameter of the file at `path`, or for every noise key with the value "calibrate".
 
     Args:
         path: path of the file.
         solve: the parameter, as for `calibrate`.
         target_epsilon, goal: the target, at most one of the two. If neither is given, all caps of the file's budget are met.
         delta, accountants, group_size: as for `calibrate`.
-        mechanisms: names of the mechanisms to solve for; if empty, those that say "calibrate", else the only candidate.
+        mechanisms: names of the mechanisms to solve for; if empty, those with the value "calibrate", else the only candidate.
         data: content of the file; if None, it is read from `path`.
 
     Raises:
@@ -128,7 +128,7 @@ def calibrate_file(
 
 
 def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str) -> None:
-    """Raise InputError if a key other than the noise says "calibrate", or another parameter is solved for."""
+    """Raise InputError if a key other than a noise has the value "calibrate", or if another parameter is solved for."""
     if solve != "noise":
         name, key = marked[0]
         raise InputError(f'{path}: expected numbers with --solve {solve}, found {key} = "calibrate" in "{name}"')
@@ -136,7 +136,7 @@ def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str
         if key not in SOLVED_KEYS:
             advice = "state a number"
             if key == "radius":
-                advice += "; from any, dpcli pmixed account FILE --solve radius finds the largest that the budget allows"
+                advice += "; dpcli pmixed account FILE --solve radius then finds the largest radius that the budget allows"
             known = ", ".join(SOLVED_KEYS)
             raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {advice}')
 
@@ -149,11 +149,11 @@ def _require_falling(pipeline: Pipeline, marked: Sequence[tuple[str, str]]) -> N
             raise InputError(f'expected one key to solve for in "{name}", found {first_names(k for n, k in marked if n == name)}')
         if specs[name].fixed_threshold:
             raise InputError(
-                f'{key} = "calibrate" in "{name}": more noise may cost more there, as it carries more over the threshold: state a number'
+                f'{key} = "calibrate" in "{name}": more noise may cost more here, since more values may cross the threshold: state a number'
             )
 
 
-def solved(data: bytes, path: str) -> Pipeline:
+def solved_pipeline(data: bytes, path: str) -> Pipeline:
     """Return the pipeline of a file in which every "calibrate" is replaced by noise that meets the budget.
 
     Raises the errors of `calibrate_file`.
@@ -170,7 +170,7 @@ def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[str, st
         raise InputError(f"--mechanism: expected one of {first_names(e.name for e in pipeline.mechanisms)}, found {name!r}")
     key = parameter_key(entry, solve)
     if key is None:
-        raise InputError(f"--mechanism: {none_has((entry,), solve, name)}")
+        raise InputError(f"--mechanism: {missing_parameter((entry,), solve, name)}")
     return name, key
 
 
@@ -207,8 +207,8 @@ def calibrate_dp_sgd(
 def solved_text(data: bytes, calibration: Calibration) -> str:
     """Return the text of the file with the solved values. Comments are preserved.
 
-    Raises InputError if the file does not state the key itself: steps may follow from epochs, and a query's noise from its epsilon. Raises
-    InputError if the file states the key at a place that other entries read too, since their values must not change.
+    Raises InputError if the file does not state the key: steps may follow from epochs, and the noise of a query from its epsilon. Raises
+    InputError if other entries read the stated key too, since their values must not change.
     """
     text = text_of(data)
     stated = tables_of(text)
@@ -218,8 +218,9 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
     for entry, meant in zip(plain_entries(tables_of(result))["mechanism"], _with_values(entries, values), strict=True):
         if entry != meant:
             raise InputError(
-                f"--write: expected a place for the answer alone, found one that {quoted(entry['name'])} reads too ([defaults], or beside "
-                "a list): state the value in its own table"
+                f"--write: expected a key that only the target reads, found one that {quoted(entry['name'])} reads too "
+                "([defaults], or a key "
+                "shared by a list): state the value in a table of its own"
             )
     return result
 
@@ -259,10 +260,10 @@ class ClassicalNoise:
 
 def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
     """Return the noise of the classical formula for the same target; None unless the pipeline is one Gaussian release of all records."""
-    solved, delta = calibration.pipeline.mechanisms, calibration.delta
+    entries, delta = calibration.pipeline.mechanisms, calibration.delta
     if delta is None or not 0.0 < delta < 1.0:
         return None
-    is_single = calibration.parameter == "noise" and calibration.runs == len(solved) == 1
+    is_single = calibration.parameter == "noise" and calibration.runs == len(entries) == 1
     charges = resolve(calibration.pipeline, calibration.group_size) if is_single else ()
     if len(charges) != 1 or charges[0].count != 1:
         return None

@@ -1,4 +1,4 @@
-"""A search on a grid of numbers for the cheapest value that meets a target, and for the next cheaper value, which misses it."""
+"""A search on a grid of numbers for the cheapest value that meets a target, and for the next cheaper value, which misses the target."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dpcli.base.errors import CannotCertify
 from dpcli.numerics.work import exhausted
 
 DIGITS = 7  # significant digits of an answer
-DECADE: int = 9 * 10 ** (DIGITS - 1)  # number of decimals with so many digits between two powers of ten
+DECADE: int = 9 * 10 ** (DIGITS - 1)  # number of decimals with DIGITS digits between two successive powers of ten
 FEWEST_STEPS = 256  # smallest start of a search for steps; bounds for fewer steps take more work
 WIDENING = 4  # ratio of successive whole numbers that are tried until the target is bracketed
-MOST_REFUSALS = 4  # number of values without a bound in a row, after which the search stops moving away from its start
-MOST_HALVINGS = 6  # number of points that are tried between a value without a bound and one that misses the target
+MOST_REFUSALS = 4  # after more successive values without a bound, the search stops moving away from its start
+MOST_HALVINGS = 6  # largest number of points tried between a value without a bound and a value that misses the target
 
 
 class Boundary(NamedTuple):
-    """The boundary between the values that meet a target and those that miss it.
+    """The boundary between values that meet a target and values that miss it.
 
     value: the cheapest value that meets the target.
     cheaper: the nearest cheaper value that is known to miss the target; None if there is none.
@@ -113,7 +113,7 @@ def search(
     if meets is None:
         reach = f"between {grid.value(grid.first):g} and {grid.value(last):g}"
         raise CannotCertify(
-            f"no {parameter} {reach} brings {quantity} to {target:g}: the rest of the pipeline, or one step alone, costs more"
+            f"no {parameter} {reach} meets {quantity} = {target:g}: the rest of the pipeline, or a single step, costs more"
         )
     if misses is None:
         return Boundary(grid.value(meets), None, meets == (grid.first if lowered else last))

@@ -18,7 +18,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
 from dpcli.numerics.work import QUESTION, RESERVED, allowance, limited
 
-# If the relative gap between the two bounds on delta is smaller, no further accountant is run.
+# If the relative gap between the two bounds on delta is smaller than this, no further accountant is run.
 CURVE_GAP = 5e-2
 POINT_GAP = 1e-3  # the gap at an epsilon whose delta is printed as a number; the grid accountant aims at it too
 NEGLIGIBLE = 1e-4  # bounds on deltas below this share of the delta of interest need not be tight
@@ -37,7 +37,7 @@ class ComposedProfile(NamedTuple):
     profile: PrivacyProfile
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on epsilon at delta; inf if the accountant certifies none."""
+        """Return an upper bound on epsilon at delta; inf if the accountant bounds_pipeline none."""
         try:
             with self.accountant.within_allowance():
                 return checked(self.profile.epsilon(delta)).upper
@@ -45,7 +45,7 @@ class ComposedProfile(NamedTuple):
             return math.inf
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on delta at epsilon; 1 if the accountant certifies none."""
+        """Return an upper bound on delta at epsilon; 1 if the accountant bounds_pipeline none."""
         try:
             with self.accountant.within_allowance():
                 return min(checked(implied_delta(self.profile, epsilon)).upper, 1.0)
@@ -85,7 +85,9 @@ class ProfileCurve:
         """Return the smaller upper bounds and larger lower bounds of two curves. Raises InternalError if the curves are contradictory."""
         upper, lower = np.minimum(self.upper, other.upper), np.maximum(self.lower, other.lower)
         if not np.all(lower <= upper * (1.0 + 1e-9) + 1e-300):
-            raise InternalError("accountants contradict each other on delta(epsilon): this is a bug in dpcli, and no number")
+            raise InternalError(
+                "accountants contradict each other on delta(epsilon): this is a bug in dpcli, so no number is reported"
+            )
         return ProfileCurve(self.epsilons, upper, np.minimum(lower, upper), self.delta)
 
 
@@ -124,17 +126,17 @@ def profile(
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
         raise InputError(f"expected finite epsilons >= 0 in increasing order, found {at.tolist()!r:.80}")
     composed = sound_profiles(pipeline, None, group_size)
-    certifies, many = attained(pipeline, group_size), len(pipeline.mechanisms) > MANY_MECHANISMS
+    bounds_pipeline, many = attained(pipeline, group_size), len(pipeline.mechanisms) > MANY_MECHANISMS
     accountants = [accountant for accountant, _ in composed]
     cases = zip(*(profile.cases() for _, profile in composed), strict=True)
-    curves = [_curve(list(map(ComposedProfile, accountants, case)), at, delta, points, certifies, many) for case in cases]
+    curves = [_curve(list(map(ComposedProfile, accountants, case)), at, delta, points, bounds_pipeline, many) for case in cases]
     return ProfileCurve(
         at, np.max([curve.upper for curve in curves], axis=0), np.max([curve.lower for curve in curves], axis=0), delta
     )
 
 
 def _curve(
-    composed: Sequence[ComposedProfile], at: Array, delta: float, points: Sequence[float], certifies: bool, many: bool
+    composed: Sequence[ComposedProfile], at: Array, delta: float, points: Sequence[float], bounds_pipeline: bool, many: bool
 ) -> ProfileCurve:
     """Return the curve of one composition.
 
@@ -143,7 +145,7 @@ def _curve(
         at: the epsilons.
         delta: the delta of interest.
         points: the epsilons whose delta is printed as a number.
-        certifies: whether lower bounds for the dominating pairs are lower bounds for the pipeline.
+        bounds_pipeline: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
         many: whether there are too many mechanisms to handle each of them at every point.
     """
     profiles = {profile.accountant.name: profile for profile in composed}
@@ -153,9 +155,11 @@ def _curve(
         if name in profiles and not settled:
             with allowance(CURVE_CELLS, 0.0, RESERVED):
                 answer = ask(profiles[name].profile, at, delta)
-            settled = replace(answer, delta=delta).is_narrow()  # no accountant improves it, even if the pair is not attained
+            settled = replace(
+                answer, delta=delta
+            ).is_narrow()  # no accountant improves a narrow interval, even if no data attain the pair
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
-            curve = curve.intersected(answer if certifies else replace(answer, lower=np.zeros_like(at)))
+            curve = curve.intersected(answer if bounds_pipeline else replace(answer, lower=np.zeros_like(at)))
         settled = settled or curve.is_narrow()
     if not curve.is_narrow():
         one_sided = [profile for name, profile in profiles.items() if name not in TWO_SIDED]
@@ -187,10 +191,10 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
     return curve
 
 
-def _all_at_once(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
-    """Return a function that evaluates `ask` and returns its (lower, upper) bounds as a curve.
+def _vectorised(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
+    """Return a function that evaluates `ask` at all epsilons together and returns its (lower, upper) bounds as a curve.
 
-    The curve is the trivial one if the accountant does not apply.
+    If the accountant does not apply, the curve is the trivial one.
     """
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
@@ -229,8 +233,8 @@ def _from_pairs(
 # The accountants that also certify lower bounds, the cheapest first.
 TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
     "analytic": _one_by_one,
-    "exact": _all_at_once(on_contours),
-    "pld": _all_at_once(on_grids),
+    "exact": _vectorised(on_contours),
+    "pld": _vectorised(on_grids),
 }
 
 

@@ -13,7 +13,8 @@ from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.numerics.work import limited
 
 FIXED = (
-    "the sum holds if its files were fixed before the first of them ran; charge what was chosen later to a ledger (dpcli budget)"
+    "the sum is valid if all files were fixed before the first of them ran; charge a file that was chosen later to a ledger (dpcli "
+    "budget)"
 )
 
 
@@ -32,7 +33,7 @@ def account_of_dataset(
 
     Every mechanism is resolved in its own file: contributions, sizes, samples and partitions of different files are never identified. Then
     all mechanisms are composed. The result is an upper bound. It is at most the sum, by any one accountant, of the files' epsilons at
-    shares of delta. An adaptive file counts with its cap, which is the most that it may spend.
+    shares of delta. An adaptive file counts with its cap, which is the largest cost that it may have.
 
     Premise: all files were fixed before the first of them ran. A file that is added later may have been chosen from outputs, and must be
     charged to a ledger instead.
@@ -63,7 +64,7 @@ def account_of_dataset(
 
 
 def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
-    """Return one pipeline with the entries of all pipelines. Where they differ in the dataset's size or releases, it states none."""
+    """Return one pipeline with the entries of all pipelines. If they differ in dataset_size or releases, it states no such value."""
     first = pipelines[0].privacy
     stated = [pipeline.privacy for pipeline in pipelines]
     privacy = Privacy(

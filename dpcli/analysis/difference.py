@@ -1,4 +1,4 @@
-"""The changes between two pipelines. Each change is made to the first pipeline by itself, to find its cost."""
+"""The changes between two pipelines, and the cost of each change when it alone is made to the first pipeline."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ class Change:
 
 
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
-    """Return all changes from the tables of one file to those of another. Mechanisms and queries are matched by name, in any order."""
+    """Return all changes from the tables of one file to the tables of another. Mechanisms and queries are matched by name."""
     rest = _key_changes(_without_lists(old), _without_lists(new), ())
     list_changes = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
-    return (*rest, *_joined_by_sample(list_changes, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
+    return (*rest, *_grouped_by_sample(list_changes, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
 
 
-def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Yield the changes, after joining changes of the same keys in entries that share a sample, since none of them is valid alone.
+def _grouped_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """Yield the changes. Changes of the same keys in entries that share a sample are joined, since none of them is valid alone.
 
     Adding or removing such an entry counts as a change of the shared sample.
     """
@@ -183,11 +183,11 @@ def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
             yield from _key_changes(before, after, (*path, key))
         else:
             edits.append(Edit((*path, key), before, after))
-    yield from map(Change, _joined(edits))
+    yield from map(Change, _grouped_edits(edits))
 
 
-def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
-    """Yield groups of edits. Edits that replace a key by an alternative key form one group, and every other edit is a group alone."""
+def _grouped_edits(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
+    """Yield groups of edits. Edits that replace a key by an alternative key form one group. Every other edit is its own group."""
     left = list(edits)
     for keys in (*ALTERNATIVES, UNIT_KEYS):
         members = tuple(edit for edit in left if edit.path[-1] in keys)
@@ -237,7 +237,7 @@ class Priced:
     """The cost of a single change to the first file.
 
     change: the change.
-    epsilon: epsilon of the changed file at the common delta; inf if none is certified, None if the change is not valid by itself.
+    epsilon: epsilon of the changed file at the common delta; inf if none is certified, None if the change is not valid alone.
     increase: difference of `epsilon` and the first file's epsilon; NaN if it is undefined.
     reason: why `epsilon` is None.
     """
@@ -253,7 +253,7 @@ class Difference:
     """The comparison of two pipelines at one delta.
 
     before, after: accounts of the first and the second pipeline.
-    priced: the changes, each with its cost by itself.
+    priced: the changes, each with the cost of this change alone.
     statement: the changes that make the two epsilons incomparable; empty if they can be compared.
     increase: increase of epsilon by all changes together.
     interaction: `increase` minus the sum of the increases by single changes; NaN if one of them is unknown.
@@ -286,7 +286,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
         InputError: a file cannot be read or contradicts itself, both are standard input, or no delta is stated.
     """
     if a == b == "-":
-        raise InputError("expected one pipeline on standard input, found both")
+        raise InputError("expected only one pipeline on standard input, found both")
     old, new = read_source(a), read_source(b)
     before, after = parse(old, a), parse(new, b)
     at = next((value for value in (delta, stated_delta(before), stated_delta(after)) if value is not None), None)
@@ -346,7 +346,7 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
         pipeline = replace(_pipeline(change.applied(tables)), path=first.pipeline.path)
         epsilon = headline(pipeline, delta=first.delta).upper
     except (InputError, CannotCertify, NotRepresentable) as error:
-        return Priced(change, None, math.nan, f"cannot stand alone: {error}")
+        return Priced(change, None, math.nan, f"not valid alone: {error}")
     return Priced(change, epsilon, epsilon - first.upper)
 
 

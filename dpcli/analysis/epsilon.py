@@ -1,4 +1,4 @@
-"""`dpcli.epsilon`: bounds for arrays of DP-SGD settings (Gaussian noise on Poisson samples)."""
+"""The function `dpcli.epsilon`: bounds on epsilon for arrays of DP-SGD settings (Gaussian noise on Poisson samples)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
 
-CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again by itself
+CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again separately
 MOST_STEPS = 10**15  # floats represent every whole number up to this one
-FEW_SETTINGS = 16  # up to so many settings with one noise and rate, each is computed by itself
+FEW_SETTINGS = 16  # up to this number of settings with equal noise and rate, each setting is computed separately
 
 Interval = tuple[float, float]
 
@@ -161,7 +161,7 @@ def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance:
     for delta in np.unique(deltas[wide]).tolist():
         rows = np.flatnonzero(wide & (deltas == delta))
         rows = rows[np.argsort(counts[rows], kind="stable")]
-        low, high = _between(lambda n, d=delta: _alone(mechanism, n, d), counts[rows], tolerance)  # type: ignore[misc]
+        low, high = _between(lambda n, d=delta: _one_setting(mechanism, n, d), counts[rows], tolerance)  # type: ignore[misc]
         lower[rows], upper[rows] = np.maximum(lower[rows], low), np.minimum(upper[rows], high)
     return np.minimum(lower, upper), upper
 
@@ -173,8 +173,8 @@ def _on_shared_contours(loss: Any, counts: Array, log_deltas: Array) -> tuple[Ar
         return np.zeros(len(counts)), np.full(len(counts), math.inf)
 
 
-def _alone(mechanism: Mechanism, count: int, delta: float) -> Interval:
-    """Return the interval of one setting: that of the exact accountant if it is finite, else that of the tightest accountant."""
+def _one_setting(mechanism: Mechanism, count: int, delta: float) -> Interval:
+    """Return the interval of one setting, from the exact accountant if it is finite, otherwise from the tightest accountant."""
     try:
         ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
         low, high = max(end[0] for end in ends), max(end[1] for end in ends)

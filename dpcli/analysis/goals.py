@@ -24,7 +24,7 @@ from dpcli.numerics.closed.normal import mu_of_pure
 
 POINTS = 33  # number of slopes that one round of a search tries
 ROUNDS = 3  # number of rounds; each searches around the best slope of the round before
-ROUNDED_UP = 1.0 + 1e-12  # factor that exceeds the rounding errors of a closed form
+ROUNDED_UP = 1.0 + 1e-12  # factor that is larger than the rounding errors of a closed form
 
 
 class Goal(Protocol):
@@ -88,8 +88,8 @@ class AdvantageGoal:
 class PowerGoal:
     """The largest true positive rate of any membership test whose false positive rate is `level`.
 
-    It is the minimum over epsilon of delta(epsilon) + level e^epsilon, and of the bound from the other side of the trade-off curve
-    (numerics/closed/trade_off.py). The minimum over any set of epsilons is an upper bound.
+    The rate is at most delta(epsilon) + level e^epsilon for every epsilon, and at most the bound from the other side of the trade-off curve
+    (numerics/closed/trade_off.py). The goal measures the minimum of these bounds over a set of epsilons, which is an upper bound.
     """
 
     quantity: ClassVar[str] = "true_positive_rate"
@@ -135,7 +135,7 @@ class GaussianGoal:
     The mu of an epsilon-DP mechanism follows from randomised response, whose trade-off curve consists of two lines. Its mu is that of the
     Gaussian with equal advantage: 2 Phi(mu / 2) - 1 = tanh(epsilon / 2). The curve of this Gaussian passes through the corner of the two
     lines. Being convex and symmetric, it lies below both lines. Sampling does not lower mu, since the largest privacy losses on a sample
-    are those on all records. So sampled mechanisms are refused; the other goals do account for sampling.
+    equal the largest losses on all records. So sampled mechanisms are refused; the other goals do account for sampling.
     """
 
     quantity: ClassVar[str] = "mu"
@@ -166,7 +166,7 @@ def _mu(mechanism: Mechanism) -> float:
             return mu_of_pure(pure) if pure > 0.0 else 0.0
         raise CannotCertify(
             f"no finite mu is known for {type(mechanism).__name__}, "
-            f"neither Gaussian noise on all records, whose mu sampling does not lower, nor pure: {error}"
+            f"which is neither Gaussian noise on all records (sampling does not lower mu) nor pure: {error}"
         ) from None
 
 
@@ -206,4 +206,4 @@ def refuse_epsilon_flags(delta: float | None, accountants: Sequence[str]) -> Non
     """Raise InputError for flags that only --target-epsilon reads."""
     for name, is_stated in (("delta", delta is not None), ("accountant", bool(accountants))):
         if is_stated:
-            raise InputError(f"--{name} belongs to --target-epsilon: no other target has one")
+            raise InputError(f"--{name} applies only to --target-epsilon")

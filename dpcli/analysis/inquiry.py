@@ -1,4 +1,4 @@
-"""The choice of the accountants to run.
+"""The choice of the accountants that are run for an account, and their answers.
 
 The accountants that certify an interval run first. If one of them settles the headline, only cheap accountants are run in addition.
 Otherwise all accountants are run.
@@ -50,8 +50,8 @@ def settles(bound: Bound | None) -> bool:
 def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts: int) -> Iterator[Accountant]:
     """Yield the accountants that are run although the headline is settled, the cheapest first.
 
-    Their work together may be CHEAP_CELLS, or that of the settling accountant if it is more. The choice depends on the work that each
-    accountant states and not on a clock, so every machine runs the same accountants.
+    Their total work is at most CHEAP_CELLS, or at most the work of the settling accountant if that is more. The choice depends on the work
+    that each accountant states and not on a clock, so every machine runs the same accountants.
     """
     remaining_cells = max(CHEAP_CELLS, settling.cells(parts))
     for accountant in sorted(others, key=lambda accountant: accountant.cells(parts)):
@@ -143,8 +143,8 @@ class Inquiry:
             pure = self.quantity == "epsilon" and self.at == 0.0
             if accountant.name != ("basic" if pure else "zcdp"):
                 return (
-                    "privacy.adaptive is true: one filter adds up, zcdp or, at delta = 0, basic "
-                    "(for runs chosen one after the other, a ledger has more: dpcli budget init --filter)"
+                    "privacy.adaptive is true: only one privacy filter applies, zcdp or, at delta = 0, basic "
+                    "(a ledger offers more filters for runs chosen one after another: dpcli budget init --filter)"
                 )
         return accountant.profile(self.steps).tuned(tolerance, seconds)
 
@@ -169,7 +169,7 @@ class Answers:
 
 
 def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
-    """Return the answers of the accountants. If one of them settles the headline, only cheap accountants are run besides."""
+    """Return the answers of the accountants. If one of them settles the headline, only cheap accountants are run in addition."""
     tried: list[AccountRow] = []
     if panel.quick and inquiry.attained:
         for name in SETTLING:
@@ -207,8 +207,8 @@ def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried
 def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) -> Answers:
     """Run every accountant once and return the answers.
 
-    Accountants that work on the sum of all steps run first, then those that handle each step by itself, and heavy ones run last. All
-    accountants share one allowance of work, so none is run twice.
+    Accountants that work on the sum of all steps run first. Accountants that handle each step separately run next, and heavy accountants
+    run last. All accountants share one allowance of work, so none is run twice.
 
     known: rows of accountants that have been run already.
     """
@@ -240,7 +240,7 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
-    """Return the row with a lower bound, which comes from mechanisms that the file allows and that attain their dominating pairs.
+    """Return the row with a lower bound from mechanisms that the file allows and that attain their dominating pairs.
 
     The row is returned unchanged if no such mechanism is known for some entry.
     """
@@ -254,7 +254,8 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
         return winner
     if lower > winner.bound.upper * (1.0 + 1e-9) + 1e-300:
         raise InternalError(
-            f"some mechanism that the file allows costs {lower!r}, more than {winner.bound.upper!r}: this is a bug in dpcli, and no number"
+            f"some mechanism that the file allows costs {lower!r}, more than {winner.bound.upper!r}: this is a bug in dpcli, so "
+            "no number is reported"
         )
     return replace(winner, bound=replace(winner.bound, lower=min(lower, winner.bound.upper)))
 
@@ -306,8 +307,8 @@ ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)
 def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
     """Yield costly steps that the file allows and that attain their dominating pairs; none if an entry has no such mechanism.
 
-    Any such steps give a valid lower bound. The mechanisms are those with the largest Renyi divergence at the order that gives the
-    tightest conversion, and then at smaller orders, which are better for few steps.
+    Any such steps give a valid lower bound. The mechanisms have the largest Renyi divergence at the order that gives the tightest
+    conversion, and then at smaller orders, which give better bounds for few steps.
     """
     steps = inquiry.dominated_steps
     z = _informative_order(steps, inquiry) - 1.0

@@ -17,11 +17,13 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon
 from dpcli.numerics.work import limited
 
+# False positive rates at which the trade-off curve is tabulated.
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-PRIORS = (0.01, 0.5)
-GROUPS = (1, 2, 4)
+PRIORS = (0.01, 0.5)  # beliefs before the release, by default
+GROUPS = (1, 2, 4)  # sizes of groups
 SMALL_DELTA = 1e-4  # a delta that is small compared with false positive rates of interest
-STEEPEST = 12.0  # epsilons beyond this, slopes of the trade-off curve beyond e^12, matter only at false positive rates below 1e-5
+# Larger epsilons, which are slopes of the trade-off curve above e^12, matter only at false positive rates below 1e-5.
+STEEPEST = 12.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Registered here: the commands account, calibrate, calibrate-sigma and diff, and how a notebook shows their results."""
+"""Registers the commands account, calibrate, calibrate-sigma and diff, and the functions that show their results in a notebook."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
     commands={
-        "account": ("dpcli.analysis.commands.account:command", "What a pipeline costs, by every accountant."),
+        "account": ("dpcli.analysis.commands.account:command", "Compute the cost of a pipeline, by every accountant."),
         "calibrate": (
             "dpcli.analysis.commands.calibrate:command",
             "Solve for steps, epochs, batch size, rate, radius, scale or noise.",
         ),
         "calibrate-sigma": (
             "dpcli.analysis.commands.calibrate_sigma:command",
-            "The smallest noise multiplier for a target epsilon.",
+            "Find the smallest noise multiplier for a target epsilon.",
         ),
-        "diff": ("dpcli.analysis.commands.diff:command", "What changed between two pipelines, and what each change costs."),
+        "diff": ("dpcli.analysis.commands.diff:command", "List the changes between two pipelines, with the cost of each."),
     },
     displayed={
         "Account": "dpcli.analysis.documents.python:account",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from dpcli.analysis.calibrate_file import solved
+from dpcli.analysis.calibrate_file import solved_pipeline
 from dpcli.audit.audit_settings import DEFAULT_SETTINGS, AuditSettings, read_settings, with_flags
 from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.decide import Audit, counted_audit, guessed_audit, one_run_audit, two_run_audit
@@ -129,7 +129,7 @@ def audit_request(
     if path is None:
         return AuditRequest(with_flags(DEFAULT_SETTINGS, flags), None, epsilon, delta, correct, cores, progress)
     data = read_bytes(path)
-    pipeline = solved(data, path)
+    pipeline = solved_pipeline(data, path)
     settings = with_flags(read_settings(data, path), flags)
     return AuditRequest(
         settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data, {"--delta": delta}), path

@@ -187,7 +187,7 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
     Raises InputError for a format that the command does not offer.
     """
-    from dpcli.document.formats.facts import meant_by, renders
+    from dpcli.document.formats.facts import format_of_path, renders
 
     name, equals, path = output.partition("=")
     if path and name in FORMATS and renders(name, formats.holds):
@@ -197,7 +197,7 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
         if picture := as_picture(output):
             return picture
-    if not equals and (meant := meant_by(output, formats.choices)):
+    if not equals and (meant := format_of_path(output, formats.choices)):
         return f"{meant}={output}"
     ending = os.path.splitext(output)[1]
     why = f", whose ending {ending} names no format" if ending and not equals else ""
@@ -287,7 +287,7 @@ def report_error(
 
 
 def _error_document(error: BaseException, words: str, path: str) -> Document:
-    from dpcli.document.document import stopped
+    from dpcli.document.document import error_document
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
@@ -301,7 +301,7 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
     elif isinstance(error, OSError):
         code = 2
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    return stopped(words, path, message or type(error).__name__, code, places)
+    return error_document(words, path, message or type(error).__name__, code, places)
 
 
 def _error_text(document: Document, name: str) -> str:
@@ -391,14 +391,14 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
     Alerts, and the reason of an exit code other than 0, go to standard error. Raises InputError if a report for CI would hold no check.
     """
-    from dpcli.document.document import judged, reason
+    from dpcli.document.document import reason, with_verdict
     from dpcli.document.formats.facts import appended, judges
 
     settings: Settings = click.get_current_context().obj
     failure = reason(document) if document.exit_code else ""
     named_outputs = [_split(output) for output in outputs]
     if any(judges(name) for name in (format_, *(name for name, _ in named_outputs))):
-        document = judged(document, *_invocation())
+        document = with_verdict(document, *_invocation())
     texts = [(path, _pieces(document, name, None), appended(name)) for name, path in named_outputs]
     pieces = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text, is_appended in texts:

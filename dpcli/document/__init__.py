@@ -1,0 +1,1 @@
+"""Documents and charts, and the formats that show them."""

@@ -1,4 +1,4 @@
-"""A chart as a value: axes, lines, bands, bars, markers and grids, before any format draws it."""
+"""Charts as values: axes, lines, bands, bars, markers and grids, independent of the format that draws them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Points = tuple[tuple[float, float], ...]
 
 
 class Tone(enum.Enum):
-    """The role of a colour. A format has a colour for each role, and never tells two things apart by colour alone."""
+    """The role of a colour. A format has a colour for each role, and never distinguishes two things only by colour."""
 
     MAIN = 0
     SECOND = 1
     THIRD = 2
     FOURTH = 3
     FIFTH = 4
-    MUTED = 5  # a reference: no information, a guarantee's straight lines
+    MUTED = 5  # a reference, such as the line of a test without information
     LIMIT = 6  # a budget
 
 
@@ -31,7 +31,10 @@ SERIES = (Tone.MAIN, Tone.SECOND, Tone.THIRD, Tone.FOURTH, Tone.FIFTH)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis from `low` to `high`; `categories` are the words at 0, 1, 2, ... of one without numbers."""
+    """An axis from `low` to `high`.
+
+    categories: labels of the positions 0, 1, 2, ...; empty if the axis has numbers.
+    """
 
     label: str
     low: float
@@ -42,12 +45,12 @@ class Axis:
 
     @property
     def title(self) -> str:
-        """The label with its unit, and with the scale where it is logarithmic."""
+        """The label with the unit, and with "log scale" if the scale is logarithmic."""
         words = ", ".join(word for word in (self.unit, "log scale" if self.scale == "log" else "") if word)
         return f"{self.label} ({words})" if words else self.label
 
     def share(self, value: float) -> float:
-        """Return the place of `value`: 0 at `low`, 1 at `high`, beyond them outside; -inf if a log scale cannot show it."""
+        """Return the position of `value` along the axis: 0 at `low` and 1 at `high`; -inf if a log scale cannot show the value."""
         if self.scale == "linear":
             return (value - self.low) / (self.high - self.low)
         return math.log(value / self.low) / math.log(self.high / self.low) if value > 0.0 else -math.inf
@@ -55,7 +58,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A curve through points in the order of x, named at its end."""
+    """A curve through points in increasing order of x."""
 
     label: str
     points: Points
@@ -85,7 +88,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An interval at one x, such as the least and the greatest of some measurements."""
+    """A vertical interval at one x, such as the range of several measurements."""
 
     label: str
     x: float
@@ -96,7 +99,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """Points without names; a note says what they are."""
+    """Points without labels. A note of the chart explains them."""
 
     label: str
     points: Points
@@ -105,7 +108,12 @@ class Cloud:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A horizontal bar up to `value`, at the position of its category, labelled with the value as it is printed."""
+    """A horizontal bar up to `value`.
+
+    name: name of the category.
+    label: the value as it is printed at the end of the bar.
+    position: position of the category on the y axis.
+    """
 
     name: str
     label: str
@@ -116,7 +124,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A square of a grid. value: None if it has none. printed: the value in words. closed: hatched."""
+    """A square of a grid.
+
+    value: the value that determines the colour; None if there is none.
+    printed: the value in words.
+    closed: whether the square is hatched.
+    """
 
     label: str
     column: int
@@ -128,7 +141,7 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Words at a place in a grid: before its first column where `column` is negative."""
+    """A heading of a grid. It is left of the first column if `column` is negative."""
 
     text: str
     column: int
@@ -137,10 +150,16 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Squares by value, in steps of colour.
+    """A grid of squares whose colours are steps of their values.
 
-    what: a square is, in a word. steps: least value and words of each, ascending; the last is marked. empty, closed: words of squares
-    without a value, and of those that are hatched. named: wide squares with their words in them.
+    Attributes:
+        what: Word for one square, such as a block.
+        squares: The squares.
+        headings: Headings of rows and columns.
+        steps: Smallest value and description of each step, in increasing order. Squares at the last step are marked with a dot.
+        empty: Description of squares without a value.
+        closed: Description of hatched squares.
+        named: Whether the squares are wide and contain their labels.
     """
 
     what: str
@@ -158,7 +177,7 @@ class Grid:
 
     @property
     def rows(self) -> int:
-        """The number of rows, those of headings included."""
+        """The number of rows, including rows of headings."""
         return 1 + max([*(square.row for square in self.squares), *(heading.row for heading in self.headings)])
 
     def step(self, value: float) -> int:
@@ -174,8 +193,14 @@ class Grid:
 class Chart:
     """A chart.
 
-    kind: its name on the command line. subtitle: unit, adjacency, delta and sampling: no epsilon without them.
-    notes: what a reader has to know and cannot see, one sentence each.
+    Attributes:
+        kind: Name of the chart on the command line.
+        title: Title.
+        subtitle: The setting without which an epsilon means nothing: unit, adjacency, delta and sampling.
+        x, y: The axes.
+        lines, bands, markers, bars, spans, clouds: Parts of the chart.
+        notes: Sentences that a reader needs and cannot see in the picture.
+        grid: Grid that is drawn instead of a plot; None for a plot.
     """
 
     kind: str
@@ -195,7 +220,9 @@ class Chart:
     def __post_init__(self) -> None:
         for x, y in self.places():
             if not (math.isfinite(x) and math.isfinite(y)):
-                raise InternalError(f"a {self.kind} plot holds the point ({x!r}, {y!r}): this is a bug in dpcli, and no picture")
+                raise InternalError(
+                    f"a {self.kind} plot contains the point ({x!r}, {y!r}): this is a bug in dpcli, so no picture is drawn"
+                )
 
     def places(self) -> Iterator[tuple[float, float]]:
         """Yield every point of the picture."""
@@ -209,7 +236,10 @@ class Chart:
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:
-    """Return (low, high) of a log axis around positive values, widened by a factor `room`; at least a factor of 4 apart."""
+    """Return the ends of a log axis around positive values.
+
+    The range is widened by the factor `room` at each end, and its ends differ by a factor of at least 4.
+    """
     result = list(values)
     low, high = min(result) / room, max(result) * room
     widen = max(1.0, math.sqrt(4.0 * low / high))

@@ -1,4 +1,4 @@
-"""Documents: a result as tables, sentences, findings and JSON data before any format, and the checks of a report that CI reads."""
+"""Documents: results of commands as tables, sentences, findings and JSON data, independent of the format that shows them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,16 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of text, its numbers already rounded in the safe direction.
+    """A table of text. Its numbers are already rounded in the safe direction.
 
-    numeric: columns set flush right. flagged: rows to be noticed. folded: whether a format that can shows it closed.
+    Attributes:
+        title: Title of the table.
+        columns: Names of the columns.
+        rows: Cells of each row, in the order of the columns.
+        numeric: Indices of the columns that are aligned to the right.
+        footnotes: Notes below the table.
+        flagged: Indices of the rows that are highlighted.
+        folded: Whether a format with foldable tables shows the table closed.
     """
 
     title: str
@@ -40,7 +47,7 @@ Value = str | float | int | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table of data: unrounded numbers under stable names; None where there is no value."""
+    """A table of data for programs. Column names are stable, numbers are not rounded, and a missing value is None."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
@@ -48,7 +55,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Sentences under a heading, and points under those."""
+    """Paragraphs under a heading, followed by a list of points."""
 
     title: str
     paragraphs: tuple[str, ...]
@@ -57,7 +64,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """The reason why a finding does not count. external: whether it was granted outside of the file."""
+    """The justification of a suppressed finding. `external` is true if the suppression is not stated in the file itself."""
 
     justification: str
     external: bool
@@ -65,9 +72,19 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding that a CI system should show at a place in a file.
+    """A finding that a CI system shows at a place in a file.
 
-    key: what it is about, wherever that stands. help: what the rule means, in paragraphs; link: an address where more is said.
+    Attributes:
+        path: Path of the file.
+        rule: Code of the rule.
+        level: Severity.
+        message: Description of the finding.
+        line, column: Place in the file, from 1; 0 if the finding has no place.
+        title: Title of the rule.
+        key: Key that the finding is about. Unlike the line, it stays the same if the file is edited elsewhere.
+        suppression: Justification if the finding is suppressed.
+        help: Explanation of the rule, in paragraphs.
+        link: Address of a page about the rule.
     """
 
     path: str
@@ -85,9 +102,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check that passed or failed, for junit.
+    """A check that passed or failed. Formats such as junit report it as a test case.
 
-    waived: whether it failed and an exception was granted. error: whether it could not be judged at all.
+    Attributes:
+        name: Name of the check.
+        passed: Whether the check passed.
+        message: Reason for the outcome.
+        waived: Whether the check failed and an exception was granted.
+        error: Whether the check could not be judged.
     """
 
     name: str
@@ -99,17 +121,28 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Everything about one result.
+    """The result of one command. Each format shows some of its fields (see formats/facts.py).
 
-    headline: the one sentence that answers the question; verdict: a word that colours it.
-    total: the bare number, for scripts. data: the machine form (schema, version, unrounded numbers).
-    title, passages, pictures: of a document that is to be read on its own.
-    marker: a word by which a bot finds its earlier comment. log: lines for a log, beside the findings.
-    details: lines under the headline, where text is all there is.
-    sheet: for csv; the records, or the machine form, are its rows where there is none.
-    why: what the exit code is for, where no finding, check or headline says so. place: line and column of it in the file.
-    long: its rows are read while they are written (`Walked`), in formats that can.
-    alerts: lines for standard error too, whatever the format: what nobody may miss, although the exit code is 0.
+    Attributes:
+        headline: Sentence that answers the user's question.
+        data: JSON data with a schema and unrounded numbers.
+        verdict: Verdict, which determines the colour of the headline.
+        tables: Tables for readers.
+        notes: Sentences below the tables.
+        findings: Findings at places in files.
+        checks: Checks that passed or failed.
+        total: The single number of the result, for scripts; None if there is none.
+        exit_code: Exit code of the command.
+        records: JSON objects, one for each line of jsonl.
+        title, passages, pictures: Title, passages and charts of a document that is read by itself, such as a page.
+        marker: Word by which a bot finds its earlier comment.
+        log: Lines for a log, in addition to the findings.
+        details: Lines below the headline in the plain text format.
+        why: Reason for the exit code, if no finding, check or headline gives it.
+        place: Line and column of this reason in the file.
+        sheet: Table for csv. If None, csv shows the records, or the JSON data if there are no records.
+        long: Whether formats that can stream read the rows while they write them (see `Walked`).
+        alerts: Lines that are also printed to standard error in every format, since the exit code 0 does not reveal them.
     """
 
     headline: str
@@ -136,10 +169,10 @@ class Document:
 
 
 def jsonable(value: Any) -> Any:
-    """Return the value with infinities as the strings "inf" and "-inf" and NaN as null, as JSON has no numbers for them."""
+    """Return a value that JSON can represent. Infinities become the strings "inf" and "-inf", and NaN becomes null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    if isinstance(value, str):  # a path may hold bytes that are no text
+    if isinstance(value, str):  # a path may contain bytes that are not valid text
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
@@ -149,18 +182,18 @@ def jsonable(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """Return text from a file with control characters (ANSI escapes among them) shown as escapes."""
+    """Return text from a file in which control characters, such as those of ANSI sequences, are written as escapes."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def safe(text: str) -> str:
-    """Return a text, control characters escaped, that no spreadsheet runs as a formula."""
+    """Return a text with escaped control characters that no spreadsheet interprets as a formula."""
     text = visible(text)
     return "'" + text if text[:1] in ("=", "+", "@", "\t", "\r") or (text[:1] == "-" and text != "-") else text
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON; only characters that a terminal acts on, or that nobody sees, are escaped."""
+    """Return a value as JSON. Only characters that control a terminal or are invisible are escaped."""
     import json
 
     return re.sub(
@@ -168,7 +201,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
     )
 
 
-# Controls, directions, joiners and tags, which JSON has inside strings alone. A text: compiled only where JSON is written.
+# Control characters, direction marks, joiners and tags. In JSON they occur only inside strings. The pattern is compiled on first use.
 _UNPRINTED = "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 
 
@@ -176,7 +209,11 @@ Item = TypeVar("Item", covariant=True)
 
 
 class Walked(Sequence[Item]):
-    """A sequence too long to hold: each walk reads it anew, and an item by its index costs the walk up to it."""
+    """A sequence that is too long for memory. Each iteration reads it anew, and access by index iterates up to the index.
+
+    count: number of items.
+    walk: function that returns a new iterator over the items.
+    """
 
     def __init__(self, count: int, walk: Callable[[], Iterator[Item]]) -> None:
         self._count, self._walk = count, walk
@@ -200,13 +237,20 @@ class Walked(Sequence[Item]):
         return next(islice(self._walk(), wanted, None))
 
 
-NOTHING_CHECKED = "nothing was checked, and an empty report would read as a pass: state a [budget], or use dpcli gate --max-epsilon"
+NOTHING_CHECKED = (
+    "nothing was checked, and an empty report would look like a pass: state a [budget], or use dpcli gate --max-epsilon"
+)
 
 
-def judged(document: Document, name: str, path: str = "") -> Document:
-    """Return the document with a failed check and a finding added where its exit code is not 0 but none of its own says why.
+def with_verdict(document: Document, name: str, path: str = "") -> Document:
+    """Return a document for a format from which CI systems read a verdict.
 
-    name: of the command. path: of the file that it read. Raises InputError where the exit code is 0 and nothing was checked.
+    If the exit code is not 0, a failed check and an error finding are added, unless the document has such a check and such a finding.
+
+    name: name of the command.
+    path: path of the file that the command read.
+
+    Raises InputError if the exit code is 0 and nothing was checked.
     """
     if document.exit_code == 0:
         if not document.checks:
@@ -223,8 +267,11 @@ def judged(document: Document, name: str, path: str = "") -> Document:
     )
 
 
-def stopped(name: str, path: str, message: str, exit_code: int, findings: tuple[Finding, ...] = ()) -> Document:
-    """Return the document of a command that ended without a result. findings: its errors in the file, where their places are known."""
+def error_document(name: str, path: str, message: str, exit_code: int, findings: tuple[Finding, ...] = ()) -> Document:
+    """Return the document of a command that ended with an error and without a result.
+
+    findings: the errors in the file, if their places are known.
+    """
     errors = [one for one in findings if one.level == "error"]
     why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
     return Document(
@@ -238,7 +285,10 @@ def stopped(name: str, path: str, message: str, exit_code: int, findings: tuple[
 
 
 def reason(document: Document) -> str:
-    """Say in one line why the exit code is not 0: the first error at its place, the first failed check, or the document's own reason."""
+    """Return the reason why the exit code is not 0, in one line.
+
+    The reason is the first error with its place, else the first failed check, else the reason that the document states.
+    """
     errors = [_at(f) for f in document.findings if f.level == "error" and f.suppression is None]
     failed = [f"{check.name}: {check.message}" for check in document.checks if not check.passed and not check.waived]
     result = errors or failed or [document.why or document.headline]

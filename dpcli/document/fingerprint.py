@@ -1,4 +1,4 @@
-"""Fingerprints of findings, by file, rule and key, so that CI recognizes a finding whose line or numbers have changed."""
+"""Fingerprints of findings. They depend on file, rule and key, so CI recognises a finding whose line or message has changed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dpcli.git.command import path_in_repository
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """Return one fingerprint per finding, all different: findings of one file, rule and key are numbered."""
-    seen: dict[tuple[str, str, str], int] = {}
+    """Return one fingerprint for each finding. Findings with equal file, rule and key are numbered, so all fingerprints differ."""
+    counts: dict[tuple[str, str, str], int] = {}
     result = []
     for finding in findings:
         identity = (repository_path(finding.path), finding.rule, finding.key)
-        seen[identity] = seen.get(identity, 0) + 1
-        text = "\0".join((*identity, str(seen[identity])))
+        counts[identity] = counts.get(identity, 0) + 1
+        text = "\0".join((*identity, str(counts[identity])))
         result.append(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
     return result
 
 
 def repository_path(path: str) -> str:
-    """Return a path as CI systems compare it: from the root of the repository, with forward slashes and no "./"."""
+    """Return a path relative to the root of the repository, with forward slashes and without "./", as CI systems compare paths."""
     return posixpath.normpath(path_in_repository(path).replace("\\", "/"))
 
 

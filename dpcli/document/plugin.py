@@ -1,4 +1,4 @@
-"""The formats of documents and of charts."""
+"""Registers the formats of documents and of charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The schemas of JSON that this version writes, or reads back: the number at the end grows where a field goes or means something else."""
+"""The names of the JSON schemas that this version writes or reads.
+
+The number at the end of a name grows if a field is removed or changes its meaning.
+"""
 
 from __future__ import annotations
 

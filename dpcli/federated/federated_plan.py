@@ -90,11 +90,11 @@ def federated_plan(path: str) -> FederatedPlan:
         InputError: The file cannot be read or has no [federated], or its entry costs less than the described rounds.
         CannotCertify: No amount of noise meets the budget.
     """
-    from dpcli.analysis.calibrate_file import solved
+    from dpcli.analysis.calibrate_file import solved_pipeline
 
     data = read_bytes(path)
     table = read_federated(data, path)
-    pipeline = solved(data, path)
+    pipeline = solved_pipeline(data, path)
     refuse_contradicted(pipeline)
     (entry,) = fitting_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)

@@ -1,1 +1,1 @@
-"""Noisy answers over a table."""
+"""Noisy answers to queries about a table: the command `dpcli release` and the measures of its queries."""

@@ -76,10 +76,10 @@ class Aggregation:
     """A question to an engine: the number of units, the number of rows and the sums of integers, for each key.
 
     A unit counts in at most max_groups keys, with at most max_rows rows in each. Keys that differ only in a part of steps count as one key
-    for these bounds. The bounds apply after every filter (where, missing values, domains) and before anything is added up. Which keys and
-    rows of a unit count depends only on the unit's own rows and on a secret. So removing a unit changes at most max_groups keys: each by
-    one unit, by at most max_rows rows, and in each sum by at most max_rows times the largest integer. If a part of the key is steps, this
-    holds for the total over all of its values.
+    for these bounds. The bounds apply after every filter (where, missing values, domains) and before the rows are summed. The choice of a
+    unit's keys and rows depends only on the unit's own rows and on a secret. So removing a unit changes at most max_groups keys. In each of
+    them the count of units changes by one, the count of rows by at most max_rows, and each sum by at most max_rows times the largest
+    integer. If a part of the key is steps, these bounds hold for the totals over all values of that part.
 
     The contributions that count are drawn at random. Within a key, all rows of a unit are equally likely to count. The keys of a unit are
     drawn one after the other, each with a probability proportional to n / min(n, max_rows), where n is the unit's number of rows in the
@@ -90,6 +90,8 @@ class Aggregation:
         where: SQL condition. Rows for which it is not true are excluded.
         keys: Parts of the key; if empty, there is one group with the key ().
         values: Integers of each row that are summed.
+        max_groups: Largest number of keys in which a unit counts.
+        max_rows: Largest number of rows of a unit that count in one key.
     """
 
     unit: str | None
@@ -102,7 +104,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The exact, private numbers of one key. They must never be printed, logged or stored."""
+    """The exact, private numbers of one key: units, rows and sums. They must never be printed, logged or stored."""
 
     units: int
     rows: int
@@ -123,7 +125,7 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
         aggregation: The question that the engine answered.
 
     Raises:
-        InputError: The table has so row_count rows that sums may have overflown.
+        InputError: The table has so many rows that sums may have overflown.
         InternalError: The engine's answer does not fit the question.
     """
     count = len(aggregation.keys)
@@ -135,13 +137,13 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
     for row in rows:
         units, row_count, *sums = row[count:]
         if row_count and None in sums:
-            raise InternalError("an engine answered with no sum where there are rows")
+            raise InternalError("an engine returned no sum for a key that has rows")
         units, row_count, *sums = (int(each or 0) for each in (units, row_count, *sums))  # SQL's sum over no rows is null
         if row_count > MOST_ROWS:
             raise InputError("source: expected at most 2^40 rows")
         key = tuple(row[:count])
         if None not in declared and key not in totals:
-            raise InternalError("an engine answered with a key that was not asked for")
+            raise InternalError("an engine returned a key that is not declared")
         totals[key] = Total(units, row_count, tuple(sums))
     return totals
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import scale_of, sigma_of
 
-DOWN = 1.0 - 1e-15  # factor that makes a rounded product or root of doubles at most the exact one
-LEAST, MOST = 1e-100, 1e100  # range of a cost, in which squares and quotients neither overflow nor underflow
+DOWN = 1.0 - 1e-15  # factor that makes a rounded product or root of doubles at most the exact value
+LEAST, MOST = 1e-100, 1e100  # range of a cost; within it, squares and quotients neither overflow nor underflow
 
 
 @dataclass(frozen=True, slots=True)

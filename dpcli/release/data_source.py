@@ -1,4 +1,4 @@
-"""The [source] table: the place of the data, the column that names the unit of a row, and the values that columns may have."""
+"""The [source] table: the location of the data, the column that names the unit of a row, and the values that columns may have."""
 
 from __future__ import annotations
 
@@ -27,25 +27,36 @@ OF_PATH = Reader("path", lambda source: source.path is not None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the table, or one that `expression` computes from others. What it may hold is declared, never taken from the data."""
+    """A column of the table, or a column that `expression` computes from others. Its values are declared, never taken from the data."""
 
     type: Annotated[
         Literal["text", "integer", "decimal", "boolean", "date"],
-        Key("what it holds; a value of another kind counts as missing"),
+        Key("type of the values; a value of another type counts as missing"),
     ]
-    min: Annotated[float | None, Key("least value that counts: what is below it counts as it", reader=OF_NUMBERS)] = None
-    max: Annotated[float | None, Key("largest value that counts: what is above it counts as it", reader=OF_NUMBERS)] = None
+    min: Annotated[float | None, Key("smallest value; lower values are raised to it", reader=OF_NUMBERS)] = None
+    max: Annotated[float | None, Key("largest value; higher values are lowered to it", reader=OF_NUMBERS)] = None
     step: Annotated[
         float | None,
-        Key("values are rounded to whole multiples of it and added as such; 1 for integers", POSITIVE, reader=OF_NUMBERS),
+        Key(
+            "unit of rounding: values are rounded to whole multiples of it before they are added; default 1 for integers",
+            POSITIVE,
+            reader=OF_NUMBERS,
+        ),
     ] = None
     missing: Annotated[
         float | None,
-        Key("what a missing value, NaN or infinity counts as; where absent, its row is out of the query", reader=OF_NUMBERS),
+        Key(
+            "value that replaces a missing value, NaN or infinity; by default such a row is left out of the query",
+            reader=OF_NUMBERS,
+        ),
     ] = None
-    domain: Annotated[tuple[str, ...] | None, Key("every value that it may have, as keys of by", reader=OF_TEXT)] = None
-    domain_file: Annotated[str | None, Key("file with one such value on each line, in place of domain", reader=OF_TEXT)] = None
-    expression: Annotated[Note | None, Key("SQL scalar over other columns that it is computed from")] = None
+    domain: Annotated[
+        tuple[str, ...] | None, Key("all values that the column may have; a query's by uses them as keys", reader=OF_TEXT)
+    ] = None
+    domain_file: Annotated[
+        str | None, Key("file that lists the domain, one value on each line; replaces domain", reader=OF_TEXT)
+    ] = None
+    expression: Annotated[Note | None, Key("SQL scalar over other columns, from which the column is computed")] = None
 
     @property
     def bounded(self) -> bool:
@@ -53,12 +64,12 @@ class Column:
 
     @property
     def unit_step(self) -> float | None:
-        """The stated step; by default 1 for integers, and None for decimals."""
+        """The stated step. The default is 1 for integers and None for decimals."""
         return 1.0 if self.step is None and self.type == "integer" else self.step
 
     @property
     def declares_keys(self) -> bool:
-        """Return whether all keys of the column are declared, and few enough to list."""
+        """Return whether all values of the column are declared, and are few enough to list as keys."""
         stated = self.domain is not None or self.domain_file is not None
         return self.type == "boolean" or stated or 0 < len(self.whole_numbers) <= MOST_KEYS
 
@@ -88,46 +99,48 @@ class Column:
         if self.domain is not None and self.domain_file is not None:
             yield ("domain_file",), "domain or domain_file", "both"
         if self.domain is not None and len(set(self.domain)) < max(1, len(self.domain)):
-            yield ("domain",), "at least one value, all different", "the same twice" if self.domain else "none"
+            yield ("domain",), "at least one value, all different", "a repeated value" if self.domain else "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The table of data that queries are put to. Only what [source.columns] declares can be asked about."""
+    """The table of data that queries ask about. A query may use only the columns that [source.columns] declares."""
 
     premises: ClassVar[Premises] = (
         Premise(
-            "A unit counts with no more rows than max_rows, also where a view holds other rows each time that it is read.",
-            "release, in DuckDB and PostgreSQL; in Spark, which reads files alone, the operator: they must not change meanwhile",
+            "A unit counts with at most max_rows rows, even if a view returns different rows each time it is read.",
+            "release, in DuckDB and PostgreSQL; in Spark, which reads only files, the operator: the files must not change while "
+            "they are read",
             "tests/release/test_views.py::test_no_unit_of_a_view_counts_more_rows_than_it_may",
         ),
         Premise(
             "Whether every row can be read does not depend on one unit.",
-            "the operator, who looks at the table with other tools; release says that it cannot be read, in the same words wherever",
+            "the operator, who inspects the table with other tools; release reports an unreadable table in the same words "
+            "wherever the fault is",
             "tests/release/test_unreadable.py::test_what_cannot_be_read_is_told_in_the_same_words",
         ),
         Premise(
-            "Raw rows that an engine puts on disk go with the process.",
-            "release, or its next start on this machine",
+            "Raw rows that an engine writes to disk are deleted when the process ends.",
+            "release, or the next start of release on this machine",
             "tests/release/test_spill.py::test_a_start_removes_what_the_dead_left_and_nothing_of_the_living",
         ),
         Premise(
-            "A unit counts in no more keys than are declared.",
+            "A unit counts in at most as many keys as are declared.",
             "release",
             "tests/release/test_what_is_told.py::test_more_groups_than_keys_cost_nothing",
         ),
         Premise(
-            "A unit owns the rows that name it, and no query reads more of them than it is charged for.",
-            "release; that the column names the unit, the author of the file",
+            "The rows that name a unit belong to it, and no query counts more of them than it is charged for.",
+            "release; the author of the file, for the column that names the unit",
             "tests/release/test_neighbours.py::test_a_limit_that_is_forgotten_is_seen",
         ),
         Premise(
-            "Of a unit's rows each is kept with the same chance, so that an answer means what it is said to.",
+            "All rows of a unit are equally likely to be kept, so that an answer means what dpcli states.",
             "release",
             "tests/release/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
         ),
         Premise(
-            "Of a unit's groups each is kept with the same chance.",
+            "All groups of a unit are equally likely to be kept.",
             "release",
             "tests/release/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
         ),
@@ -152,23 +165,24 @@ class Source:
         {"url": "postgresql:///shop", "table": "visits", "columns": {"age": {"type": "integer"}}},
     )
 
-    columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with what it may hold")]
+    columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with its type and values")]
     path: Annotated[
         str | None,
         Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb", reads=True),
     ] = None
     url: Annotated[
-        str | None, Key("in place of path: postgresql://...; a password belongs in ~/.pgpass, never here", reads=True)
+        str | None,
+        Key("address of a database, in place of path: postgresql://...; put a password into ~/.pgpass, never here", reads=True),
     ] = None
-    table: Annotated[str | None, Key("the table of url, or of a .duckdb file", reads=True)] = None
+    table: Annotated[str | None, Key("name of the table in the database of url, or in a .duckdb file", reads=True)] = None
     engine: Annotated[
         Literal["duckdb", "spark"] | None,
-        Key("what computes over path: duckdb, or spark for what outgrows one machine", reader=OF_PATH),
+        Key("engine that reads path: duckdb (the default), or spark for data too large for one machine", reader=OF_PATH),
     ] = None
-    unit: Annotated[str | None, Key("column that says whose a row is; where absent, each row is a unit of its own", claim=True)] = (
-        None
-    )
-    output: Annotated[str | None, Key("folder of the release: its answers, its statement; runs/NAME where absent")] = None
+    unit: Annotated[
+        str | None, Key("column that names the unit to which a row belongs; by default each row is a unit of its own", claim=True)
+    ] = None
+    output: Annotated[str | None, Key("folder for the answers and the statement of the release; default runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
         if (self.path is None) == (self.url is None):
@@ -176,20 +190,20 @@ class Source:
         if self.url is not None and self.table is None:
             yield ("table",), "the table of url", "none"
         if self.url is not None and not self.url.startswith(("postgresql://", "postgres://")):
-            yield ("url",), "postgresql://...", "a URL of another kind"
+            yield ("url",), "postgresql://...", "a URL with another scheme"
         if not self.columns:
             yield ("columns",), "at least one column", "none"
         if self.unit is not None and self.unit not in self.columns:
             yield ("unit",), "a column of [source.columns]", f'"{self.unit}"'
         elif self.unit is not None and self.columns[self.unit].expression is not None:
-            yield ("unit",), "a column of the data", "one that is computed"
+            yield ("unit",), "a column of the data", "a computed column"
         for name, column in self.columns.items():
             for key, expected, wrong in column.problems():
                 yield ("columns", name, *key), expected, wrong
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class SteppedRange:
     """The range of a numeric column in whole steps.
 
     Attributes:
@@ -257,7 +271,7 @@ def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     if not lines or len(lines) > most:
         raise InputError(f"{key}: expected 1 to {most:,} values in {path}, found {len(lines):,}")
     if len(set(lines)) < len(lines):
-        raise InputError(f"{key}: expected different values in {path}, found {len(lines) - len(set(lines)):,} of them again")
+        raise InputError(f"{key}: expected different values in {path}, found {len(lines) - len(set(lines)):,} repeated")
     return tuple(lines)
 
 
@@ -266,16 +280,16 @@ def folder_of(path: str) -> str:
     return os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd()
 
 
-def stepped(source: Source, name: str) -> Stepped:
-    """Return the range of a column that has no `number_problems`. An end that is not declared is 2^53 steps from 0."""
+def stepped_range(source: Source, name: str) -> SteppedRange:
+    """Return the range of a column without `number_problems`. An end that is not declared is 2^53 steps from 0."""
     column = source.columns[name]
     step = column.unit_step
     assert step is not None
     least = -MOST_STEPS if column.min is None else column.steps(column.min)
-    return Stepped(name, least, MOST_STEPS if column.max is None else column.steps(column.max), step)
+    return SteppedRange(name, least, MOST_STEPS if column.max is None else column.steps(column.max), step)
 
 
-def largest_distance_from_middle(values: Stepped) -> int:
+def largest_distance_from_middle(values: SteppedRange) -> int:
     """Return the largest distance of a value from the middle of the range, in steps."""
     return max(values.most - values.middle, values.middle - values.least)
 
@@ -286,7 +300,7 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
     if column is not None and column.type not in NUMBER_TYPES:
         yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
     elif column is not None and column.unit_step is None:
-        yield (key,), f"step in [source.columns.{name}]: values are exact, in whole steps", f'"{name}", which declares none'
+        yield (key,), f"step in [source.columns.{name}], since values are added in whole steps", f'"{name}", which declares none'
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
@@ -304,8 +318,8 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
     if column is None or lacking:
         return
     if not column.bounded:
-        yield (key,), f"min and max in [source.columns.{name}]: what one row may add", f'"{name}", which declares none'
-    elif stepped(source, name).least == stepped(source, name).most:
+        yield (key,), f"min and max in [source.columns.{name}], which bound what one row adds", f'"{name}", which declares neither'
+    elif stepped_range(source, name).least == stepped_range(source, name).most:
         yield (key,), f"a step smaller than the range from min to max in [source.columns.{name}]", f"{column.unit_step:g}"
     elif column.unit_step and math.log2(max(map(abs, (column.min or 0.0, column.max or 0.0))) / column.unit_step * rows) > 62:
         yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {max(abs(column.min or 0), abs(column.max or 0)):g}"

@@ -1,4 +1,4 @@
-"""Aggregations of queries: the SQL of their keys and numbers, and the order of their answers."""
+"""The aggregations that queries ask an engine for: their keys and sums, and the order of the answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dpcli.base.errors import InternalError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, quoted
-from dpcli.release.data_source import Source, declared_keys_of, stepped
+from dpcli.release.data_source import Source, declared_keys_of, stepped_range
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.query_answer import QueryAnswer
 
@@ -51,11 +51,11 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
     """
     domain = declared_keys_of(setting.source.columns[name], name, setting.folder) if declared else None
     if declared and not domain:
-        raise InternalError(f'no values of "{name}" are declared: nothing was asked')
+        raise InternalError(f'no values of "{name}" are declared: the query was not run')
     return GroupKey(quoted(name), domain)
 
 
-def within_keys(query: Query, source: Source) -> Query:
+def limited_to_keys(query: Query, source: Source) -> Query:
     """Return the query with max_groups reduced to the number of declared keys, since a larger bound only adds noise."""
     columns = [source.columns[name] for name in query.by]
     bins = getattr(query, "bins", None)
@@ -104,5 +104,5 @@ def steps_of(source: Source, name: str, squared: int | None = None) -> Steps:
         name: Name of the column.
         squared: Centre, in steps, of squared distances; None to sum the values themselves.
     """
-    values, missing = stepped(source, name), source.columns[name].missing
+    values, missing = stepped_range(source, name), source.columns[name].missing
     return Steps(quoted(name), values.least, values.most, values.step, missing, squared)

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dpcli.base.errors import InternalError
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid
-from dpcli.release.answers.postprocessing import NON_NEGATIVE, WHOLE, non_negative, rounded
+from dpcli.release.answers.postprocessing import NON_NEGATIVE, WHOLE, cut_at_zero, round_to_whole
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.samplers import draws, noisy
 from dpcli.release.query import NoisyQuery, QueryRelease
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
-POSTPROCESSING = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (rounded, WHOLE)}
-NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"
-Keyed = Mapping[tuple[KeyValue, ...], int]
+POSTPROCESSING = {"non-negative": (cut_at_zero, NON_NEGATIVE), "whole": (round_to_whole, WHOLE)}
+NOISE_ALONE = "intervals cover the noise, but not rows that were left out or values that were clamped to their bounds"
+NumbersByKey = Mapping[tuple[KeyValue, ...], int]
 
 
-def noised(exact: Keyed, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
-    """Return the numbers plus noise, in whole steps. They are sorted by key, so their order reveals nothing about the data."""
-    ordered = sorted(exact, key=order)
+def add_noise(exact: NumbersByKey, release: QueryRelease) -> dict[tuple[KeyValue, ...], int]:
+    """Return the numbers plus noise, in whole steps. The numbers are sorted by key, so their order reveals nothing about the data."""
+    ordered = sorted(exact, key=sort_key)
     return dict(zip(ordered, noisy([exact[key] for key in ordered], law_of(release)), strict=True))
 
 
@@ -34,7 +34,7 @@ def gaussian_draw(sigma: float) -> int:
     return draws(1, DiscreteGaussianLaw(sigma))[0]
 
 
-def order(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
+def sort_key(key: tuple[KeyValue, ...]) -> tuple[tuple[str, str | int], ...]:
     """Return the sort key of a key: the type and the value of each part.
 
     Keys are always sorted, since the order in which an engine returns them may reveal something about the data.
@@ -50,7 +50,7 @@ def law_of(release: QueryRelease) -> NoiseLaw:
 
 
 def additive_answer(
-    query: NoisyQuery, release: QueryRelease, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
+    query: NoisyQuery, release: QueryRelease, numbers: NumbersByKey, covers: str, by: tuple[str, ...] | None = None
 ) -> QueryAnswer:
     """Return noisy numbers as an answer, each with a confidence interval that follows from the law of its noise.
 
@@ -59,29 +59,29 @@ def additive_answer(
         release: The mechanism that added the noise.
         numbers: Noisy numbers by key, in whole steps.
         covers: Sentence that says which errors the intervals cover.
-        by: Names of the key columns; if None, those of the query.
+        by: Names of the key columns; None for the columns of the query.
     """
     law, step = law_of(release), release.unit
     rows = tuple(
-        postprocessed_row(query, key, scaled(value, step), additive_interval(value, law, query.confidence, step))
+        postprocessed_row(query, key, answer_value(value, step), additive_interval(value, law, query.confidence, step))
         for key, value in numbers.items()
     )
     return answer_of(query, rows, covers, by)
 
 
 def answer_of(
-    query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *done: str
+    query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *additions: str
 ) -> QueryAnswer:
-    """Return the answer that consists of these rows.
+    """Return the answer to a query that consists of these rows.
 
     Args:
         query: The query.
         rows: The rows.
         covers: Sentence that says which errors the intervals cover.
-        by: Names of the key columns; if None, those of the query.
-        done: Descriptions of postprocessing that was applied in addition to the query's own.
+        by: Names of the key columns; None for the columns of the query.
+        additions: Descriptions of postprocessing that was applied in addition to the query's own.
     """
-    named = (*done, *(POSTPROCESSING[name][1] for name in query.postprocess))
+    named = (*additions, *(POSTPROCESSING[name][1] for name in query.postprocess))
     return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, named)
 
 
@@ -92,6 +92,6 @@ def postprocessed_row(query: NoisyQuery, key: tuple[KeyValue, ...], value: float
     return AnswerRow(key, value, around.low, around.high)
 
 
-def scaled(number: int, unit: float) -> int | float:
+def answer_value(number: int, unit: float) -> int | float:
     """Return the value, in units of the answer, of a whole number of steps of size `unit`."""
     return number if unit == 1.0 else on_grid(number, unit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-# By the word of `measure`: a class whose fields are the keys of the query.
+# For each value of the key `measure`, the class whose fields are the keys of such a [[query]] table. A new measure is added here.
 MEASURES: dict[str, str] = {
     "count": "dpcli.release.measures.counting:CountQuery",
     "sum": "dpcli.release.measures.averages:SumQuery",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpcli.release.noise.laws import NoiseLaw
     from dpcli.release.query_answer import QueryAnswer
 
-MEASURE = Key("what is asked of the rows")
+MEASURE = Key("the statistic that the query asks for")
 CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
 SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
@@ -33,10 +33,10 @@ OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorTarget:
-    """A bound on the noise, from which the cost follows."""
+    """A bound on the noise. dpcli chooses the cheapest noise that meets it, which determines the cost."""
 
-    within: Annotated[float, Key("the noise stays below this, in units of the answer", POSITIVE)]
-    confidence: Annotated[float, Key("with this probability", CONFIDENCE)] = 0.95
+    within: Annotated[float, Key("largest absolute value of the noise, in units of the answer", POSITIVE)]
+    confidence: Annotated[float, Key("probability that the noise stays within this bound", CONFIDENCE)] = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class QueryRelease:
         type, keys: Type and further keys of the [[mechanism]] table that prices the mechanism.
         why: Derivation of the sensitivity, one line for each step.
         law: Law of the additive noise; None if the mechanism chooses a value.
-        unit: Amount of the answer, in its own unit, that one whole number of the noisy sum stands for.
+        unit: Size of one step of the noisy integer, in units of the answer.
         steps: Number of times that the mechanism runs.
     """
 
@@ -82,9 +82,9 @@ class QueryRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A question to the table of [source]; what it costs is stated as epsilon, rho, a weight or an error.
+    """A question about the table of [source]. Its cost is stated as epsilon, rho, a weight or an error.
 
-    Noise is scaled to what one unit may change: see dpcli explain query FILE.
+    The noise is scaled to the largest change that one unit can cause; dpcli explain query FILE derives it.
     """
 
     selection: ClassVar[Selection] = Selection("measure", MEASURES)
@@ -92,22 +92,24 @@ class Query:
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     keyed: ClassVar[bool] = False  # whether the answer has keys without `by`, such as bins or the values of a column
     counts_rows: ClassVar[bool] = True  # whether the rows of a unit add up, so that max_rows is needed
-    undeclared: ClassVar[str] = ""  # for messages: how to ask about undeclared values; "" if it is impossible
+    undeclared: ClassVar[str] = ""  # clause for messages that says how to ask about undeclared values; "" if it is impossible
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]
-    where: Annotated[Note | None, Key("SQL condition on columns; rows that it is not true for are out")] = None
+    where: Annotated[Note | None, Key("SQL condition on columns; rows for which it is not true are left out")] = None
     epsilon: Annotated[
-        float | None, Key("what it may cost: pure epsilon; with Gaussian noise the rho of it, epsilon^2 / 2", POSITIVE)
+        float | None, Key("cost of the query as a pure epsilon; Gaussian noise spends rho = epsilon^2 / 2 instead", POSITIVE)
     ] = None
-    rho: Annotated[float | None, Key("what it may cost: rho of zCDP", POSITIVE)] = None
+    rho: Annotated[float | None, Key("cost of the query as rho of zCDP", POSITIVE)] = None
     weight: Annotated[
-        float | None, Key("what it may cost: its share of [budget] among the queries that state a weight", POSITIVE)
+        float | None,
+        Key("cost of the query as a share of [budget], in proportion to the weights of all queries that state one", POSITIVE),
     ] = None
     max_groups: Annotated[
         int | None,
         Key(
-            "keys of by that the rows of one unit count in at most; further ones are left out at random; 1 where max_contributions is 1",
+            "largest number of keys of by in which one unit counts; further keys are left out at random; default 1 if "
+            "max_contributions is 1",
             COUNT,
             reader=OF_KEYS,
         ),
@@ -115,11 +117,12 @@ class Query:
     max_rows: Annotated[
         int | None,
         Key(
-            "rows of one unit that count in each key at most; further ones are left out at random; 1 where max_contributions is 1",
+            "largest number of rows of one unit that count in each key; further rows are left out at random; default 1 if "
+            "max_contributions is 1",
             COUNT,
         ),
     ] = None
-    confidence: Annotated[float, Key("probability that the interval covers, of the noise alone", CONFIDENCE)] = 0.95
+    confidence: Annotated[float, Key("confidence of the interval, which covers only the noise", CONFIDENCE)] = 0.95
 
     def problems(self) -> Iterator[Problem]:
         stated = [name for name in COSTS if getattr(self, name, None) is not None]
@@ -135,12 +138,12 @@ class Query:
         if source.unit is None and self.max_rows not in (None, 1):
             yield ("max_rows",), "no number where each row is a unit of its own", str(self.max_rows)
         elif source.unit is not None and self.counts_rows and self.max_rows is None:
-            yield ("max_rows",), f'the most rows of one "{source.unit}" that count', "none"
+            yield ("max_rows",), f'the largest number of rows of one "{source.unit}" that count', "none"
 
         if source.unit is None and self.max_groups not in (None, 1):
             yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
         elif source.unit is not None and (self.keyed or bool(self.by)) and self.max_groups is None:
-            yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
+            yield ("max_groups",), f'the largest number of keys in which one "{source.unit}" counts', "none"
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield (key, column) for each column that the query names."""
@@ -187,19 +190,19 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyQuery(Query):
-    """A measure that adds noise to sums over rows, for each key."""
+    """A measure that adds noise to sums over rows, for each key in `by`."""
 
-    by: Annotated[tuple[str, ...], Key("columns whose values are the keys that are answered one by one")] = ()
-    error: Annotated[
-        ErrorTarget | None, Key("what it may cost, as the noise that is allowed: within a distance, with a confidence")
-    ] = None
+    by: Annotated[tuple[str, ...], Key("columns whose values are the keys; there is one answer for each key")] = ()
+    error: Annotated[ErrorTarget | None, Key("cost of the query as a bound on its noise: within a distance, with a confidence")] = (
+        None
+    )
     noise: Annotated[
         Literal["laplace", "gaussian"] | None,
-        Key("discrete Laplace (pure) or discrete Gaussian noise; where absent laplace with epsilon, gaussian with rho or a delta"),
+        Key("discrete Laplace (pure) or discrete Gaussian noise; default: laplace with epsilon, gaussian with rho or a delta"),
     ] = None
     postprocess: Annotated[
         tuple[Literal["non-negative", "whole"], ...],
-        Key("what is done to the noisy numbers, which costs nothing and is named beside them"),
+        Key("postprocessing of the noisy numbers, which costs no privacy and is named in the answer"),
     ] = ()
 
     @property
@@ -227,23 +230,23 @@ class NoisyQuery(Query):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         if "non-negative" in self.postprocess and self.may_be_negative(source):
-            yield ("postprocess",), "non-negative for what is never below 0 in truth", "an answer that may be"
+            yield ("postprocess",), "non-negative only if the exact answer is never below 0", "an answer that may be below 0"
         for position, name in enumerate(self.by):
             if name in source.columns and self.shows_keys:
                 yield from shown_problems(source.columns[name], name, ("by", position))
             elif name in source.columns and not source.columns[name].declares_keys:
                 otherwise = f", or {self.undeclared}" if self.undeclared else ""
-                yield ("by", position), f"{DECLARED}{otherwise}", f'"{name}", whose keys would show who is there'
+                yield ("by", position), f"{DECLARED}{otherwise}", f'"{name}", whose undeclared keys would reveal who is in the data'
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:
     """Return a description of the noise: a distance within which it stays with this confidence."""
     assert release.law is not None
     error = expected_error(release.law, confidence, release.unit)
-    return f"within {figures(error, 6, ROUND_CEILING)} of the bounded truth, with probability {confidence:.6g}"
+    return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer, with probability {confidence:.6g}"
 
 
-DECLARED = 'values that are declared: domain = [...] in [source.columns], or domain_file = "..." with public ones'
+DECLARED = 'declared values: domain = [...] in [source.columns], or domain_file = "..." with public values'
 
 
 def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:

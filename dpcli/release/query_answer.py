@@ -58,8 +58,8 @@ class QueryAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """The answers of one run.
+class StoredAnswers:
+    """The stored answers of one run.
 
     Attributes:
         run: Key of the run.
@@ -74,7 +74,7 @@ class Stored:
     data: str = ""
 
 
-def store(folder: str, stored: Stored) -> None:
+def store(folder: str, stored: StoredAnswers) -> None:
     """Write the answers durably into a folder.
 
     Raises:
@@ -82,18 +82,18 @@ def store(folder: str, stored: Stored) -> None:
     """
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
-        raise LedgerError(f"{path}: holds answers already: they are not replaced")
+        raise LedgerError(f"{path}: the folder has answers already, which dpcli does not replace")
     answers = [as_json(answer) for answer in stored.answers]
     body = {"run": stored.run, "fingerprint": stored.fingerprint, "data": stored.data, "answers": answers}
     try:
         replace_file(path, json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False).encode())
     except OSError as error:
         raise LedgerError(
-            f"{path}: cannot be written ({error.strerror}): the release stays charged, its answers are lost and were shown to nobody"
+            f"{path}: cannot be written ({error.strerror}): the release stays charged; its answers are lost and were not shown to anybody"
         ) from None
 
 
-def stored_in(folder: str) -> Stored | None:
+def stored_answers(folder: str) -> StoredAnswers | None:
     """Return the answers stored in a folder; None if there are none. Raises InputError if the file was changed or is invalid."""
     path = os.path.join(folder, ANSWERS)
     if not os.path.lexists(path):
@@ -103,12 +103,12 @@ def stored_in(folder: str) -> Stored | None:
             body = json.load(file)
         digest = body.pop("sha256")
         answers = tuple(of_json(answer) for answer in body["answers"])
-        stored = Stored(body["run"], body["fingerprint"], answers, body.get("data", ""))
+        stored = StoredAnswers(body["run"], body["fingerprint"], answers, body.get("data", ""))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         digest, stored, body = None, None, {}
     if stored is None or digest != _digest(body):
         raise InputError(
-            f"{path}: the stored answers were changed, or are not from dpcli: nothing is released again in their place"
+            f"{path}: the stored answers were changed, or were not written by dpcli: dpcli draws no new answers in their place"
         )
     return stored
 

@@ -1,6 +1,6 @@
-"""The costs of queries, and the mechanisms that queries add to a pipeline.
+"""The costs of queries, and the [[mechanism]] entries that queries add to a pipeline.
 
-As the mechanisms are entries of the pipeline, every command can price them, and a ledger can record them.
+Since the mechanisms are entries of the pipeline, every command can price them, and a ledger can record them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpcli.file.toml.findings import Findings, Problem
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.release.cost import QueryCost
 from dpcli.release.data_source import Source
-from dpcli.release.group_keys import within_keys
+from dpcli.release.group_keys import limited_to_keys
 from dpcli.release.query import Query, QueryRelease, QuerySetting
 
 # Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine excludes further rows and keys.
@@ -53,18 +53,18 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
     if len(findings) > before:
         return ()
     try:
-        performed = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
-        priced = tuple((index, entry) for index, query in enumerate(performed) for entry in _entries(query))
+        priced_all = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
+        priced = tuple((index, entry) for index, query in enumerate(priced_all) for entry in _entries(query))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()
-    taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
+    names = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
     for index, entry in priced:
-        if entry.name in taken:
+        if entry.name in names:
             findings.add(
                 "DP005", ("query", index, "name"), "a name that no mechanism of another query has", f'"{entry.name}" again'
             )
-        taken.add(entry.name)
+        names.add(entry.name)
     return priced if len(findings) == before else ()
 
 
@@ -72,7 +72,7 @@ def priced_queries(
     source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
 ) -> tuple[PricedQuery, ...]:
     """Return the queries with their mechanisms. Raises InputError if a query cannot be priced."""
-    queries = [within_keys(query, source) for query in queries]
+    queries = [limited_to_keys(query, source) for query in queries]
     shares = query_costs(queries, source, privacy, budget)
     return tuple(
         _priced_query(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
@@ -114,24 +114,24 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     if source is None or privacy is None:
         yield ("source",), "a [source] table with [[query]]", "none"
         return
-    taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
+    names = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
     for position, query in enumerate(values["query"]):
         query_key = ("query", position)
-        if query.name in taken:
+        if query.name in names:
             yield (*query_key, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
-        taken.add(query.name)
+        names.add(query.name)
         for key, expected, wrong in query.needs(source):
             if not (privacy.max_contributions == 1 and key in BOUNDS_OF_ONE_ROW and getattr(query, key[0]) is None):
                 yield (*query_key, *key), expected, wrong
     spent_delta = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
     if privacy.delta is not None and spent_delta > privacy.delta * (1 + 1e-12):
-        yield ("privacy", "delta"), f"at least the {spent_delta:g} that the deltas of the queries come to", f"{privacy.delta:g}"
+        yield ("privacy", "delta"), f"at least {spent_delta:g}, the sum of the deltas of the queries", f"{privacy.delta:g}"
     if privacy.unit == "example" and source.unit is not None:
-        yield ("source", "unit"), 'no unit column with privacy.unit = "example": each row is one', f'"{source.unit}"'
+        yield ("source", "unit"), 'no unit column with privacy.unit = "example", where each row is a unit', f'"{source.unit}"'
     elif privacy.unit not in (None, "example") and source.unit is None:
         yield (
             ("source", "unit"),
-            f'the column that says which "{privacy.unit}" a row belongs to, or privacy.unit = "example" where each row is one',
+            f'the column that names the "{privacy.unit}" of a row, or privacy.unit = "example" if each row is a unit',
             "none",
         )
 
@@ -162,17 +162,18 @@ def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budg
 def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
     """Return the part of the budget that the queries with a weight share. Raises InputError if nothing is left."""
     if budget is None:
-        raise InputError("weight: no [budget] to share: state its epsilon")
+        raise InputError("weight: there is no [budget] to share: state budget.epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
         raise InputError(
-            "weight in one and error in another, whose cost is not stated: state rho or epsilon in place of one of them"
+            "weight: another query states an error, so its cost is unknown when the weights are applied: state rho or epsilon in "
+            "one of the two"
         )
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None and budget.epsilon is not None:
         left = budget.epsilon - math.fsum(cost.epsilon if cost.epsilon is not None else math.inf for cost in stated)
         if not 0.0 < left < math.inf:
-            raise InputError("weight: nothing is left of a budget without delta beside what the other queries cost")
+            raise InputError("weight: the other queries use the whole budget, which has no delta")
         return QueryCost(epsilon=left)
     caps = (
         rho_within(budget.epsilon, delta) if budget.epsilon is not None and delta is not None else math.inf,
@@ -180,7 +181,7 @@ def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budge
     )
     left = min(caps) - math.fsum(_rho(cost) for cost in stated)
     if left <= 0.0:
-        raise InputError("weight: nothing is left of [budget] beside what the other queries cost")
+        raise InputError("weight: the other queries use the whole [budget]")
     return QueryCost(rho=left)
 
 
@@ -190,7 +191,7 @@ def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
         return None
     left = delta - math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
     if left <= 0.0:
-        raise InputError(f"weight: nothing is left of delta = {delta:g} beside the queries' own")
+        raise InputError(f"weight: the deltas of the queries use all of delta = {delta:g}")
     return left
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.blocks.family import BlockFamily
     from dpcli.ledger.ledger import Ledger
 
-UNREAD = "conditions and expressions were not read: that needs pip install 'dpcli[release]'"
-WITHOUT_LEDGER = "expected --ledger with it, which knows which rows are in a block, or no window, found no ledger"
+UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
+WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class ReleasePlan(PricedFile):
         """
         from dpcli.sessions.window import require_bounded
 
-        privacy, whose = self.pipeline.privacy, self.source.unit
+        privacy, unit_column = self.pipeline.privacy, self.source.unit
         if ledger is None:
             if privacy.window is not None:
                 raise InputError(f"{self.path}: privacy.window: {WITHOUT_LEDGER}")
-            require_bounded(privacy.unit, whose, None, self.path)
+            require_bounded(privacy.unit, unit_column, None, self.path)
             return self
         blocks, family = ledger.stated_window(self.pipeline), ledger.state().open_terms().family
-        require_bounded(privacy.unit, whose, family, self.path)
+        require_bounded(privacy.unit, unit_column, family, self.path)
         return self if family is None else replace(self, window=row_window(family, blocks, self.source, self.path))
 
     @property
@@ -78,7 +78,7 @@ class ReleasePlan(PricedFile):
         return os.path.realpath(os.path.dirname(fixed) if magic else fixed)
 
     def fingerprint(self) -> str:
-        """Return a digest of everything except the data that the answers depend on. Plans with different digests are different releases."""
+        """Return a digest of everything, except the data, on which the answers depend. A different digest means a different release."""
         keys = {
             name: declared_keys_of(column, name, folder_of(self.path))
             for name, column in self.source.columns.items()
@@ -123,20 +123,21 @@ def plan_of(path: str) -> ReleasePlan:
     if source is None or not queries:
         raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
-    performed = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
-    others = len(pipeline.mechanisms) - sum(len(one.releases) for one in performed)
+    priced = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
+    others = len(pipeline.mechanisms) - sum(len(one.releases) for one in priced)
     if others:
         raise InputError(
-            f"{path}: mechanism: expected queries alone, found {others} mechanisms that dpcli release does not perform: they belong in "
-            "another file"
+            f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them "
+            "to another "
+            "file"
         )
-    if reads_expressions():
-        require_expressions(source, performed, path)
-    return ReleasePlan(path, pipeline, priced_file(path, pipeline).account, source, performed)
+    if can_read_expressions():
+        require_expressions(source, priced, path)
+    return ReleasePlan(path, pipeline, priced_file(path, pipeline).account, source, priced)
 
 
-def reads_expressions() -> bool:
-    """Check whether the SQL parser is installed."""
+def can_read_expressions() -> bool:
+    """Return whether the SQL parser is installed."""
     return importlib.util.find_spec("sqlglot") is not None
 
 
@@ -165,9 +166,9 @@ def require_expressions(source: Source, queries: Sequence[PricedQuery], path: st
 def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:
     """Return the window as a condition on rows. No query reads a row of a block outside the window.
 
-    If the ledger's max_blocks is 1, a query bounds the rows of each pair (source.unit, block), and not the rows of a source.unit in the
-    whole window. The protected unit then has all its rows in one block. It is the part of a source.unit in one block (a patient-week), or
-    a source.unit without rows in other blocks.
+    If the ledger's max_blocks is 1, a query bounds the rows of each pair (source.unit, block), not the rows of a source.unit in the whole
+    window. The protected unit then has all its rows in one block. The protected unit is the part of a source.unit in one block (a
+    patient-week), or a source.unit without rows in other blocks.
 
     Proof: Take two tables that differ by the rows of such a unit. The block of a row follows from the row alone, so all these rows belong
     to one pair (source.unit, block). The rows chosen from any other pair depend only on the rows of that pair and on the key of the hash,
@@ -193,20 +194,21 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     rows = rows_of_blocks(family, family.window(window))
     if rows is None:
         raise InputError(
-            f"{place}: expected a ledger whose blocks a column tells (day, week, region), found blocks by {family.by}: dpcli does not know "
-            "how it was computed, and cannot read the window alone. Put these blocks into a table of their own, release without --ledger "
-            "and without privacy.window, and charge it by dpcli budget spend --window"
+            f"{place}: expected a ledger whose blocks follow from a column (day, week, region), found blocks by {family.by}: "
+            "dpcli does not "
+            "know how the blocks were computed, and cannot read only the window. Put these blocks into a table of their own, release "
+            "without --ledger and without privacy.window, and charge the release by dpcli budget spend --window"
         )
     declared = source.columns.get(family.column)
     if declared is not None and declared.expression is not None:
         raise InputError(
-            f"{place}: source.columns.{family.column}: expected a column of the data, as the blocks of the ledger are cut by it, found one "
-            "that is computed"
+            f"{place}: source.columns.{family.column}: expected a column of the data, since it defines the blocks of the ledger, found a "
+            "computed column"
         )
     return rows
 
 
-def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
+def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
     """Return the paths that no other output may overwrite: the files of the release, and the folders that it will create."""
     return (*(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)), *_missing_folders(plan.folder))
 

@@ -1,4 +1,7 @@
-"""The order of a release: reserve and start the charge, compute the answers, store them, commit. Only stored answers are shown."""
+"""A release from the charge to the answers: reserve and start the charge, compute the answers, store them, commit the charge.
+
+Only stored answers are shown.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, LedgerError
 from dpcli.release.group_keys import in_declared_order
-from dpcli.release.query_answer import STATEMENT, Stored, store, stored_in
+from dpcli.release.query_answer import STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
 from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, reason, require_same_books, session_in, session_there
 from dpcli.sessions.folder import exclusive, replace_file
@@ -25,14 +28,16 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 KEY_BYTES = 32  # length of the secret key of the hash that chooses contributions
 Report = Callable[[int, int], None]
-LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
-UNREADABLE = (
-    "expected a table that can be read to its end (in a csv: in each line as many cells as in the first, line ends of one kind, "
-    "quotes that end, UTF-8), found one that cannot; where, and why, is private. This release stays charged, without an answer; "
-    "in another folder it is another charge"
+LOST = (
+    "was charged, but no answer was stored: the answer was lost before anybody saw it; a release in another folder is charged again"
 )
-INTERRUPTED = "this release stays charged; asked again, it gives the answers if they were stored, and says so if they were lost"
-ANOTHER = "another name, or source.output, is another release and another charge"
+UNREADABLE = (
+    "expected a table that can be read to its end (a csv: UTF-8, equally many cells in each line, line ends of one kind, closed "
+    "quotes), found an unreadable table; the place and the cause are private. This release stays charged and has no answer; a release "
+    "in another folder is charged again"
+)
+INTERRUPTED = "this release stays charged; the next call returns the answers if they were stored, and reports if they were lost"
+ANOTHER = "a release with another name or source.output is a new release with a new charge"
 
 
 def release(
@@ -55,7 +60,7 @@ def release(
     plan = plan.reading(ledger)
     with exclusive(plan.folder):
         session = _session(plan, ledger, key)
-        stored = stored_in(plan.folder)
+        stored = stored_answers(plan.folder)
         if stored is None or ledger is not None:
             require_same_books(plan.folder, session.charged, ledger, "release")
         if stored is not None:
@@ -65,11 +70,11 @@ def release(
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
         if session.counted:
             _require_unstarted(session, plan, ledger)
-        quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
+        call_quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
         try:
-            answers = quietly(lambda: _compute_answers(plan, report), plan.folder, f"this release {LOST}")
-            store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
+            answers = call_quietly(lambda: _compute_answers(plan, report), plan.folder, f"this release {LOST}")
+            store(plan.folder, StoredAnswers(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
         _write_statement(plan, answers)
@@ -95,15 +100,15 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         return session if key is None else replace(session, run=key)
     if session.fingerprint != plan.fingerprint():
         raise InputError(
-            f"{place}: expected the file as it was when this release began{_and_window(plan)}, found it changed, or a version of dpcli "
-            f"that adds other noise: as it was, it gives the same answers; {ANOTHER}"
+            f"{place}: expected the file as it was when this release began{_and_window(plan)}, found a changed file, or a version of dpcli "
+            f"that adds different noise: the unchanged file gives the stored answers; {ANOTHER}"
         )
     if session.charged != (ledger is not None):
         stated = ("the --ledger that was charged for this release", "none") if session.charged else ("no --ledger", "one")
-        why = "" if session.charged else f": this release was charged to none; {ANOTHER}"
+        why = "" if session.charged else f": this release was charged to no ledger; {ANOTHER}"
         raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}{why}")
     if key not in (None, session.run):
-        raise InputError(f'{place}: expected the key "{session.run}" of the release that is there, found "{key}"; {ANOTHER}')
+        raise InputError(f'{place}: expected the key "{session.run}" of the release in this folder, found "{key}"; {ANOTHER}')
     return session
 
 
@@ -111,14 +116,13 @@ def _and_window(plan: ReleasePlan) -> str:
     return "" if plan.window is None else ", and its window"
 
 
-def _require_stored_by(stored: Stored, session: Session, plan: ReleasePlan) -> None:
+def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
-        raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
-    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together
         raise InputError(
-            f"{plan.folder}: the answers there are about {stored.data}, not about {plan.data}, of which nothing was "
-            f"answered; {ANOTHER}"
+            f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"
         )
+    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together
+        raise InputError(f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; {ANOTHER}")
 
 
 def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
@@ -132,7 +136,7 @@ def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Non
         replace_file(path, statement(plan, answers).encode())
     except OSError as error:
         raise LedgerError(
-            f"{path}: cannot be written ({error.strerror}): the answers are stored, and given when asked again"
+            f"{path}: cannot be written ({error.strerror}): the answers are stored, and the next call returns them"
         ) from None
 
 
@@ -145,8 +149,8 @@ def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | Non
     run = None if ledger is None else ledger.state().runs.get(session.run)
     if ledger is not None and run is None:
         raise LedgerError(
-            f'dataset "{ledger.dataset}": no run {session.run[:12]}, under which this release was charged: another ledger, or an '
-            "earlier state of it"
+            f'dataset "{ledger.dataset}": the ledger has no run {session.run[:12]}, which this release was charged as: it is another '
+            "ledger, or was restored to an earlier state"
         )
     if run is None or run.status != "reserved":
         raise LedgerError(f"{plan.folder}: this release {LOST}")
@@ -167,8 +171,9 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     recorded = ledger.state().runs.get(session.run)
     if recorded is not None and not session.counted and recorded.status != "reserved":
         raise Denied(
-            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the '
-            "folder where it was released; another key is another charge"
+            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: the answers are in '
+            "the folder "
+            "of that release; another key is a new charge"
         )
     session.write()
     try:
@@ -179,15 +184,15 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         raise
     replace(session, counted=True).write()
     if ledger.start(session.run).repeated:
-        raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process: it answers, in its own folder')
+        raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process, which answers in its own folder')
 
 
 def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
     """Return the answers to all queries. The release is charged already, and no error reveals anything about the data."""
-    from dpcli.release.engines.source_engine import opened
+    from dpcli.release.engines.source_engine import open_source
 
     answers = []
-    with opened(plan.source, plan.path, plan.window) as engine:
+    with open_source(plan.source, plan.path, plan.window) as engine:
         for number, priced in enumerate(plan.queries):
             question = priced.query.aggregation(priced.setting)
             answer = priced.query.answer(priced.setting, _totals(engine, question, plan.path))
@@ -230,21 +235,21 @@ def require_ready(plan: ReleasePlan) -> None:
         priced.query.expected_error(priced.setting)
 
 
-def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
-    """Return the result of `done`. Errors of libraries are replaced, since their messages may quote the data.
+def call_quietly(action: Callable[[], Result], place: str, charge: str) -> Result:
+    """Return the result of `action`. Errors of libraries are replaced, since their messages may quote the data.
 
     Args:
-        done: Function to call.
+        action: Function to call.
         place: File or folder that messages name.
         charge: Clause for messages that says what happened to the charge.
 
     Raises:
-        DpcliError: Errors of dpcli in `done` are passed on unchanged.
-        LedgerError: `done` raised an OSError. The message has the system's description.
-        InternalError: `done` raised any other error. The message names only its type and line.
+        DpcliError: Errors of dpcli in `action` are passed on unchanged.
+        LedgerError: `action` raised an OSError. The message has the system's description.
+        InternalError: `action` raised any other error. The message names only its type and line.
     """
     try:
-        return done()
+        return action()
     except DpcliError:
         raise
     except OSError as error:
@@ -253,6 +258,6 @@ def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(last.filename)}:{last.lineno}"
         failure = InternalError(
-            f"{place}: internal error ({type(error).__name__}, {where}), whose words may quote the data: {charge}"
+            f"{place}: internal error ({type(error).__name__}, {where}); its message is not shown, since it may quote the data: {charge}"
         )
     raise failure

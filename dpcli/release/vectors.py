@@ -22,7 +22,7 @@ class Contribution:
         groups: Largest number of coordinates to which the unit adds.
         rows: Largest number of rows that the unit adds to one coordinate.
         least, most: Smallest and largest whole number that one row adds.
-        fixed: True if the unit has exactly one row that counts in every dataset. Of a replaced unit, both versions then count.
+        fixed: True if the unit has exactly one row that counts in every dataset. Both versions of a replaced unit then count.
         one_key: True if the vector has a single coordinate.
     """
 
@@ -72,11 +72,12 @@ class Sensitivity:
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
     """Return the largest L1 and L2 distances between the vectors of two neighbouring datasets.
 
-    Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size. Under replace-one,
-    an old version of the unit is removed and a new version is added. A coordinate to which both versions add changes by at most the span,
-    which is at most twice the size. A coordinate to which only one version adds changes by at most the size. With j shared coordinates
-    and 2 (groups - j) other coordinates, the bounds on both distances are linear in j (L2 squared), so they are largest at j = 0 or
-    j = groups.
+    Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size.
+
+    Under replace-one, an old version of the unit is removed and a new version is added. A coordinate to which both versions add changes by
+    at most the span, which is at most twice the size. A coordinate to which only one version adds changes by at most the size. Let j be the
+    number of coordinates to which both versions add. Up to 2 (groups - j) further coordinates get a contribution of one version. The bounds
+    on L1 and on the square of L2 are linear in j, so they are largest at j = 0 or j = groups.
     """
     groups, size, span = (1 if contribution.one_key else contribution.groups), contribution.size, contribution.span
     rows = f"{contribution.rows:,} row{'s' if contribution.rows > 1 else ''}"
@@ -87,7 +88,7 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     ranged = f"a row adds {contribution.least:,}" if one else f"a row adds from {contribution.least:,} to {contribution.most:,}"
     if adjacency is not Adjacency.REPLACE_ONE:
         which = "the number" if contribution.one_key else "each of these keys"
-        moved = f"its rows come or go: {which} moves by at most {size:,}"
+        moved = f"its rows are added or removed: {which} changes by at most {size:,}"
         return Sensitivity(groups * size, groups * size * size, groups, (counted, ranged, moved))
     if contribution.one_key:
         both = "both versions count" if contribution.fixed else "a version may also add nothing"
@@ -95,9 +96,9 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
             span,
             span * span,
             1,
-            (counted, ranged, f"another version takes its place ({both}): it moves by at most {span:,}"),
+            (counted, ranged, f"another version of the unit replaces it ({both}): the number changes by at most {span:,}"),
         )
-    moved = f"the old version goes and a new one comes: up to {2 * groups:,} keys move by {size:,} each, or {groups:,} by {span:,}"
+    moved = f"a new version replaces the old one: up to {2 * groups:,} keys change by {size:,} each, or {groups:,} by {span:,}"
     l1, squared = groups * max(2 * size, span), groups * max(2 * size * size, span * span)
     return Sensitivity(l1, squared, 2 * groups, (counted, ranged, moved))
 
@@ -118,12 +119,12 @@ def noisy_vector(
         contribution: Bound on what one unit adds to the vector.
         suffix: Suffix of the mechanism's name.
         part: Share of the query's cost that the mechanism may use.
-        unit: Amount of the answer, in its own unit, that one whole number stands for.
+        unit: Size of one step of the vector's numbers, in units of the answer.
     """
-    return noisy_moved(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
+    return noisy_vector_of(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
 
 
-def noisy_moved(
+def noisy_vector_of(
     query: NoisyQuery, setting: QuerySetting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
 ) -> QueryRelease:
     """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
@@ -148,14 +149,14 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
     spec = StabilityHistogramSpec(threshold=1, **spread, **limits)  # type: ignore[arg-type]
     threshold = least_threshold(spec, Neighbours(setting.adjacency), delta)
     shown = (
-        f"a key is shown where its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: one that a unit "
-        f"alone holds with probability {delta:g} at most"
+        f"a key is shown if its count, with noise of {figures(law.spread, 6, ROUND_FLOOR)}, exceeds {threshold:,}: a key that only one "
+        f"unit has is shown with probability at most {delta:g}"
     )
     return QueryRelease("", "stability-histogram", {"threshold": threshold, **spread, **limits}, (*moved.why, shown), law)
 
 
-def laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
-    """Check whether the noise is discrete Laplace: as the query states, or else if the cost is a pure epsilon."""
+def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
+    """Return whether the noise is discrete Laplace: as the query states, or, without a statement, if the cost is a pure epsilon."""
     return query.noise == "laplace" if query.noise is not None else cost is not None and cost.pure
 
 
@@ -163,7 +164,7 @@ def _law(query: NoisyQuery, cost: QueryCost | None, moved: Sensitivity, part: fl
     if cost is None:
         return _within(query, unit)
     cost_share = cost.share(part) if part < 1.0 else cost
-    if laplace(query, cost):
+    if is_laplace(query, cost):
         return DiscreteLaplaceLaw(cost_share.laplace_scale(moved.l1))
     return DiscreteGaussianLaw(cost_share.gaussian_sigma(moved.squared_l2))
 
@@ -173,5 +174,5 @@ def _within(query: NoisyQuery, unit: float) -> NoiseLaw:
     from dpcli.release.answers.intervals import spread_within, whole_steps
 
     assert query.error is not None
-    steps, kind = whole_steps(query.error.within, unit), DiscreteLaplaceLaw if laplace(query, None) else DiscreteGaussianLaw
+    steps, kind = whole_steps(query.error.within, unit), DiscreteLaplaceLaw if is_laplace(query, None) else DiscreteGaussianLaw
     return kind(spread_within(kind, steps, query.error.confidence))

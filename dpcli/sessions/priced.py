@@ -152,9 +152,9 @@ def priced(path: str, data: bytes, types: Collection[str], table: str, named: st
         InputError: The file cannot be read, or the entry is refused as in `one_entry`.
         CannotCertify: As in `priced_file`.
     """
-    from dpcli.analysis.calibrate_file import solved
+    from dpcli.analysis.calibrate_file import solved_pipeline
 
-    pipeline = solved(data, path)
+    pipeline = solved_pipeline(data, path)
     entry = one_entry(path, pipeline, types, table, named)
     return PricedSession(path, pipeline, priced_file(path, pipeline).account, entry)
 

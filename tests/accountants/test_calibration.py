@@ -103,7 +103,7 @@ def test_where_the_grid_ends() -> None:
 
 def test_a_target_out_of_reach() -> None:
     fixed: Entry = entry("pure-dp", epsilon=2.0)
-    with pytest.raises(CannotCertify, match=r"brings epsilon to 1: the rest of the pipeline.* costs more"):
+    with pytest.raises(CannotCertify, match=r"meets epsilon = 1: the rest of the pipeline.* costs more"):
         calibrate(pipeline(entry("gaussian", noise_multiplier=1.0), fixed), 1.0, accountants=["basic"])
 
 

@@ -62,7 +62,7 @@ def test_what_lies_between_two_answers_errs_on_the_private_side(monkeypatch: pyt
     monkeypatch.setattr(
         module, "_on_shared_contours", lambda loss, counts, log_deltas: (np.zeros(len(counts)), np.full(len(counts), math.inf))
     )
-    monkeypatch.setattr(module, "_alone", ask)
+    monkeypatch.setattr(module, "_one_setting", ask)
     counts = np.arange(1, 5001)
     found = dpcli.epsilon(1.0, 1e-6, counts, delta=1e-6, tolerance=0.05)
     assert len(asked) < 300

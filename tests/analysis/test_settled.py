@@ -157,7 +157,7 @@ def test_accountants_asked_by_name_are_asked() -> None:
 
 def test_the_command_says_which_were_left_out_and_how_to_ask() -> None:
     shown = dpcli("account", "examples/mnist.toml").out
-    assert "not run, as exact is certified to within 1e-9: rdp-optimal, pld (run them with -a all)" in " ".join(shown.split())
+    assert "not run, since exact is certified to within 1e-9: rdp-optimal, pld (-a all runs them)" in " ".join(shown.split())
     told = {row["name"]: row for row in json.loads(dpcli("account", "examples/mnist.toml", "-f", "json").out)["accountants"]}
     assert {*told} == {*ACCOUNTANTS}
     for name in ("pld", "rdp-optimal"):

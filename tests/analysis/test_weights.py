@@ -156,7 +156,7 @@ def test_a_wrong_weight_is_refused_at_its_place(value: str, words: str) -> None:
     [
         (
             entry("h", "stability-histogram", f"scale = {weighted(2)}\nthreshold = 3000"),
-            "more noise may cost more there",
+            "more noise may cost more here",
         ),
         (
             entry("g", "gaussian", 'noise_multiplier = "calibrate"').replace("steps = 1", f"steps = {weighted(2)}"),

@@ -184,7 +184,7 @@ def test_a_number_that_is_no_bound_is_said_to_be_none(names: tuple[str, ...], tm
     bounds = [name for name in names if load(ACCOUNTANTS[name]).sound]
     if not bounds:
         assert done.code == 3
-    assert (f"{names[0]} is no bound but an approximation: ask without -a" in " ".join(done.out.split())) == (not bounds)
+    assert (f"{names[0]} gives an approximation and no bound: leave out -a" in " ".join(done.out.split())) == (not bounds)
 
 
 def test_the_central_limit_theorem_is_not_warned_of_where_it_is_exact() -> None:

@@ -18,7 +18,7 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli.main import cli
-from dpcli.document.formats.facts import judges, meant_by
+from dpcli.document.formats.facts import format_of_path, judges
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, assert_says_error, own_formats, words_of
 from tests.command import ROOT, dpcli
@@ -72,7 +72,7 @@ def test_a_path_alone_means_the_format_of_its_ending(words: tuple[str, ...]) -> 
     own = own_formats(words)
     for name in FORMATS:
         for ending in load(f"{FORMATS[name].partition(':')[0]}:ENDINGS"):
-            assert meant_by(f"X{ending.upper()}", own) == (name if name in own else None)
+            assert format_of_path(f"X{ending.upper()}", own) == (name if name in own else None)
             assert parsed(words, "-o", f"x{ending}") == (name in own)
     assert not parsed(words, "-o", "x.pdf")
     assert not parsed(words, "-o", f"{own[0]}=")

@@ -115,7 +115,7 @@ def test_the_way_to_laplace_noise_that_is_told_is_one(tmp_path: Path) -> None:
     assert dpcli("calibrate-sigma", file, "--target-epsilon", "0.5", "-f", "total").out == "2.0\n"
 
 
-NOISE = "this is delta with the noise as stated; the noise that meets epsilon = 3.0: dpcli "
+NOISE = "this is delta with the stated noise; to find the noise that meets epsilon = 3.0: dpcli "
 
 
 @pytest.mark.long
@@ -163,12 +163,12 @@ def test_an_approximation_is_said_to_be_one_where_a_bound_is_asked_for(name: str
 def test_a_target_below_one_step_is_said_with_its_cost(target: str) -> None:
     found = dpcli("calibrate", MNIST, "--solve", "steps", "--target-epsilon", target)
     assert found.code == 3
-    cost = found.err.removeprefix(f"dpcli: no number of steps brings epsilon to {target}: one step already costs ")
+    cost = found.err.removeprefix(f"dpcli: no number of steps meets epsilon = {target}: one step already costs ")
     assert float(cost) > float(target)
 
 
 def test_no_delta_is_said_by_the_account_as_by_calibration(tmp_path: Path) -> None:
-    words = "delta = 0: no epsilon is finite there for train, however much noise there is: state a delta > 0, such as 1e-6"
+    words = "delta = 0: no amount of noise gives train a finite epsilon at this delta: state a delta > 0, such as 1e-6"
     found = dpcli("account", MNIST, "--delta", "0")
     assert found.code == 3 and words in found.err
     (tmp_path / "x.toml").write_text((ROOT / MNIST).read_text())

@@ -70,7 +70,7 @@ def test_the_statement_says_what_was_asked_and_how_accurate_it_is(file: Path) ->
     dpcli("release", str(file), folder=file.parent)
     said = (file.parent / "runs" / "shop" / "statement.md").read_text()
     assert said.startswith("# Release: shop\n") and "**levels**: count by level" in said
-    assert "levels: within 6 of the bounded truth, with probability 0.95" in said
+    assert "levels: within 6 of the exact bounded answer, with probability 0.95" in said
     assert "NOT STATED (disclosure.utility)" not in said
 
 

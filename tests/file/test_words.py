@@ -37,7 +37,7 @@ def test_another_unit_is_asked_for_its_records(unit: str) -> None:
 def test_an_adaptive_pipeline_is_not_told_that_there_are_no_filters() -> None:
     result = account(parse((HEAD + "adaptive = true\n" + TRAIN).encode(), "x"))
     reasons = {row.accountant.name: row.reason for row in result.rows if row.reason}
-    assert "a ledger has more: dpcli budget init --filter" in (reasons["rdp"] or "")
+    assert "a ledger offers more filters for runs chosen one after another: dpcli budget init --filter" in (reasons["rdp"] or "")
     assert not [reason for reason in reasons.values() if reason and "no privacy filter" in reason]
 
 

@@ -483,4 +483,4 @@ def test_files_that_all_come_at_once_are_fixed_before_the_first(folder: Path) ->
         (folder / f"{name}.toml").write_text(CLICKS.replace('"clicks"', '"calls"'))
     (folder / "policy.toml").write_text(CAP.format(9.0).replace("clicks", "calls"))
     result = dpcli("gate", "x.toml", "y.toml", "--policy", "policy.toml", "--base-ref", "main", folder=folder)
-    assert "gate/joined" not in result.out and "the sum holds if its files were fixed" in " ".join(result.out.split())
+    assert "gate/joined" not in result.out and "the sum is valid if all files were fixed" in " ".join(result.out.split())

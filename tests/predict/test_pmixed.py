@@ -338,7 +338,7 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
         ({"mechanism_partition": '"region"'}, "expected no partition"),
         ({"public": None}, "expected a text file or module:function, declared public, with model = .ngram., found none"),
         ({"tokenizer": None}, "expected bytes, a path or a name, or module:function with model = .ngram., found none"),
-        ({"mechanism_radius": '"calibrate"'}, "dpcli pmixed account FILE --solve radius finds the largest"),
+        ({"mechanism_radius": '"calibrate"'}, "dpcli pmixed account FILE --solve radius then finds the largest radius"),
         ({"lora": "{ rank = 4 }"}, "expected no lora with model = .ngram."),
         ({"order": "3"}, None),
         ({"order": "4"}, 'expected no such key without mode = "paper"'),

@@ -38,10 +38,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """DuckDB, of which a test says what its table is."""
     from dpcli.release.data_source import Column, Source
     from dpcli.release.engines.duckdb_engine import DuckDB
-    from dpcli.release.engines.source_engine import opened
+    from dpcli.release.engines.source_engine import open_source
 
     folder = tmp_path_factory.mktemp("neighbours")
     (folder / "rows.csv").write_text("who\n")
-    with opened(Source(columns={"who": Column(type="text")}, path="rows.csv"), str(folder / "file.toml")) as found:
+    with open_source(Source(columns={"who": Column(type="text")}, path="rows.csv"), str(folder / "file.toml")) as found:
         assert isinstance(found, DuckDB)
         yield found

@@ -90,4 +90,4 @@ def test_an_interval_that_holds_less_often_where_it_is_shown_says_so() -> None:
     shown = [row for answer in answers for row in answer.rows]
     held = sum(1 for row in shown if row.lower is not None and row.lower <= 1)
     assert shown and held < 0.5 * len(shown)
-    assert "holds less often than stated" in answers[0].covers and "not far above 5 is" in answers[0].covers
+    assert "confidence is lower than stated" in answers[0].covers and "not far above 5 is" in answers[0].covers

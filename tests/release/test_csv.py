@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total, Totals
 from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.source_engine import opened, require_source
+from dpcli.release.engines.source_engine import open_source, require_source
 from tests.cases import of_each
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -25,7 +25,7 @@ LINES = ("zed,5\n" * 20 + '"",""\n' + "first, and\nsecond\n") * 100 + "zed,5"
 
 
 def units(folder: Path, where: str | None = None) -> Totals:
-    with opened(SOURCE, str(folder / "file.toml")) as engine:
+    with open_source(SOURCE, str(folder / "file.toml")) as engine:
         return engine.totals(replace(COUNT, where=where), b"k" * 32)
 
 
@@ -41,7 +41,7 @@ def test_lines_within_a_cell_are_no_rows(tmp_path: Path) -> None:
 def test_a_quote_that_does_not_end_hides_no_rows(tmp_path: Path) -> None:
     """Neither where the file is read in order."""
     (tmp_path / "rows.csv").write_text(f'who,note\nann,1\nbob,"{LINES.replace(chr(34), "")}"\ncem,"3\ndan,4\n')
-    with pytest.raises(InputError, match=r"rows\.csv: a cell has quotes within it"):
+    with pytest.raises(InputError, match=r"rows\.csv: a cell has misplaced or unclosed quotes"):
         units(tmp_path)
 
 
@@ -101,13 +101,13 @@ def source(name: str, table: str = "rows") -> Source:
 
 
 def totals(folder: Path, name: str, question: Aggregation = QUESTION, table: str = "rows") -> Totals:
-    with opened(source(name, table), str(folder / "file.toml")) as engine:
+    with open_source(source(name, table), str(folder / "file.toml")) as engine:
         return dict(engine.totals(question, b"k" * 32))
 
 
 def functions(folder: Path, name: str) -> set[str]:
     """Every function that the plan calls."""
-    with opened(source(name), str(folder / "file.toml")) as engine:
+    with open_source(source(name), str(folder / "file.toml")) as engine:
         assert isinstance(engine, DuckDB)
         return set(CALLED.findall(engine._statement(QUESTION, b"k" * 32)))
 

@@ -9,7 +9,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.data_source import Source
-from dpcli.release.engines.source_engine import opened, require_source
+from dpcli.release.engines.source_engine import open_source, require_source
 from dpcli.release.release_plan import row_window
 from tests.cases import of_each
 from tests.ledger.cluster import Cluster
@@ -32,7 +32,7 @@ def rows_of(source: Source, folder: Path) -> int:
     """Of one day: checked as before a charge, then read."""
     only = row_window(family("day", "day"), (DAY,), source, "file.toml")
     require_source(source, str(folder / "file.toml"), (ROWS,), only)
-    with opened(source, str(folder / "file.toml"), only) as engine:
+    with open_source(source, str(folder / "file.toml"), only) as engine:
         return engine.totals(ROWS, b"s" * 32)[()].rows
 
 
@@ -48,7 +48,7 @@ def test_columns_that_differ_by_case_are_refused_in_several_files(twin: str, tmp
     twins(tmp_path, twin)
     assert rows_of(Source(columns={}, path="b.parquet"), tmp_path) == 0
     for path in ("*.parquet", "[ab].parquet", "[bc].parquet"):
-        with pytest.raises(InputError, match=f'expected "day" in one spelling where there are several files, found "{twin}" too'):
+        with pytest.raises(InputError, match=f'expected "day" in one spelling in all files, found "{twin}" too'):
             rows_of(Source(columns={}, path=path), tmp_path)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.data_source import Column
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.source_table import Values
 from dpcli.release.expressions.scalars import Layers
 from dpcli.release.expressions.sql_grammar import Expressions
@@ -59,7 +59,7 @@ def same(left: Any, right: Any) -> bool:
 
 def evaluated(place: str, source: Any, folder: Path, texts: list[str]) -> dict[int, tuple[Any, ...]]:
     """What an engine makes of each expression, by row: asked of it below the statement that only adds up."""
-    with opened(source, str(folder / "file.toml")) as engine:
+    with open_source(source, str(folder / "file.toml")) as engine:
         own: Any = engine
         values = Values(own.table, own._find())
         layers = Layers(own.dialect, values)
@@ -126,7 +126,7 @@ REFUSED = {
     "null": "null",
     "": "1 to 10,000",
     "(" * 2000 + "age" + ")" * 2000 + " = 1": "expression",
-    " or ".join(["age = 1"] * 500): "within each other",
+    " or ".join(["age = 1"] * 500): "nested expressions",
     "name = '\ud800'": "Unicode",
     "name = 'a\0'": "1 to 10,000",
     "select 1": "one SQL expression",

@@ -54,7 +54,7 @@ def a_table(monkeypatch: pytest.MonkeyPatch) -> None:
         yield Table()
 
     Table.asked = 0
-    monkeypatch.setattr(opening, "opened", opened)
+    monkeypatch.setattr(opening, "open_source", opened)
 
 
 def plan(folder: Path, **query: Any) -> ReleasePlan:
@@ -114,7 +114,7 @@ def test_a_crash_at_every_event(step: str, after: bool, charged: bool, tmp_path:
         with suppress(LedgerError):
             found.append(value(release(plan(tmp_path), ledger)))
     if not found:
-        with pytest.raises(LedgerError, match="it was lost before anybody saw it"):
+        with pytest.raises(LedgerError, match="the answer was lost before anybody saw it"):
             release(plan(tmp_path), ledger)
     assert Table.asked <= 1 and len(set(found)) <= 1
     assert bool(found) == (stored or (asked == 0 and step in ("session", "reserve")) or (step == "start" and not after and charged))
@@ -187,7 +187,7 @@ def test_a_ledger_that_does_not_know_the_charge_is_not_charged_instead(tmp_path:
         for lost in (False, True):
             if lost:
                 os.remove(tmp_path / "out" / ANSWERS)
-            with pytest.raises(LedgerError, match=r"which no entry has|another ledger, or an earlier state"):
+            with pytest.raises(LedgerError, match=r"which no entry has|it is another ledger, or was restored"):
                 release(plan(tmp_path), other)
         assert not other.state().runs
     assert Table.asked == 1
@@ -230,7 +230,7 @@ def test_answers_of_other_data_are_not_given_for_these(tmp_path: Path) -> None:
         plan(tmp_path / name)
         (tmp_path / name / "file.toml").write_text(text)
     first = release(plan_of(path))
-    with pytest.raises(InputError, match="the answers there are about"):
+    with pytest.raises(InputError, match="the stored answers are about"):
         release(plan_of(str(tmp_path / "b" / "file.toml")))
     os.rename(tmp_path / "a", tmp_path / "moved")
     again = release(plan_of(str(tmp_path / "moved" / "file.toml")))
@@ -364,7 +364,7 @@ def test_no_error_quotes_the_data(error: Exception, step: str, tmp_path: Path, m
         "4711" not in "\n".join(line for line in said.splitlines() if not line.startswith("    "))
         and found.value.__context__ is None
     )
-    assert ("nothing was charged" if step == "check" else "was charged and no answer") in str(found.value)
+    assert ("nothing was charged" if step == "check" else "was charged, but no answer") in str(found.value)
 
 
 def test_an_interrupted_release_says_what_became_of_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Totals
 from dpcli.release.data_source import Column, Source
-from dpcli.release.engines.source_engine import opened, require_source
+from dpcli.release.engines.source_engine import open_source, require_source
 from tests.cases import of_each
 from tests.release.places import written
 
@@ -31,7 +31,7 @@ FRACTIONS = ("0", "-0.5", "0.5", "1", "-1", "-9.5", "-99.5", "100", "-1e-37", "-
 
 
 def totals(folder: Path) -> Totals:
-    with opened(SOURCE, str(folder / "file.toml")) as engine:
+    with open_source(SOURCE, str(folder / "file.toml")) as engine:
         return engine.totals(BY_AGE, b"k" * 32)
 
 

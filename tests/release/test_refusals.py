@@ -14,7 +14,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.data_source import Column, Source
-from dpcli.release.engines.source_engine import opened, require_source
+from dpcli.release.engines.source_engine import open_source, require_source
 from tests.cases import of_each
 from tests.ledger.cluster import Cluster
 from tests.release.places import Table, cluster_of, everywhere, source_of
@@ -27,7 +27,7 @@ COUNT = Aggregation("who", None, (), (), 1, 1)
 
 
 def total(source: Source, folder: Path, question: Aggregation = COUNT) -> Totals:
-    with opened(source, str(folder / "file.toml")) as engine:
+    with open_source(source, str(folder / "file.toml")) as engine:
         return engine.totals(question, b"k" * 32)
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.engines import sql_statement as statements
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.sql_engine import SqlEngine
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery
@@ -51,7 +51,7 @@ def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, requ
     every = [{"visitor": unit, **row} for unit in units for row in rows]
     chance.shuffle(every)
     source = source_of(place, Table(TYPES, every), made(folder / "rows"), cluster_of(place, request), "visitor")
-    with opened(source, str(folder / "rows" / "file.toml")) as engine:
+    with open_source(source, str(folder / "rows" / "file.toml")) as engine:
         yield engine
 
 

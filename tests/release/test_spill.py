@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.release.engines.duckdb_engine import NAME, spill_folder
+from dpcli.release.engines.duckdb_engine import SPILL_PREFIX, spill_folder
 from tests.cases import of_each
 
 HELD = """
@@ -46,7 +46,7 @@ def started(program: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def left(folder: Path) -> list[str]:
-    return glob.glob(str(folder / f"{NAME}*"))
+    return glob.glob(str(folder / f"{SPILL_PREFIX}*"))
 
 
 @pytest.mark.needs("duckdb", "sqlglot")
@@ -72,9 +72,9 @@ def test_a_signal_in_a_query_leaves_nothing(number: signal.Signals, tmp_path: Pa
 
 def test_a_start_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / f"{NAME}a-file").write_text("is none of them")
+    (tmp_path / f"{SPILL_PREFIX}a-file").write_text("is none of them")
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / f"{NAME}link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / f"{SPILL_PREFIX}link").symlink_to(tmp_path / "elsewhere")
     with started(HELD, tmp_path) as dead, started(HELD, tmp_path) as alive:
         rows = [Path(place) / "rows" for place in left(tmp_path) if os.path.isdir(place) and not os.path.islink(place)]
         assert len(rows) == 2
@@ -85,7 +85,7 @@ def test_a_start_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path: 
         own = spill_folder()
         try:
             assert [file.exists() for file in rows].count(True) == 1
-            assert (tmp_path / "elsewhere").is_dir() and (tmp_path / f"{NAME}a-file").exists()
+            assert (tmp_path / "elsewhere").is_dir() and (tmp_path / f"{SPILL_PREFIX}a-file").exists()
         finally:
             own.remove()
             alive.kill()

@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.release.aggregate import Total
 from dpcli.release.data_source import Source
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 from dpcli.release.engines.spark_engine import VIEW, Spark
 from tests.release import brute
 from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
@@ -29,7 +29,7 @@ def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, 
     for count, questions in ((0, 1), (1, 1), (60, 3)) if few else ((0, 2), (1, 2), (60, 12)):
         rows = table(draw, count)
         source = source_of(place, Table(TYPES, rows), made(tmp_path / str(count)), cluster_of(place, request), WHO)
-        with opened(source, str(tmp_path / str(count) / "file.toml")) as engine:
+        with open_source(source, str(tmp_path / str(count) / "file.toml")) as engine:
             for _ in range(questions):
                 asked = aggregation(draw)
                 assert dict(engine.totals(asked.aggregation, SECRET)) == brute.totals(asked, rows, SECRET), (seed, place, asked)
@@ -50,7 +50,7 @@ def test_spark_over_four_partitions_gives_what_duckdb_gives(tmp_path: Path, spar
     found = []
     for engine_name in ("duckdb", "spark"):
         source = Source(columns=Table(TYPES, rows).columns, path="part-*.csv", engine=engine_name, unit=WHO)  # type: ignore[arg-type]
-        with opened(source, str(tmp_path / "file.toml")) as engine:
+        with open_source(source, str(tmp_path / "file.toml")) as engine:
             found.append([dict(engine.totals(each.aggregation, SECRET)) for each in asked])
             if isinstance(engine, Spark):
                 assert engine.session.table(VIEW).rdd.getNumPartitions() >= 4

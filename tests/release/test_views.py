@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from dpcli.release.data_source import Column, Source
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 
 UNITS, ROWS, CAP, TIMES = 40, 20, 8, 12
 COLUMNS = {"visitor": Column(type="text"), "n": Column(type="integer", min=0, max=ROWS)}
@@ -27,7 +27,7 @@ def most(source: Source, folder: Path, unit: str | None, asked: str) -> int:
     """The most rows that were counted in a few answers, of one unit or of all."""
     keys, values = ASKED[asked]
     aggregation = Aggregation("visitor", unit and f"visitor = '{unit}'", keys, values, 1, CAP)
-    with opened(source, str(folder / "x.toml")) as engine:
+    with open_source(source, str(folder / "x.toml")) as engine:
         return max(sum(total.rows for total in engine.totals(aggregation, secrets.token_bytes(32)).values()) for _ in range(TIMES))
 
 

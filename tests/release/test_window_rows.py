@@ -18,7 +18,7 @@ from dpcli.ledger.blocks.rows import RowWindow, rows_from_content, rows_of_block
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.data_source import Column, Source
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
 from tests.cases import of_each
 from tests.release.places import Table, as_csv
@@ -77,7 +77,7 @@ KINDS = {
 def of_release(where: Path, rows: RowWindow) -> set[str]:
     source = Source(columns={"id": Column(type="text")}, path=where.name, engine="duckdb")
     asked = Aggregation(None, None, (GroupKey("id"),), (), 1, 1)
-    with opened(source, str(where.parent / "file.toml"), rows) as engine:
+    with open_source(source, str(where.parent / "file.toml"), rows) as engine:
         return {str(key[0]) for key in engine.totals(asked, SECRET)}
 
 

@@ -18,7 +18,7 @@ from dpcli.release import release_run as running
 from dpcli.release.aggregate import Totals
 from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 from dpcli.release.release_plan import row_window
 from dpcli.release.release_run import release
 from dpcli.sessions.window import over_window
@@ -78,7 +78,7 @@ def test_every_engine_reads_the_rows_of_the_window(at: str, by: str, tmp_path: P
             most = draw.choice([1, 1, 3])
             block = (lambda row: (told(by, row["when"]),)) if most == 1 else (lambda row: ())
             only = row_window(family(by, max_blocks=most), window, source, "file.toml")
-            with opened(source, str(folder / "file.toml"), only) as engine:
+            with open_source(source, str(folder / "file.toml"), only) as engine:
                 for _ in range(1 if few else 3):
                     asked = aggregation(draw)
                     found = dict(engine.totals(asked.aggregation, SECRET))
@@ -145,8 +145,8 @@ def test_no_measure_sees_a_record_outside_of_the_window(
 @of_each("most", [None, 1, 2])
 def test_whoever_reads_the_number_reads_what_it_is_about(most: int | None, unit: str | None, by: str, tmp_path: Path) -> None:
     """In the statement, which is signed, in the plan and in the answers. most: blocks of a unit; None: no ledger was named."""
-    from dpcli.release.documents.release import explained, statement
-    from dpcli.release.documents.release import planned as told_before
+    from dpcli.release.documents.release import explanation_document, statement
+    from dpcli.release.documents.release import plan_document as told_before
 
     blocks = tuple(sorted({str(block_of(by, day)) for day in DAYS[:3]})) if by != "region" else REGIONS[:2]
     query = {"name": "q", "measure": "count", "rho": 0.1, "max_rows": 2}
@@ -155,13 +155,13 @@ def test_whoever_reads_the_number_reads_what_it_is_about(most: int | None, unit:
     only = None if most is None else row_window(family(by, max_blocks=most), blocks, plan.source, "file.toml")
     plan, each = replace(plan, window=only), unit is not None and most == 1
     signed, before = statement(plan, ()), told_before(plan).notes
-    assert ("All rows of one" in signed and "in several blocks are protected less" in signed) == each
+    assert ("All rows of one" in signed and "in several blocks get the weaker protection of a group" in signed) == each
     assert (f'rows of one "{unit}" in one block count' in signed.replace("\\", "")) == each
-    assert (f'rows of one "{unit}" in one block are protected together; rows without one are left out' in before) == each
-    assert (f'rows of one "{unit}" are protected together; rows without one are left out' in before) == (
+    assert (f'rows of one "{unit}" in one block are protected together; rows without a "{unit}" are left out' in before) == each
+    assert (f'rows of one "{unit}" are protected together; rows without a "{unit}" are left out' in before) == (
         most == 2 and unit is not None
     )
-    assert any("where the ledger has max_blocks = 1" in note for note in (*before, *explained(plan).notes)) == (
+    assert any("if the ledger has max_blocks = 1" in note for note in (*before, *explanation_document(plan).notes)) == (
         most is None and unit is not None
     )
     assert any("without --ledger nothing would be answered" in note for note in before) == (most is None)
@@ -178,7 +178,7 @@ def test_a_release_goes_on_with_its_own_window_alone(tmp_path: Path) -> None:
         again = release(over_window(plan, books, ["2020-12-22", "2020-12-21", "2020-12-20"]), books)
         assert (first.fresh, again.fresh) == (True, False) and first.answers == again.answers
         for other in (["2020-12-20"], ["2020-12-20..2020-12-23"], ["2020-12-21..2020-12-23"]):
-            with pytest.raises(InputError, match="and the window with which the session began, found a change"):
+            with pytest.raises(InputError, match="with which the session began, found a change"):
                 release(over_window(plan, books, other), books)
         with pytest.raises(InputError):
             release(plan, None)
@@ -206,7 +206,7 @@ def test_what_cannot_be_told_is_refused_before_the_charge(opened_with: dict[str,
 def test_a_computed_column_decides_no_block(tmp_path: Path) -> None:
     source = planned(tmp_path, COUNT).source
     moved = {**source.columns, "when": replace(source.columns["age"], type="date", expression="name")}
-    with pytest.raises(InputError, match="found one that is computed"):
+    with pytest.raises(InputError, match="found a computed column"):
         row_window(family("day"), ("2020-12-20",), replace(source, columns=moved), "file.toml")
 
 
@@ -228,7 +228,7 @@ def test_a_time_with_a_zone_is_in_no_block(tmp_path: Path, request: pytest.Fixtu
     plain = replace(asked.aggregation, where=None, keys=(), values=())
     for column, sees in (("stamp", 1), ("when", None)):
         only = row_window(family("day", column), ("2020-12-20",), source, "file.toml")
-        with opened(source, str(tmp_path / "file.toml"), only) as engine:
+        with open_source(source, str(tmp_path / "file.toml"), only) as engine:
             if sees is None:
                 with pytest.raises(InputError, match="expected values of type date"):
                     engine.totals(plain, SECRET)

@@ -1,0 +1,1 @@
+"""The commands account, calibrate, calibrate-sigma and diff."""

@@ -1,4 +1,4 @@
-"""The command `dpcli account`: the cost of one or several pipelines, or of flags that describe one."""
+"""The command `dpcli account`: the cost of one or several pipeline files, or of a pipeline that flags describe."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ class AccountingFlags(NamedTuple):
 
 
 stated_options = composed(
-    click.option("--noise-multiplier", type=float, help="Noise over the most that one record adds (without FILE)."),
-    click.option("--laplace", is_flag=True, help="The noise is Laplace, its scale in place of the standard deviation."),
-    click.option("--pure", type=float, metavar="EPSILON", help="Epsilon of one step that is known to be pure (without FILE)."),
+    click.option("--noise-multiplier", type=float, help="Noise divided by the largest contribution of one record (without FILE)."),
+    click.option(
+        "--laplace", is_flag=True, help="Laplace noise; --noise-multiplier is then its scale instead of a standard deviation."
+    ),
+    click.option("--pure", type=float, metavar="EPSILON", help="Pure epsilon of one step, if it is known (without FILE)."),
     run_options,
-    write_option("what the flags state"),
+    write_option("the pipeline that the flags describe"),
 )
 
 
-@click.command(short_help="What a pipeline costs, by every accountant.")
+@click.command(short_help="Compute the cost of a pipeline, by every accountant.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @stated_options
 @accounting_options
 @click.option(
     "--epsilon",
     type=float,
-    help="Report delta at this epsilon instead; dpcli calibrate-sigma solves for the noise that meets an epsilon.",
+    help="Report delta at this epsilon. To find the noise that meets an epsilon, use dpcli calibrate-sigma.",
 )
 @click.option("--tolerance", type=float, help="Relative width of the grid accountant's interval [default: 0.001].")
 @click.option("--digits", type=click.IntRange(0, 15), default=4, show_default=True, help="Decimals in the table.")
@@ -61,18 +63,18 @@ def command(
     outputs: tuple[str, ...],
     **flags: Any,
 ) -> int:
-    """Compute what the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
+    """Compute the cost of the pipeline in FILE ("-" for standard input): epsilon at its delta, by every accountant.
 
-    Without FILE: what the flags state. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 is DP-SGD with Poisson
-    sampling; a second table shows epsilon for shuffled batches and for replace-one. --write PATH keeps it as a file.
+    Without FILE, flags describe the pipeline. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 describes DP-SGD with
+    Poisson sampling. A second table shows epsilon for shuffled batches and for replace-one. --write PATH writes the pipeline to a file.
 
-    Several FILEs are accounted each on its own; those that name one dataset (privacy.dataset) are added up besides: the mechanisms of all,
-    composed as if one file held them, at the smallest delta that one of them states. That holds if all were fixed before the first of them
-    ran. An adaptive file (privacy.adaptive) promises its cap in [budget], and no epsilon without one.
+    Each of several FILEs is priced separately. Files that name the same dataset (privacy.dataset) are also priced together: their
+    mechanisms are composed as in one file, at the smallest delta that a file states. The joint cost is valid if all files were fixed before
+    the first of them ran. An adaptive file (privacy.adaptive) guarantees its cap in [budget]; without a cap it guarantees no epsilon.
 
-    Each row is an upper bound, rounded up; the headline is the smallest sound one. Where it is certified to within 1e-9, rows that take
-    more work are left out: -a all runs them too. Exit code 1 where the file's budget is overspent,
-    3 where nothing can be certified.
+    Each row is an upper bound, rounded up. The headline is the smallest sound bound. If it is certified to within 1e-9, accountants that
+    take more work are not run; -a all runs them too. Exit code 1: the budget of the file is exceeded. Exit code 3: nothing can be
+    certified.
     """
     if epsilon is not None and delta is not None:
         raise InputError("give --epsilon or --delta, not both")
@@ -126,7 +128,7 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
 
 
 def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
-    """Return the line and column of the cap that is exceeded; those of the first line if the file does not state the cap."""
+    """Return the line and column of the cap that is exceeded; the first line if the file does not state the cap."""
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
 
@@ -165,4 +167,4 @@ def _require_each_once(paths: Sequence[str]) -> None:
     places = [path if path == "-" else os.path.realpath(path) for path in paths]
     for index, place in enumerate(places):
         if place in places[:index]:
-            raise InputError(f"{paths[index]}: expected each file once, found it again: it would count twice")
+            raise InputError(f"{paths[index]}: expected each file once, found it again, which would count its cost twice")

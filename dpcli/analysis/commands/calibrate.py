@@ -14,14 +14,19 @@ from dpcli.cli.options import accounting_options, emit, output_options, write_op
     "--solve",
     type=click.Choice(["steps", "epochs", "batch-size", "rate", "radius", "scale", "noise"]),
     required=True,
-    help="The parameter to solve for.",
+    help="Parameter to solve for.",
 )
-@click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@click.option("--target-epsilon", type=float, help="Largest permitted epsilon. The default is the budget of the file.")
 @goal_options
 @click.option(
-    "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism that is to change, where several could."
+    "-m",
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    metavar="NAME",
+    help="Mechanism to change; required if several mechanisms have the parameter.",
 )
-@write_option("FILE with the answer in place")
+@write_option("FILE with the answer")
 @accounting_options
 @output_options("table", "total", "records")
 def command(
@@ -41,14 +46,16 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Solve for one parameter of FILE: the most steps, epochs, batch size, rate or radius, or the least noise or scale, for a target.
+    """Solve for one parameter of FILE that meets a target.
 
-    The target is an epsilon, or what an attacker may reach (advantage, true positives), rho or mu: the target is then checked against
-    their upper bounds, whatever delta is, by all accountants of the file.
+    Steps, epochs, batch size, rate and radius are maximised. Noise and scale are minimised.
+
+    The target is an upper bound on epsilon, on the success of an attacker (advantage, true positives), on rho or on mu. Only a target
+    epsilon depends on delta.
 
     The answer errs on the safe side. The next cheaper value, shown below it, misses the target.
 
-    Exit code 1 where the delta is too large for the dataset.
+    Exit code 1: the delta is too large for the dataset.
     """
     from dpcli.analysis.calibrate_file import calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration
 
 
-@click.command("calibrate-sigma", short_help="The smallest noise multiplier for a target epsilon.")
+@click.command("calibrate-sigma", short_help="Find the smallest noise multiplier for a target epsilon.")
 @click.argument("file", required=False)
-@click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
+@click.option("--target-epsilon", type=float, help="Largest permitted epsilon. The default is the budget of FILE.")
 @goal_options
 @run_options
-@click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
-@write_option("the file with the answer in place")
+@click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="Mechanism of FILE to change.")
+@write_option("the file with the answer")
 @accounting_options
 @output_options("table", "total", "records")
 def command(
@@ -39,15 +39,17 @@ def command(
     outputs: tuple[str, ...],
     **flags: Any,
 ) -> int:
-    """The smallest noise multiplier that keeps epsilon at most the target.
+    """Find the smallest noise multiplier that keeps epsilon at most the target.
 
-    With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Several keys get one ratio of noise to
-    sensitivity, divided by the square root of their weight if they say { calibrate = { weight = 4.0 } }, or by the weight at delta = 0.
+    With FILE, the command solves for every key with the value "calibrate", or for the only mechanism with noise. Several keys get a common
+    ratio of noise to sensitivity. A key with { calibrate = { weight = 4.0 } } gets this ratio divided by the square root of its weight, or
+    by the weight if delta = 0.
 
-    Without FILE: DP-SGD from --target-epsilon, --delta, --sampling-rate and --steps; or --batch-size with --dataset-size, and --epochs.
-    Without --sampling-rate and --batch-size: Gaussian noise on all records, once or in each of --steps.
+    Without FILE, flags describe DP-SGD: --target-epsilon, --delta, --sampling-rate and --steps. --batch-size with --dataset-size replaces
+    --sampling-rate, and --epochs replaces --steps. Without --sampling-rate and --batch-size, the noise is Gaussian on all records, once or
+    in each of --steps.
 
-    Exit code 1 where a rule calls what the flags state unsound, or the delta of FILE too large for its dataset.
+    Exit code 1: a rule calls the pipeline of the flags unsound, or the delta of FILE is too large for its dataset.
     """
     from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
@@ -62,9 +64,7 @@ def command(
         refuse_epsilon_flags(delta, accountants)
     if file is None:
         if goal is not None and write is not None:
-            raise InputError(
-                "--write needs FILE with this target: only of --target-epsilon can flags make a file, whose [budget] states it"
-            )
+            raise InputError("--write without FILE needs --target-epsilon, which becomes the [budget] of the new file")
         result = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
         text = _file_text(result, flags)
         diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))

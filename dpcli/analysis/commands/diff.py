@@ -1,4 +1,4 @@
-"""The command `dpcli diff`: compare two pipelines, and price each change between them."""
+"""The command `dpcli diff`: the changes between two pipelines, and the cost of each change."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import click
 from dpcli.cli.options import emit, output_options
 
 
-@click.command(short_help="What changed between two pipelines, and what each change costs.")
+@click.command(short_help="List the changes between two pipelines, with the cost of each.")
 @click.argument("files", nargs=2, metavar="A B")
-@click.option("--delta", type=float, help="Compare at this delta instead of A's.")
-@click.option("--exit-code", "sets_exit_code", is_flag=True, help="Exit with 1 where B costs more, 3 where that cannot be said.")
+@click.option("--delta", type=float, help="Delta at which both are compared. The default is the delta of A.")
+@click.option(
+    "--exit-code", "sets_exit_code", is_flag=True, help="Exit with 1 if B costs more, and with 3 if the files cannot be compared."
+)
 @output_options("table", "total", "records")
 def command(files: tuple[str, str], delta: float | None, sets_exit_code: bool, format_: str, outputs: tuple[str, ...]) -> int:
-    """List what changed from pipeline A to pipeline B, and what each change costs: made alone to A, and all together.
+    """List the changes from pipeline A to pipeline B, with the cost of each change made alone to A, and of all changes together.
 
-    A and B are files, "-" for standard input (one of them), or REVISION:PATH for a file as it stands at a git revision. Mechanisms are
-    matched by name. Both are priced at A's delta. Where the statement has changed (unit, adjacency, max_contributions, dataset_size,
-    delta, adaptive), the epsilons are shown but called not comparable. With --exit-code, a delta too large for a dataset is exit code 1.
+    A and B are files, "-" for standard input (only one of them), or REVISION:PATH for a file at a git revision. Mechanisms are matched by
+    name. Both files are priced at the delta of A. If the statement has changed (unit, adjacency, max_contributions, dataset_size, delta,
+    adaptive), both epsilons are shown, but they are called not comparable. With --exit-code, a delta that is too large for a dataset
+    gives exit code 1.
     """
     from dpcli.analysis.difference import difference
     from dpcli.analysis.documents.diff import document

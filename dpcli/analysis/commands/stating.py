@@ -1,4 +1,4 @@
-"""Options of targets, and flags that describe a pipeline of one mechanism in place of FILE."""
+"""Options for the target of a calibration, and flags that describe a pipeline of one mechanism instead of FILE."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ if TYPE_CHECKING:
 
 # Options of the targets other than an epsilon.
 goal_options = composed(
-    click.option("--target-rho", type=float, help="The rho (zCDP) to meet, in place of an epsilon."),
-    click.option("--target-advantage", type=float, help="The most that true less false positives may be: delta at epsilon 0."),
-    click.option("--target-tpr", type=float, help="The most true positives of any attack, with --at-fpr."),
-    click.option("--at-fpr", type=float, help="The false positives at which --target-tpr holds."),
-    click.option("--target-mu", type=float, help="The mu (Gaussian DP) to meet: Gaussian noise on all records, and what is pure."),
+    click.option("--target-rho", type=float, help="Largest permitted rho (zCDP), instead of an epsilon."),
+    click.option(
+        "--target-advantage", type=float, help="Largest permitted difference of true and false positive rate (delta at epsilon 0)."
+    ),
+    click.option("--target-tpr", type=float, help="Largest permitted true positive rate of any attack at --at-fpr."),
+    click.option("--at-fpr", type=float, help="False positive rate at which --target-tpr holds."),
+    click.option(
+        "--target-mu",
+        type=float,
+        help="Largest permitted mu (Gaussian DP), for Gaussian noise on all records and for pure mechanisms.",
+    ),
 )
 
 
 def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
-    """Return findings about a file that flags describe. They name the flag in place of the key, and no line, as no user sees the file."""
+    """Return findings about a file that flags describe. They name flags instead of keys, and no lines, since no user sees the file."""
     return tuple(replace(d, key=_flag(d.key), line=0, column=0, source="") for d in diagnostics)
 
 

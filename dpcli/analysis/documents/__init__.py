@@ -1,0 +1,1 @@
+"""Results of analysis as documents, which every output format can show."""

@@ -31,7 +31,7 @@ def document(
     cite_sources: bool = False,
     flags: Sequence[str] | None = None,
 ) -> Document:
-    """Return everything that `dpcli account` says about one pipeline.
+    """Return the output of `dpcli account` for one pipeline.
 
     cite_sources: whether to cite the theorem of each bound.
     flags: the flags that describe the pipeline to dpcli calibrate-sigma; None if no flags do.
@@ -45,7 +45,7 @@ def document(
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
-        tables=(_accountants(account, decimals), _mechanisms(account)),
+        tables=(_accountants_table(account, decimals), _mechanisms_table(account)),
         notes=(*_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
@@ -69,7 +69,7 @@ def headline(account: Account, decimals: int = 4) -> str:
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     accountant = account.winner.accountant.name
     if privacy.adaptive:
-        accountant += "; the cap, which holds whatever is chosen from outputs"
+        accountant += "; the cap, which holds for every choice based on outputs"
     given = f"delta = {account.delta!r}" if account.quantity == "epsilon" else f"epsilon = {account.epsilon!r}"
     bound = f"{account.quantity} <= {up(account.upper, decimals)} at {given}"
     verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
@@ -86,7 +86,7 @@ def _uncapped(account: Account) -> str:
 
 
 def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
-    """Return a note with the command that solves for the noise, since --epsilon may have been meant as a target; empty without noise."""
+    """Return a note with the command that solves for the noise, since --epsilon may be meant as a target. Empty without noise."""
     if account.quantity == "epsilon":
         return ()
     from dpcli.analysis.calibrate import parameter_key
@@ -101,7 +101,7 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
     group = () if account.group_size == 1 else ("--group-size", str(account.group_size))
     words = shlex.join((*flags, "--target-epsilon", repr(account.epsilon), *_delta_flag(pipeline), *group))
     return (
-        f"this is delta with the noise as stated; the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma {words}",
+        f"this is delta with the stated noise; to find the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma {words}",
     )
 
 
@@ -118,7 +118,9 @@ def _no_bounds(account: Account) -> str:
     names = [row.accountant.name for row in account.rows]
     if any(row.accountant.sound for row in account.rows) or not names:
         return ""
-    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} no bound but an approximation: ask without -a"
+    return (
+        f"{' and '.join(names)} {'gives an approximation' if len(names) == 1 else 'give approximations'} and no bound: leave out -a"
+    )
 
 
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
             "group_size": account.group_size,
             **({} if privacy.window is None else {"window": list(privacy.window)}),
         },
-        _given(account): account.at,
+        _fixed_quantity(account): account.at,
         "result": {
             f"{quantity}_upper": account.upper,
             f"{quantity}_lower": account.lower,
@@ -154,7 +156,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
     }
 
 
-def _given(account: Account) -> str:
+def _fixed_quantity(account: Account) -> str:
     """Return the name of the quantity, epsilon or delta, that `account.at` fixes."""
     return "delta" if account.quantity == "epsilon" else "epsilon"
 
@@ -178,7 +180,7 @@ def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
 
 
 def _record(row: AccountRow, account: Account) -> dict[str, Any]:
-    return {_given(account): account.at, **_row_data(row, account.quantity)}
+    return {_fixed_quantity(account): account.at, **_row_data(row, account.quantity)}
 
 
 def _row_data(row: AccountRow, quantity: str) -> dict[str, Any]:
@@ -224,7 +226,7 @@ def _as_json(detail: Mapping[str, float]) -> str:
     return "{" + ", ".join(members) + "}"
 
 
-def _accountants(account: Account, decimals: int) -> Table:
+def _accountants_table(account: Account, decimals: int) -> Table:
     """Return the table of accountants. Reasons are shown as footnotes."""
     notes: dict[str, int] = {}
     rows = []
@@ -240,7 +242,7 @@ def _accountants(account: Account, decimals: int) -> Table:
         rows.append((star, name, up(row.bound.upper, decimals), _detail(row, row.bound, account, decimals), title))
     approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
     return Table(
-        f"{account.quantity} at {_given(account)} = {account.at!r}, by accountant (upper bounds, rounded up{approximate})",
+        f"{account.quantity} at {_fixed_quantity(account)} = {account.at!r}, by accountant (upper bounds, rounded up{approximate})",
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
         frozenset({2}),
@@ -254,7 +256,7 @@ def _left_out(account: Account) -> tuple[str, ...]:
     if not names:
         return ()
     assert account.winner is not None
-    return (f"not run, as {account.winner.accountant.name} is certified to within 1e-9: {', '.join(names)} (run them with -a all)",)
+    return (f"not run, since {account.winner.accountant.name} is certified to within 1e-9: {', '.join(names)} (-a all runs them)",)
 
 
 def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> str:
@@ -267,8 +269,8 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
     return ", ".join(parts)
 
 
-def _mechanisms(account: Account) -> Table:
-    """Return the table of mechanisms. If there are many, it has only those with the largest shares."""
+def _mechanisms_table(account: Account) -> Table:
+    """Return the table of mechanisms. If there are many, it lists only the mechanisms with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
     rest: list[float] = []
     if len(lines) > MOST_ROWS:
@@ -288,8 +290,8 @@ def _mechanisms(account: Account) -> Table:
     if rest:
         total = math.fsum(rest)
         percentage = "" if math.isnan(total) else f", {percent(total)} of the total together"
-        more = (f"and {len(rest):,} more{percentage}: -f json has all of them",)
-    title = f"mechanisms (share of the total, as {account.winner.accountant.name} adds it up)" if account.winner else "mechanisms"
+        more = (f"and {len(rest):,} more{percentage}; -f json lists all",)
+    title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
     return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}), more)
 
 
@@ -344,7 +346,7 @@ def _sources(account: Account) -> tuple[str, ...]:
 
 
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
-    """Return the verdicts for CI: on rules that call the file unsound, on a missing guarantee, and on the budget."""
+    """Return the checks for CI: rules that call the file unsound, a missing guarantee, and the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
     result = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
     if account.winner is None:

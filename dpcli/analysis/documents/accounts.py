@@ -1,4 +1,4 @@
-"""The accounts of several files as one document: each file on its own, and the files of each dataset together."""
+"""The accounts of several files as one document: each file separately, and the files of each dataset together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def document(
     decimals: int = 4,
     cite_sources: bool = False,
 ) -> Document:
-    """Return everything that `dpcli account` says about several pipelines.
+    """Return the output of `dpcli account` for several pipelines.
 
     Args:
         files: the account of each file, with the findings in it.
@@ -46,7 +46,7 @@ def document(
     is_one_sum = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account in accounts)
     code = max(part.exit_code for part in documents)  # 3 takes precedence over 1, and 1 over 0
     return Document(
-        headline="; ".join(headlines) or f"{len(files)} files, each on its own: no two of them name one dataset",
+        headline="; ".join(headlines) or f"{len(files)} files, priced separately: no two of them name the same dataset",
         data=_data(accounts, file_documents, members, sum_documents, code),
         verdict=min((part.verdict for part in documents), key=WORST_FIRST.index),
         passages=tuple(
@@ -56,7 +56,7 @@ def document(
         notes=(
             *(f"{path}: {note}" for path, part in zip(paths, file_documents, strict=True) for note in part.notes),
             *(f'dataset "{name}": {FIXED}' for name in sums),
-            *_over(accounts, sums, decimals),
+            *_sums_over_budget(accounts, sums, decimals),
         ),
         findings=tuple(chain.from_iterable(part.findings for part in documents)),
         checks=tuple(chain.from_iterable(part.checks for part in documents)),
@@ -89,7 +89,7 @@ def _data(
     }
 
 
-def _over(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) -> Iterator[str]:
+def _sums_over_budget(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) -> Iterator[str]:
     """Return a note for each sum that exceeds the budgets of all its files. The budget of a file does not cap the sum."""
     for name, total in sums.items():
         budgets = [file.budget for file in files if file.pipeline.privacy.dataset == name and file.budget is not None]
@@ -98,13 +98,13 @@ def _over(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) 
         if rho_cap is not None and total.rho.value > rho_cap:
             yield (
                 f'dataset "{name}": rho {up(total.rho.value, decimals)} is above the budget of each of its files (at most {rho_cap!r}), '
-                "and no cap holds for the sum; [[together]] in a policy of dpcli gate sets one"
+                "and there is no cap on the sum; [[together]] in a policy of dpcli gate sets one"
             )
         if epsilon_cap is not None and total.quantity == "epsilon" and total.upper > epsilon_cap:
             yield (
                 f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files '
                 f"(at most {epsilon_cap!r}), "
-                "and no cap holds for the sum; dpcli gate --max-together sets one"
+                "and there is no cap on the sum; dpcli gate --max-together sets one"
             )
 
 
@@ -120,7 +120,7 @@ def _files(accounts: Sequence[Account], decimals: int) -> Table:
         for account in accounts
     )
     quantity, given = ("epsilon", "delta") if accounts[0].quantity == "epsilon" else ("delta", "epsilon")
-    return Table("each file on its own", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, frozenset({2, 3}))
+    return Table("each file separately", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, frozenset({2, 3}))
 
 
 def _tables(sum_documents: Mapping[str, Document]) -> Iterator[Table]:

@@ -1,4 +1,4 @@
-"""The cost under other assumptions that the same flags often mean: shuffled batches, the other adjacency."""
+"""The cost under other assumptions that users of the same flags often mean: shuffled batches, and the other adjacency."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER_ADJACENCY = {"add-remove": "replace-one", "replace-one": "add-remove"}
 class Alternative:
     """The headline under another sampling scheme or adjacency. If nothing is certified, `upper` is inf and `reason` says why.
 
-    scheme: None if every step sees every record.
+    scheme: the sampling scheme; None if every step uses all records.
     """
 
     scheme: str | None
@@ -38,10 +38,10 @@ class Alternative:
 def alternatives(
     tables: Mapping[str, Any], delta: float | None, epsilon: float | None, accountants: Sequence[str] | None, group_size: int
 ) -> tuple[Alternative, ...]:
-    """Return the cost under the other adjacency and, if a step sees a sample, of shuffled batches under both.
+    """Return the cost under the other adjacency and, if a step uses a sample, the cost of shuffled batches under both adjacencies.
 
     Args:
-        tables: of the flags, with Poisson sampling if a step sees a sample.
+        tables: the tables that the flags describe, with Poisson sampling if a step uses a sample.
         delta, epsilon, accountants, group_size: as for `account`.
     """
     stated = tables["privacy"]["adjacency"]
@@ -91,7 +91,7 @@ NEIGHBOURS = {
 
 
 def with_alternatives(document: Document, others: Sequence[Alternative], decimals: int) -> Document:
-    """Return the document with a table of the alternatives after that of the accountants."""
+    """Return the document with a table of the alternatives after the table of accountants."""
     if not others:
         return document
     notes: dict[str, int] = {}
@@ -102,7 +102,7 @@ def with_alternatives(document: Document, others: Sequence[Alternative], decimal
         number = up(other.upper, decimals) if math.isfinite(other.upper) else "-"
         rows.append((sampling, other.adjacency, number, other.accountant or mark, NEIGHBOURS[other.adjacency]))
     table = Table(
-        f"the same under other assumptions ({others[0].quantity}, upper bounds, rounded up)",
+        f"cost under other assumptions ({others[0].quantity}, upper bounds, rounded up)",
         ("sampling", "adjacency", others[0].quantity, "accountant", "neighbours"),
         tuple(rows),
         frozenset({2}),

@@ -1,4 +1,4 @@
-"""A calibration as a document, with the classical formula to compare if that applies."""
+"""A calibration as a document. It includes a comparison with the classical formula if the formula applies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
-EARLY = "each attempt takes much work here: the search ended before the last digit, on the safe side"
-FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (see dpcli explain sigma)"
+EARLY = "the search ended before the last digit, since each attempt takes much work; the answer errs on the safe side"
+FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved only for epsilon < 1 (see dpcli explain sigma)"
 
 
 def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (), decimals: int = 4) -> Document:
-    """Return everything that `dpcli calibrate` says. diagnostics: findings about the file or the flags."""
+    """Return the output of `dpcli calibrate`.
+
+    diagnostics: findings about the file or the flags.
+    """
     privacy, quantity, key = calibration.pipeline.privacy, calibration.quantity, _key(calibration)
     unsound = any(d.severity == "error" for d in diagnostics)
     names = ", ".join(name for name, _ in calibration.targets)
@@ -75,10 +78,10 @@ def _rows(calibration: Calibration, classical: ClassicalNoise | None, decimals: 
     if calibration.cheaper is not None and calibration.cheaper_upper is not None:
         noise = calibration.parameter in ("noise", "scale")
         if calibration.adjacent:
-            label = "next smaller noise" if noise else "one step further"
+            label = "next smaller noise" if noise else "next larger value"
         else:
-            label = "less noise" if noise else "further"
-        verdict = "misses the target" if math.isfinite(calibration.cheaper_upper) else "none is certified"
+            label = "smaller noise" if noise else "larger value"
+        verdict = "misses the target" if math.isfinite(calibration.cheaper_upper) else "no bound is certified"
         yield label, f"{calibration.cheaper:.10g}", up(calibration.cheaper_upper, decimals), verdict
     if classical is not None:
         verdict = "misses the target"
@@ -120,7 +123,7 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
 
 
 def _key(calibration: Calibration) -> str:
-    """Return the name of the answer: the key itself, or the ratio that several noises share."""
+    """Return the name of the solved quantity: the key, or `noise_over_sensitivity`, the common ratio of several noises."""
     if calibration.parameter == "noise":
         (_, key), *others = calibration.targets
         return "noise_over_sensitivity" if others or key == "epsilon" else key

@@ -19,7 +19,7 @@ LONGEST_VALUE = 72  # largest number of characters of a value in the table
 
 
 def document(difference: Difference, sets_exit_code: bool = False) -> Document:
-    """Return everything that `dpcli diff` says.
+    """Return the output of `dpcli diff`.
 
     sets_exit_code: whether the exit code is 1 if epsilon rises, and 3 if the files cannot be compared.
     """
@@ -120,8 +120,8 @@ def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
 def _notes(difference: Difference) -> Iterator[str]:
     if difference.statement:
         yield (
-            f"not comparable ({', '.join(difference.statement)}): the two epsilons state different things, and the smaller one "
-            "is not necessarily better"
+            f"not comparable ({', '.join(difference.statement)}): the two epsilons are different guarantees, so the smaller one is not "
+            "necessarily better"
         )
     if any("delta" in word.split() for word in difference.statement):
         yield f"both files are priced at delta = {difference.before.delta!r}"

@@ -1,4 +1,4 @@
-"""Python results as documents, which a notebook shows as HTML."""
+"""Documents of results of the Python interface, which a notebook shows as HTML."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MOST_ROWS = 60
 
 
 def account(account: Account) -> Document:
-    """Return what `dpcli account` prints, with the findings about the deltas at which it is printed."""
+    """Return the document that `dpcli account` prints, with findings about the deltas at which bounds are printed."""
     at = account.at if account.quantity == "epsilon" else None
     cap = None if account.budget is None or account.budget.epsilon is None else account.budget.epsilon.delta
     return account_report.document(account, _findings(account.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
 
 
 def calibration(calibration: Calibration) -> Document:
-    """Return what `dpcli calibrate` prints, with the findings about its delta."""
+    """Return the document that `dpcli calibrate` prints, with findings about its delta."""
     return calibration_report.document(calibration, _findings(calibration.pipeline, {"delta": calibration.delta}))
 
 

@@ -1,0 +1,1 @@
+"""The layout of charts, and the formats that draw them."""

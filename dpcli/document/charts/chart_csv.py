@@ -1,4 +1,4 @@
-"""csv: the points of a chart, one row each with series, x and y; numbers unrounded."""
+"""csv: one row for each point of a chart, with series, x and y. Numbers are not rounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from dpcli.document.document import safe
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return RFC 4180 with a header line that names the axes; a band is two series, bars and squares have a row for each name."""
+    """Return the chart as RFC 4180 csv with a header line that names the axes.
+
+    A band gives two series. Bars and squares give one row for each name.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     if chart.grid is not None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dpcli.document.chart import Chart, Grid, Line
 from dpcli.document.document import visible
 
-MOST = 5  # values of a grid that are named
+MOST = 5  # number of the largest values of a grid that are named
 
 
 def describe(chart: Chart) -> str:
-    """Return subtitle, axes, ends of each line, labels of markers, bars and spans, and notes as sentences."""
+    """Return a description as sentences: subtitle, axes, ends of each line, labels of markers, bars and spans, and notes."""
     if chart.grid is not None:
         return visible(". ".join((chart.subtitle, *_grid(chart.grid), *chart.notes)) + ".")
     parts = [
@@ -28,7 +28,7 @@ def describe(chart: Chart) -> str:
 
 
 def _grid(grid: Grid) -> Iterator[str]:
-    """Yield the count of squares of each kind, and the greatest values."""
+    """Yield the number of squares of each kind, and the largest values."""
     valued = [square for square in grid.squares if square.value is not None]
     reached = Counter(grid.step(square.value or 0.0) for square in valued)
     counts = [(words, reached[i]) for i, (_, words) in enumerate(grid.steps)]
@@ -36,7 +36,7 @@ def _grid(grid: Grid) -> Iterator[str]:
     yield f"{len(grid.squares)} squares, each a {grid.what}: " + ", ".join(f"{count} {words}" for words, count in counts if count)
     most = sorted(valued, key=lambda square: -(square.value or 0.0))[:MOST]
     if most:
-        yield "the greatest values: " + ", ".join(f"{square.label} {square.printed}" for square in most)
+        yield "the largest values: " + ", ".join(f"{square.label} {square.printed}" for square in most)
 
 
 def _line(line: Line) -> str:

@@ -12,9 +12,9 @@ from dpcli.document.chart import Axis, Chart, Line
 Point = tuple[float, float]
 
 NARROW, WIDE = frozenset("ijlft.,:;'|!()[] "), frozenset("mwMW@%")  # characters that are narrower or wider than others
-AIR = 3.0  # distance, in pixels, between a label and a line
-BOLD = 1.12  # width of bold words, relative to plain words
-APART = 0.05  # least distance between the ends of two lines that are named there, as a share of the height
+AIR = 3.0  # desired distance, in pixels, between a label and a line
+BOLD = 1.12  # width of bold text, relative to plain text
+APART = 0.05  # smallest distance between the ends of two lines that are named at their ends, as a share of the height
 
 
 def text_width(text: str, size: float) -> float:
@@ -40,7 +40,7 @@ def wrap(text: str, size: float, width: float) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle, with y downwards."""
+    """A rectangle in coordinates in which y increases downwards."""
 
     left: float
     top: float
@@ -56,7 +56,7 @@ class Box:
         return math.hypot(across, max(self.top - point[1], 0.0, point[1] - self.bottom))
 
     def count(self, points: Sequence[Point]) -> int:
-        """Return how many points the box covers."""
+        """Return the number of points in the box."""
         return sum(self.left <= x <= self.right and self.top <= y <= self.bottom for x, y in points)
 
     def grown(self, by: float) -> Box:
@@ -70,7 +70,7 @@ class Box:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions that are at least `gap` apart within [low, high]. They have the order of `wanted`, and are close to it."""
+    """Return positions within [low, high] that are at least `gap` apart, have the order of `wanted`, and are close to `wanted`."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed: list[float] = []
     for i in order:
@@ -96,8 +96,16 @@ def place(
 ) -> tuple[Box, Point]:
     """Return the best box for a label around one of several anchors, and that anchor.
 
-    The criteria are, in this order: the box is within the frame and covers no other box, it is nearer to its `own` ink than to other ink,
-    it covers little ink, and it is near its anchor.
+    The criteria are, in this order: The box is within the frame and covers no other box. It is nearer to its own ink than to other ink. It
+    covers little ink. It is near its anchor.
+
+    Args:
+        anchors: Points next to which the label may be placed.
+        width, height: Size of the label.
+        frame: Box in which the label should be.
+        taken: Boxes of other labels.
+        ink: Points of all lines and dots.
+        own: Points of the line that the label names.
     """
     choices = [(box, anchor) for anchor in anchors for box in _around(anchor, width, height)]
     mine = set(own)
@@ -118,7 +126,7 @@ Choice = tuple[Box, Point]
 
 
 def _least(choices: list[Choice], cost: Callable[[Box, Point], float]) -> list[Choice]:
-    """Return the choices of least cost, in their order."""
+    """Return the choices with the smallest cost, in their order."""
     costs = [cost(*choice) for choice in choices]
     least = min(costs)
     return [choice for choice, value in zip(choices, costs, strict=True) if value == least]
@@ -135,7 +143,7 @@ def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
 
 
 def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
-    """Return points along a polyline that are at most `step` apart. They stand for the ink of the line."""
+    """Return points along a polyline that are at most `step` apart. They represent the ink of the line."""
     result: list[Point] = []
     for (x0, y0), (x1, y1) in pairwise(points):
         parts = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / step))
@@ -159,7 +167,7 @@ def inside(point: Point, polygon: Sequence[Point]) -> bool:
 
 
 def named_at_end(chart: Chart) -> tuple[Line, ...]:
-    """Return the lines that can be named at the right edge. They end there, away from its foot and from each other."""
+    """Return the lines that can be named at the right edge: they end there, above the x axis and away from each other."""
     ends = [line for line in chart.lines if chart.x.share(line.points[-1][0]) > 0.97]
     heights = [0.0, *(chart.y.share(line.points[-1][1]) for line in ends)]
     return tuple(
@@ -168,7 +176,7 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
 
 
 Block = tuple[str, ...]  # lines of a label
-TRIED = 20  # number of positions for a label that are tried across, and of those that are tried down
+TRIED = 20  # number of positions for a label that are tried in each direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +236,13 @@ def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, f
 
 
 def _multiples(low: float, high: float, step: float) -> list[float]:
-    """Return whole multiples of `step` in [low, high]. Of many, about TRIED are returned."""
+    """Return whole multiples of `step` in [low, high]; only about TRIED of them if there are more."""
     first, last = -int(-low // step), int(high // step)
     return [i * step for i in range(first, last + 1, max(1, (last - first) // TRIED))]
 
 
 def _contains(polygon: Sequence[Point], edges: Sequence[tuple[Point, Point]], box: Box) -> bool:
-    """Return whether the box is inside the polygon: its middle is, and no edge passes through it."""
+    """Return whether the box is inside the polygon: its middle is inside, and no edge of the polygon crosses the box."""
     middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
     return inside(middle, polygon) and not any(_crosses(start, end, box) for start, end in edges)
 
@@ -254,7 +262,7 @@ def _crosses(start: Point, end: Point, box: Box) -> bool:
 
 
 def _room(edges: Sequence[tuple[Point, Point]], box: Box) -> float:
-    """Return the least distance from the box to the corners and the middles of the edges."""
+    """Return the smallest distance from the box to the corners and the midpoints of the edges."""
     return min(box.distance(point) for edge in edges for point in (edge[0], _halfway(*edge)))
 
 
@@ -266,7 +274,7 @@ Tick = tuple[float, str]
 
 
 def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
-    """Return up to `most` ticks of an axis as (value, words), for most >= 2. An axis with categories has a tick for each."""
+    """Return up to `most` ticks of an axis as (value, label), for most >= 2. An axis with categories has a tick for each category."""
     if axis.categories:
         return tuple((float(i), name) for i, name in enumerate(axis.categories))
     values = _log(axis, most) if axis.scale == "log" else _linear(axis, most)

@@ -1,4 +1,4 @@
-"""png: a chart as an image, painted by matplotlib from the layout that svg has too."""
+"""png: an image painted by matplotlib, with the layout of svg."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dpcli.document.charts.shapes import LIGHT, Scene
 from dpcli.document.document import visible
 
 DPI = 200  # two pixels of the picture for each pixel of the scene
-POINT = 72.0 / 100.0  # a unit of the scene is a hundredth of an inch
+POINT = 72.0 / 100.0  # typographic points for each unit of the scene, which is a hundredth of an inch
 
 ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def render(chart: Chart, **_: object) -> bytes:
-    """Return a PNG image. Raises InputError where matplotlib is not installed."""
+    """Return a PNG image. Raises InputError if matplotlib is not installed."""
     try:
         figure_type, halo = load("matplotlib.figure:Figure"), load("matplotlib.patheffects:withStroke")
     except ImportError:

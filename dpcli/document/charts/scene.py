@@ -1,4 +1,7 @@
-"""The layout of a chart or a grid as a scene: polylines, polygons, dots and texts in pixels, with y downwards. svg and png paint it."""
+"""The layout of a chart or a grid as a scene: polylines, polygons, dots and texts. The formats svg and png paint scenes.
+
+Coordinates are pixels, and y increases downwards.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +44,14 @@ from dpcli.document.charts.shapes import (
 )
 from dpcli.document.document import visible
 
-FINE = 11.0  # font size, in pixels, of the words at the edges and in the squares of a grid
+FINE = 11.0  # font size, in pixels, of the headings and the labels in squares of a grid
 WIDEST = 20.0  # largest distance, in pixels, from one square to the next
 NAMED = (124.0, 52.0)  # distance, in pixels, across and down from one square to the next if squares have words in them
 GAP = 0.14  # gap between two squares, as a share of their distance
-BESIDE = 46.0  # space, in pixels, for a heading that begins at the last column
+HEADING_ROOM = 46.0  # space, in pixels, for a heading that begins at the last column
 STRIP = 22.0  # width, in pixels, of the hatched part of a closed square with words in it
 HATCH = 4.0  # distance, in pixels, between two lines of a hatching
-DARK = 3  # first step of colour on which words are white
+DARK = 3  # first step whose colour is so dark that text on it is white
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Mesh:
     down: float
 
     def box(self, column: float, row: float) -> Box:
-        """Return the box of a square, without the gap to the next one."""
+        """Return the box of a square without the gap to the next square."""
         x, y, gap = self.left + column * self.across, self.top + row * self.down, GAP * min(self.across, self.down, WIDEST)
         return Box(x, y, x + self.across - gap, y + self.down - gap)
 
@@ -93,7 +96,7 @@ def _mesh(grid: Grid, top: float, inner: float) -> Mesh:
     if grid.named:
         return Mesh(MARGIN, top, *NAMED)
     left = max((text_width(heading.text, FINE) for heading in grid.headings if heading.column < 0), default=0.0) + 6.0
-    across = min(WIDEST, (inner - left - BESIDE) / grid.columns)
+    across = min(WIDEST, (inner - left - HEADING_ROOM) / grid.columns)
     return Mesh(MARGIN + left, top, across, across)
 
 
@@ -141,7 +144,7 @@ def _hatching(box: Box) -> Iterator[tuple[tuple[float, float], tuple[float, floa
 
 
 def _dark(grid: Grid, square: Square) -> bool:
-    """Return whether words on the square are white."""
+    """Return whether text on the square is white."""
     return square.value is not None and grid.step(square.value) >= DARK
 
 
@@ -189,7 +192,7 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
 
 
 PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
-CAP = 5.0  # half of the width, in pixels, of the ends of a span
+CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
 END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
 
 
@@ -215,7 +218,7 @@ class Frame:
 def scene(chart: Chart) -> Scene:
     """Return the scene of a chart, with the title above it, the notes below it, and names at the ends of lines.
 
-    No word covers another.
+    Labels do not cover each other.
     """
     if chart.grid is not None:
         return grid_scene(chart, chart.grid)
@@ -237,7 +240,7 @@ def scene(chart: Chart) -> Scene:
 
 
 def labels(chart: Chart, width: float, height: float) -> list[Words]:
-    """Return only the labels inside and next to a plot of this size, whose left upper corner is (0, 0)."""
+    """Return only the labels inside and next to a plot of this size. The upper left corner of the plot is (0, 0)."""
     result, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
     _shapes(result, chart, frame)
     _names(result, chart, frame)
@@ -297,7 +300,7 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
 
 
 def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
-    """Place the names of lines at their ends, and then those of markers, bands and other lines where they cover nothing."""
+    """Place the names of lines at their ends. Then place the names of markers, bands and other lines where they cover nothing."""
     ended = named_at_end(chart)
     taken = list(_end_names(scene, ended, frame))
     ink = [p for stroke in scene.strokes for p in dense(stroke.points)] + [dot.at for dot in scene.dots]

@@ -1,4 +1,7 @@
-"""The shapes of a scene, in pixels, y downwards; the sheet of every chart: width, margins, title and notes; and its palettes."""
+"""The shapes of a scene, the layout that all charts share (width, margins, title and notes), and the colour palettes.
+
+Coordinates are pixels, and y increases downwards.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,14 @@ from dpcli.document.chart import Tone
 from dpcli.document.charts.labels import Point
 
 Ink = Literal["text", "quiet", "grid", "axis", "paper", "empty", "step0", "step1", "step2", "step3", "step4", "step5"]
-STEPS: tuple[Ink, ...] = ("step0", "step1", "step2", "step3", "step4", "step5")  # from little to much: darker on light paper
+STEPS: tuple[Ink, ...] = (
+    "step0",
+    "step1",
+    "step2",
+    "step3",
+    "step4",
+    "step5",
+)  # from small to large values; larger values are darker on light paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +34,11 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A polygon, more or less transparent. title: the words shown on hover."""
+    """A filled polygon.
+
+    opacity: opacity from 0 to 1.
+    title: text that is shown on hover.
+    """
 
     points: tuple[Point, ...]
     tone: Tone | Ink
@@ -34,7 +48,11 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A filled circle. edge: the width of its edge in the colour of the paper, which keeps it apart from a line below."""
+    """A filled circle.
+
+    at: centre.
+    edge: width of the outline in the colour of the paper, which separates the circle from a line below it.
+    """
 
     at: Point
     radius: float
@@ -44,7 +62,11 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A line of text; `at` is the end that `anchor` names, on the baseline. halo: an edge in the colour of the paper."""
+    """A line of text.
+
+    at: point on the baseline, at the start, middle or end of the text, as `anchor` states.
+    halo: whether the text has an outline in the colour of the paper.
+    """
 
     at: Point
     text: str
@@ -57,7 +79,7 @@ class Words:
 
 @dataclass(slots=True)
 class Scene:
-    """Shapes to paint, in this order."""
+    """The shapes of a picture. They are painted in the order of the fields, and later shapes cover earlier ones."""
 
     width: float
     height: float
@@ -70,8 +92,8 @@ class Scene:
 
 WIDTH = 800.0  # pixels
 MARGIN = 24.0  # pixels
-TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # pixels: sizes of words
-LEADING = 1.4  # distance of lines relative to the size of words
+TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # font sizes in pixels
+LEADING = 1.4  # distance of text lines relative to the font size
 
 
 def head(scene: Scene, title: str, subtitle: list[str]) -> None:
@@ -83,7 +105,7 @@ def head(scene: Scene, title: str, subtitle: list[str]) -> None:
 
 
 def foot(scene: Scene, notes: list[list[str]], y: float) -> None:
-    """Add notes, each of some lines, from `y` on."""
+    """Add notes, each of one or more lines, from `y` downwards."""
     for lines in notes:
         for line in lines:
             scene.words.append(Words((MARGIN, y), line, SMALL, "quiet"))
@@ -91,6 +113,7 @@ def foot(scene: Scene, notes: list[list[str]], y: float) -> None:
         y += 4.0
 
 
+# Colours on light paper, on dark paper, and in a terminal (parameters of ANSI escape sequences).
 LIGHT: dict[Tone | str, str] = {
     Tone.MAIN: "#005f9e",
     Tone.SECOND: "#b84700",
@@ -145,5 +168,5 @@ TERMINAL: dict[Tone, str] = {
 
 
 def name(tone: Tone | str) -> str:
-    """Return the class of a colour in a style sheet."""
+    """Return the name of a colour's class in a style sheet."""
     return tone if isinstance(tone, str) else tone.name.lower()

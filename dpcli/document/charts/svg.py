@@ -16,21 +16,28 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return an SVG 1.1 document. Colours are attributes, which a style sheet overrides if the reader prefers dark paper."""
+    """Return an SVG 1.1 document.
+
+    Colours are attributes. A style sheet overrides them if the reader prefers a dark scheme.
+    """
     style = f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", style)}\n'
 
 
-def element(chart: Chart, name_of_ids: str, style: str = "") -> str:
-    """Return the <svg> element for a page. name_of_ids: prefix of its ids. style: its own style sheet, that of the page where ""."""
+def element(chart: Chart, id_prefix: str, style: str = "") -> str:
+    """Return the <svg> element for a page.
+
+    id_prefix: prefix of the ids in the element.
+    style: style sheet of the element; "" if the page has one.
+    """
     result = scene(chart)
     size = f"{result.width:g} {result.height:.0f}"
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name_of_ids}title {name_of_ids}desc" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{id_prefix}title {id_prefix}desc" '
             f'viewBox="0 0 {size}" width="{result.width:g}" height="{result.height:.0f}" font-family="{FONTS}">',
-            f'<title id="{name_of_ids}title">{escape(visible(chart.title))}</title>',
-            f'<desc id="{name_of_ids}desc">{escape(describe(chart))}</desc>',
+            f'<title id="{id_prefix}title">{escape(visible(chart.title))}</title>',
+            f'<desc id="{id_prefix}desc">{escape(describe(chart))}</desc>',
             *([style] if style else []),
             f'<rect class="paper" width="100%" height="100%" fill="{LIGHT["paper"]}"/>',
             *_body(result),

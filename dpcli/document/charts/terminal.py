@@ -1,4 +1,4 @@
-"""terminal: a chart as text, in braille dots or in plain ASCII where the output cannot encode braille."""
+"""terminal: a chart as text, in braille dots, or in ASCII if the output cannot encode braille."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ BRAILLE = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The characters of one alphabet: `across` by `down` dots in a cell."""
+    """The characters that draw a chart.
+
+    across, down: number of dots in a character cell in each direction.
+    dots: function that returns the character for a set of dots.
+    """
 
     across: int
     down: int
@@ -30,7 +34,7 @@ class Glyphs:
     block: str
 
     def drawable(self, encoding: str) -> bool:
-        """Return whether an encoding has all of the characters."""
+        """Return whether an encoding has all these characters."""
         try:
             (self.dots(0xFF) + self.upright + self.corner + self.level + self.marker + self.block).encode(encoding)
         except (UnicodeEncodeError, LookupError):
@@ -43,13 +47,13 @@ ASCII = Glyphs(1, 2, lambda bits: {0x01: "'", 0x02: ".", 0x03: ":"}.get(bits & 0
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """Return braille where the encoding has it, else plain ASCII."""
+    """Return braille characters if the encoding has them, otherwise ASCII characters."""
     return UNICODE if UNICODE.drawable(encoding) else ASCII
 
 
 @dataclass(slots=True)
 class Canvas:
-    """A canvas of character cells by (row, column), with text over dots."""
+    """A canvas of character cells, addressed by (row, column). Text covers dots."""
 
     columns: int
     rows: int
@@ -59,7 +63,7 @@ class Canvas:
     text: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def line(self, start: tuple[float, float], end: tuple[float, float], tone: Tone, dashed: bool = False) -> None:
-        """Draw a straight line between two points in cells (x to the right, y downwards)."""
+        """Draw a straight line between two points in units of cells. x increases to the right, and y downwards."""
         parts = 2 * max(1, round(max(abs(end[0] - start[0]) * self.glyphs.across, abs(end[1] - start[1]) * self.glyphs.down)))
         for i in range(parts + 1):
             x, y = start[0] + (end[0] - start[0]) * i / parts, start[1] + (end[1] - start[1]) * i / parts
@@ -76,7 +80,7 @@ class Canvas:
             self.tones.setdefault((row, column), tone)
 
     def write(self, row: int, column: int, words: str, tone: Tone | None = None) -> None:
-        """Write text over everything else, cut at the edges."""
+        """Write text over everything else. Text beyond the edges is cut."""
         for i, character in enumerate(words):
             if 0 <= column + i < self.columns and 0 <= row < self.rows:
                 self.text[row, column + i] = character
@@ -85,7 +89,7 @@ class Canvas:
                     self.tones[row, column + i] = tone
 
     def lines(self, color: bool) -> list[str]:
-        """Return the rows as text. color: whether with escape codes."""
+        """Return the rows as text, with ANSI colour codes if `color` is true."""
         return [self._row(row, color).rstrip() for row in range(self.rows)]
 
     def _row(self, row: int, color: bool) -> str:
@@ -101,12 +105,15 @@ class Canvas:
         return "".join(parts) + ("\x1b[0m" if current is not None else "")
 
 
-EMPTY, CLOSED, LAST = ".", "x", "#"  # squares without a value, closed, and at the last step
-APART = 2  # columns from one square to the next
+EMPTY, CLOSED, LAST = ".", "x", "#"  # characters of squares without a value, of closed squares, and of squares at the last step
+APART = 2  # distance of squares in columns of the screen
 
 
 def grid_lines(grid: Grid, width: int) -> list[str]:
-    """Return the rows of a grid, then its legend; rows wider than `width` lose their left columns, which are the oldest."""
+    """Return the rows of a grid and its legend.
+
+    Rows that are wider than `width` lose their left columns, which are the oldest.
+    """
     legend = textwrap.wrap(_legend(grid), width)
     body = _list(grid, width) if grid.named else _rows(grid, width)
     return [*body, "", *legend]
@@ -129,7 +136,7 @@ def _list(grid: Grid, width: int) -> list[str]:
 
 
 def _rows(grid: Grid, width: int) -> list[str]:
-    """Two columns of the screen for each of the grid's where there is room, else one."""
+    """Return the rows of a grid. A square takes two columns of the screen if there is room, otherwise one."""
     left = max((len(heading.text) for heading in grid.headings if heading.column < 0), default=0) + 1
     apart = APART if left + APART * grid.columns <= width else 1
     hidden = max(0, grid.columns - (width - left) // apart)
@@ -144,7 +151,7 @@ def _rows(grid: Grid, width: int) -> list[str]:
     for square in grid.squares:
         if square.column >= hidden:
             lines[square.row][left + apart * (square.column - hidden)] = mark(grid, square)
-    hidden_words = [f"({hidden} columns on the left: no room)"] if hidden else []
+    hidden_words = [f"({hidden} columns on the left are not shown: the screen is too narrow)"] if hidden else []
     return ["".join(line).rstrip() for line in lines] + hidden_words
 
 
@@ -155,11 +162,16 @@ def _legend(grid: Grid) -> str:
 
 ROWS = 20  # height of a plot, in lines
 ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
-NAMES = 24  # columns for the names at the ends of lines, at most
+NAMES = 24  # largest number of columns for the names at the ends of lines
 
 
 def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = "utf-8", **_: object) -> str:
-    """Return the chart in at most `width` columns (at least 40), with notes below. color: whether with escape codes."""
+    """Return the chart as text in at most `width` columns, with the notes below it.
+
+    width: number of columns of the screen; at least 40 are used.
+    color: whether to use ANSI colour codes.
+    encoding: encoding of the output, which must be able to represent all characters.
+    """
     result, width = glyphs_for(encoding), max(width, 40)
     if chart.grid is not None:
         body = grid_lines(chart.grid, width)
@@ -197,7 +209,7 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     return [visible(chart.y.title), *canvas.lines(color), *_foot(chart, left, columns, glyphs)]
 
 
-At = Callable[[float, float], Point]  # the place of a point of the chart, in cells
+At = Callable[[float, float], Point]  # function that returns the position of a point of the chart in cells
 
 
 def _draw(canvas: Canvas, chart: Chart, at: At) -> None:
@@ -219,7 +231,7 @@ def _write_labels(canvas: Canvas, chart: Chart, at: At, ended: tuple[Line, ...])
         x, y = at(marker.x, marker.y)
         canvas.write(min(int(y), ROWS - 1), min(int(x), canvas.columns - 1), canvas.glyphs.marker, marker.tone)
         _label(canvas, marker.label, [(x * ACROSS, y * DOWN)], marker.tone, taken, ink, ())
-    for band in chart.bands:  # before the lines, whose names can stand in more places
+    for band in chart.bands:  # bands come before lines, whose names have more possible places
         _region(canvas, band.label, [at(*point) for point in (*band.lower, *reversed(band.upper))], taken, ink)
     for line, own in sorted(zip(chart.lines, ink, strict=True), key=lambda pair: -len(pair[0].label)):
         if line not in ended:
@@ -238,7 +250,10 @@ def _label(
     """Write a label near one of its anchors, over as few dots as possible."""
     frame = Box(0.0, 0.0, canvas.columns * ACROSS, canvas.rows * DOWN)
     block = _wrapped(label, max(canvas.columns * 9 // 20, 12))
-    width, height = (max(len(part) for part in block) + 2) * ACROSS, (len(block) + 0.5) * DOWN  # a cell of air around it
+    width, height = (
+        (max(len(part) for part in block) + 2) * ACROSS,
+        (len(block) + 0.5) * DOWN,
+    )  # with an empty cell around the label
     box, _ = place(anchors, width, height, frame, taken, [point for points in ink for point in points], own)
     row, column = round(max(box.top, 0.0) / DOWN), round(max(box.left, 0.0) / ACROSS) + 1
     taken.append(box)
@@ -247,7 +262,7 @@ def _label(
 
 
 def _region(canvas: Canvas, label: str, polygon: list[Point], taken: list[Box], ink: list[list[Point]]) -> None:
-    """Write the name of a region inside it, where it fits."""
+    """Write the name of a region inside it. A name that does not fit is left out."""
     placed = place_within(
         [(x * ACROSS, y * DOWN) for x, y in polygon],
         visible(label),
@@ -287,7 +302,7 @@ def _end_names(canvas: Canvas, lines: tuple[Line, ...], names: list[list[str]], 
 
 
 def _foot(chart: Chart, left: int, columns: int, glyphs: Glyphs) -> list[str]:
-    """Return the lines of the horizontal axis: its numbers where they do not touch, and its title."""
+    """Return the lines of the horizontal axis: the line, the numbers that do not touch each other, and the title."""
     numbers = [" "] * (left + 1 + columns)
     free = 0
     for value, words in ticks(chart.x, max(3, columns // 9)):

@@ -1,4 +1,4 @@
-"""vega-lite: a chart as a specification (version 5) with its data, for notebooks and web pages."""
+"""vega-lite: a specification of version 5 that contains the data, for notebooks and web pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcli.document.document import visible
 
 
 def grid_layers(grid: Grid) -> list[dict[str, Any]]:
-    """Return the layers of a grid: squares by step of colour, signs on closed and marked ones, and headings."""
+    """Return the layers of a grid: squares coloured by step, signs on closed and marked squares, and headings."""
     words = [grid.empty, *(text for _, text in grid.steps)]
     place = {
         "x": {"field": "column", "type": "ordinal", "axis": None, "sort": "ascending"},
@@ -75,7 +75,7 @@ Layer = dict[str, Any]
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Return the specification, a layer for each part of the chart; the notes are in `usermeta`."""
+    """Return the specification of a chart, with one layer for each part of the chart. The notes are in `usermeta`."""
     spec = {
         "$schema": SCHEMA,
         "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},
@@ -106,7 +106,7 @@ def _channel(axis: Axis, field: str) -> Layer:
     return {"field": field, "type": "quantitative", "title": axis.title, "scale": scale, "axis": {"values": values}}
 
 
-def _places(chart: Chart) -> Layer:
+def _point_encoding(chart: Chart) -> Layer:
     return {"x": _channel(chart.x, "x"), "y": _channel(chart.y, "y")}
 
 
@@ -114,9 +114,9 @@ def _values(points: Points) -> Layer:
     return {"values": [{"x": x, "y": y, "order": i} for i, (x, y) in enumerate(points)]}
 
 
-def _drawn(chart: Chart) -> Layer:
-    """Return the encoding of places, and of the order in which they are joined."""
-    return {**_places(chart), "order": {"field": "order", "type": "quantitative"}}
+def _path_encoding(chart: Chart) -> Layer:
+    """Return the encoding of points and of the order in which they are joined."""
+    return {**_point_encoding(chart), "order": {"field": "order", "type": "quantitative"}}
 
 
 def _bands(chart: Chart) -> list[Layer]:
@@ -126,7 +126,7 @@ def _bands(chart: Chart) -> list[Layer]:
             "description": visible(band.label),
             "data": _values((*band.lower, *reversed(band.upper))),
             "mark": {"type": "line", "filled": True, "fill": LIGHT[band.tone], "fillOpacity": 0.13, "strokeOpacity": 0.0},
-            "encoding": _drawn(chart),
+            "encoding": _path_encoding(chart),
         }
         for i, band in enumerate(chart.bands)
     ]
@@ -146,7 +146,7 @@ def _lines(chart: Chart) -> list[Layer]:
                 "clip": True,
                 **({"strokeDash": [6, 4]} if line.dashed else {}),
             },
-            "encoding": _drawn(chart),
+            "encoding": _path_encoding(chart),
         }
         for i, line in enumerate(chart.lines)
     ]
@@ -158,7 +158,7 @@ def _spans(chart: Chart) -> list[Layer]:
             "description": visible(span.label),
             "data": {"values": [{"x": span.x, "y": span.low, "high": span.high}]},
             "mark": {"type": "rule", "color": LIGHT[span.tone], "strokeWidth": 1.6, "tooltip": True},
-            "encoding": {**_places(chart), "y2": {"field": "high"}},
+            "encoding": {**_point_encoding(chart), "y2": {"field": "high"}},
         }
         for span in chart.spans
     ]
@@ -169,12 +169,12 @@ def _dots(chart: Chart, label: str, points: Points, tone: Tone, area: int) -> La
         "description": visible(label),
         "data": _values(points),
         "mark": {"type": "point", "filled": True, "size": area, "opacity": 1.0, "tooltip": True, "color": LIGHT[tone]},
-        "encoding": _places(chart),
+        "encoding": _point_encoding(chart),
     }
 
 
 def _names(chart: Chart) -> list[Layer]:
-    """Return the labels, placed where they cover nothing, in pixels of the plot."""
+    """Return the layers of the labels. Labels are placed where they cover nothing, in pixels of the plot."""
     return [
         {
             "data": {"values": [{}]},

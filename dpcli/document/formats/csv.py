@@ -1,4 +1,4 @@
-"""csv: data for programs and spreadsheets: unrounded numbers, stable column names, one row per thing; no notes."""
+"""csv: rows of data for programs and spreadsheets, with unrounded numbers and stable column names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from dpcli.document.document import Document, jsonable, safe
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".csv",)
 NEEDS = frozenset({"records"})
@@ -17,7 +18,10 @@ SHOWS = ("sheet",)
 
 
 def render(document: Document) -> str:
-    """Return RFC 4180 with a header line. A text that a spreadsheet would run as a formula begins with an apostrophe."""
+    """Return the sheet of a document as RFC 4180 csv with a header line.
+
+    A text that a spreadsheet would interpret as a formula gets an apostrophe in front.
+    """
     return "".join(stream(document))
 
 
@@ -36,14 +40,14 @@ def stream(document: Document) -> Iterator[str]:
 
 
 def _columns_and_rows(document: Document) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
-    """Return columns and rows: a row for each record, or one for the JSON data."""
+    """Return columns and rows of a document without a sheet: one row for each record, or one row for the JSON data."""
     records = document.records or [document.data]
     columns = tuple(dict.fromkeys(str(key) for record in records for key in record))
     return columns, (tuple(record.get(column) for column in columns) for record in records)
 
 
 def _cell(value: Any) -> str:
-    """Return a value as text: numbers as Python reads them back, true and false, lists and tables as JSON."""
+    """Return a value as text. Numbers keep all digits, booleans are true and false, and lists and tables are JSON."""
     value = jsonable(value)
     if value is None:
         return ""

@@ -1,8 +1,14 @@
-"""The facts that the module of each format states beside its `render`, and the format that the ending of a path means.
+"""The properties of document formats. The module of each format states them as constants next to its function `render`.
 
-NEEDS: fields that a document must have. SHOWS: fields of which the format leaves nothing out; "failures" are failed checks. JUDGES: whether
-CI systems read a verdict from it. ENDINGS: of paths. SCREEN: whether `render` takes a width and colours. APPENDED: whether its text is
-appended to a file. The last two are stated only where true. `stream`, where there is one, yields the text of `render` in pieces.
+NEEDS: fields that a document must have for this format.
+SHOWS: fields that the format shows completely; "failures" are failed checks.
+# Properties of the format, which facts.py explains.
+JUDGES: whether CI systems read a verdict from the format.
+ENDINGS: endings of paths that select the format.
+SCREEN: whether `render` takes a width and a switch for colours; by default false.
+APPENDED: whether the text is appended to a file; by default false.
+
+A module may also have a function `stream`, which yields the text of `render` in pieces.
 """
 
 from __future__ import annotations
@@ -15,46 +21,46 @@ from typing import Any
 from dpcli.base.registry import FORMATS
 
 
-def renders(name: str, holds: Collection[str]) -> bool:
-    """Return whether a format can show documents that hold these fields."""
-    return set(_stated(name, "NEEDS")) <= set(holds)
+def renders(name: str, fields: Collection[str]) -> bool:
+    """Return whether a format can show documents that have these fields."""
+    return set(_stated(name, "NEEDS")) <= set(fields)
 
 
-def renderable(holds: Collection[str]) -> tuple[str, ...]:
+def renderable(fields: Collection[str]) -> tuple[str, ...]:
     """Return the formats that can show documents with these fields, in the order of registration."""
-    return tuple(name for name in FORMATS if renders(name, holds))
+    return tuple(name for name in FORMATS if renders(name, fields))
 
 
 def judges(name: str) -> bool:
-    """Return whether an empty report in this format would be read as a pass."""
+    """Return whether CI systems would read an empty report in this format as a pass."""
     return bool(_stated(name, "JUDGES"))
 
 
-def meant_by(path: str, names: Sequence[str]) -> str | None:
-    """Return the format, among these, that a path's ending means; None where it means none."""
+def format_of_path(path: str, names: Sequence[str]) -> str | None:
+    """Return the format among `names` that the ending of a path selects; None if it selects none."""
     endings = {ending: name for name in names for ending in _stated(name, "ENDINGS")}
     return next((name for ending, name in endings.items() if path.lower().endswith(ending)), None)
 
 
 def shows(name: str) -> tuple[str, ...]:
-    """Return the fields of a document of which a format leaves nothing out."""
+    """Return the fields of a document that a format shows completely."""
     result: tuple[str, ...] = _stated(name, "SHOWS")
     return result
 
 
 def for_screen(name: str) -> bool:
-    """Return whether its `render` takes a width and a switch for colours."""
+    """Return whether the `render` of a format takes a width and a switch for colours."""
     return bool(getattr(_module(name), "SCREEN", False))
 
 
 def streams(name: str) -> Callable[..., Iterator[str]] | None:
-    """Return the function that yields a format's text in pieces, None where there is none."""
+    """Return the function that yields the text of a format in pieces; None if the format has no such function."""
     result: Callable[..., Iterator[str]] | None = getattr(_module(name), "stream", None)
     return result
 
 
 def appended(name: str) -> bool:
-    """Return whether its text is appended to a file."""
+    """Return whether the text of a format is appended to a file."""
     return bool(getattr(_module(name), "APPENDED", False))
 
 

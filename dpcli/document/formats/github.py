@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import repository_path
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = ()
 NEEDS = frozenset({"findings", "checks"})
@@ -12,7 +13,7 @@ SHOWS = ("findings", "headline")
 
 
 def render(document: Document) -> str:
-    """Return one `::level file=...,line=...::message` per finding, then the headline as a notice."""
+    """Return one line `::level file=...,line=...::message` for each finding, and a last line with the headline."""
     level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(
         document.verdict, "error" if document.exit_code else "notice"
     )
@@ -28,12 +29,12 @@ def _command(finding: Finding) -> str:
 
 
 def _titled(finding: Finding) -> str:
-    """Return the title with the rule's code, which dpcli explain takes."""
+    """Return the title with the code of the rule, which dpcli explain accepts."""
     return f"{finding.rule}: {finding.title}" if finding.title and finding.title != finding.rule else finding.rule
 
 
 def _data(text: str) -> str:
-    return visible(text).replace("%", "%25")  # a line break would end the command, and start another
+    return visible(text).replace("%", "%25")  # a line break would end the command and start another one
 
 
 def _property(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from dpcli.document.document import Document, Finding, visible
 from dpcli.document.fingerprint import fingerprints, repository_path
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = ()
 NEEDS = frozenset({"findings", "checks"})
@@ -17,7 +18,7 @@ SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 
 
 def render(document: Document) -> str:
-    """Return a list of issues, which may be empty; a waived finding is only information."""
+    """Return a JSON list of issues, which may be empty. A suppressed finding has the severity info."""
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)
     return json.dumps([_issue(finding, fingerprint) for finding, fingerprint in pairs], indent=2) + "\n"
 

@@ -1,4 +1,4 @@
-"""html: a self-contained page for a browser or for print, which loads nothing and runs nothing."""
+"""html: a self-contained page for a browser or for print. It loads no files and runs no scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.document.document import Document, Passage, Table, visible
 
 
 def style() -> str:
-    """Return the style sheet, the same for every page."""
+    """Return the style sheet, which is equal for all pages."""
     return f":root{{{_colours(LIGHT)}--alarm:#8a1c1c;--alarm-paper:#fdf0ef;}}\n{_RULES}\n{_dark()}\n{_PRINT}"
 
 
@@ -84,13 +84,15 @@ thead{display:table-header-group}
 }"""
 
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".html", ".htm")
 NEEDS: frozenset[str] = frozenset()
 SHOWS = ("title", "headline", "passages", "tables", "notes")
 
-MANY = 8  # points beyond which a list is set in columns
-WORD = 24  # characters up to which a word stays whole; a longer one, such as a path, may break
+MANY = 8  # a list with more points is set in columns
+WORD = 24  # a longer word, such as a path, may be broken
+# Parts of a text that are not broken: bounds, percentages, numbers with an exponent, dates, flags and arrows.
 UNBROKEN = (
     r"\b(?:epsilon|delta) [<>]?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e[-+][0-9]+|\b[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+Z?)?"
     r"|(?<![\w-])--[a-z-]+|->"
@@ -101,7 +103,7 @@ PARTS = re.compile(rf"[^{BREAKS}]{{1,{WORD}}}[{BREAKS}]*|[{BREAKS}]+")
 
 
 def render(document: Document) -> str:
-    """Return the page of a document. Its content policy admits its own style sheet, by hash, and nothing else."""
+    """Return the page of a document. Its content security policy allows only its own style sheet, identified by its hash."""
     title = document.title or document.headline
     return "\n".join(
         [
@@ -127,7 +129,7 @@ def render(document: Document) -> str:
 
 
 def fragment(document: Document) -> str:
-    """Return the body alone, for a notebook, whose style it takes; its ids are unique to the document."""
+    """Return only the body of the page, for a notebook. It uses the style of the notebook, and its ids are unique to the document."""
     body = "\n".join(_body(document))
     name = hashlib.sha256(body.encode()).hexdigest()[:8]
     return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"
@@ -139,7 +141,7 @@ def _policy(sheet: str) -> str:
 
 
 def _body(document: Document, prefix: str = "") -> Iterator[str]:
-    """Yield the lines of the body. prefix: of its ids."""
+    """Yield the lines of the body. `prefix` is the prefix of all ids."""
     if document.title:
         yield f"<h1>{_text(document.title)}</h1>"
     verdict = f" {document.verdict}" if document.verdict else ""
@@ -168,7 +170,10 @@ def _passage(passage: Passage) -> Iterator[str]:
 
 
 def _table(table: Table, name: str) -> Iterator[str]:
-    """Yield a table, which scrolls where it is too wide; one of words folds on a narrow screen, so it states its roles."""
+    """Yield the lines of a table. A table that is too wide scrolls.
+
+    On a narrow screen, the style sheet shows a table without numbers as paragraphs, so its elements state their roles for screen readers.
+    """
     kind = "scroll" if table.numeric else "scroll words"
     yield f'<div class="{kind}" tabindex="0" role="region" aria-labelledby="{name}">'
     yield f'<table role="table">\n<caption id="{name}">{_text(table.title)}</caption>'
@@ -185,7 +190,7 @@ def _table(table: Table, name: str) -> Iterator[str]:
 
 
 def _cells(table: Table, row: tuple[str, ...]) -> Iterator[str]:
-    head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)  # the first cell may hold no more than a mark
+    head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)  # the first cell may contain only a mark
     for i, cell in enumerate(row):
         yield (
             f'<th role="rowheader" scope="row"{_side(table, i)}>{_text(cell)}</th>'
@@ -199,7 +204,10 @@ def _side(table: Table, column: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape a text; numbers with their units and names (1 %, epsilon <= 2.3) stay unbroken, long paths may break after a slash or dot."""
+    """Return a text escaped for HTML.
+
+    Numbers stay together with their units and names (1 %, epsilon <= 2.3). Long paths may be broken after a slash or a dot.
+    """
     shown, parts, end = visible(text), [], 0
     for special in SPECIAL.finditer(shown):
         parts.append(escape(shown[end : special.start()]))

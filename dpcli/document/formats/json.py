@@ -1,4 +1,4 @@
-"""json: the machine form, indented."""
+"""json: the JSON data of a document, indented."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcli.document.document import Document, json_text
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".json",)
 NEEDS: frozenset[str] = frozenset()
@@ -14,7 +15,7 @@ SHOWS = ("data",)
 
 
 def render(document: Document) -> str:
-    """Return one object; infinities are strings."""
+    """Return one JSON object. Infinities are strings."""
     return json_text(document.data, indent=2) + "\n"
 
 
@@ -37,4 +38,4 @@ def _items(values: Sequence[Any]) -> Iterator[str]:
 
 
 def _inside(value: Any, depth: int) -> str:
-    return json_text(value, indent=2).replace("\n", "\n" + "  " * depth)  # no string in JSON holds a line break
+    return json_text(value, indent=2).replace("\n", "\n" + "  " * depth)  # strings in JSON contain no line breaks

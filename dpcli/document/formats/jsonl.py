@@ -1,4 +1,4 @@
-"""jsonl: one line per record (accountant, file, finding), or the whole machine form on one line."""
+"""jsonl: one line for each record (accountant, file, finding), or one line with all JSON data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, json_text
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".jsonl",)
 NEEDS: frozenset[str] = frozenset()
@@ -13,7 +14,7 @@ SHOWS = ("records",)
 
 
 def render(document: Document) -> str:
-    """Each line is a JSON object."""
+    """Return lines, each of which is a JSON object."""
     return "".join(stream(document))
 
 

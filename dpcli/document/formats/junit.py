@@ -1,4 +1,4 @@
-"""junit: one test case per check, for CI systems that read test reports."""
+"""junit: one test case for each check, for CI systems that read test reports."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dpcli.document.document import Check, Document, visible
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = (".xml",)
 NEEDS = frozenset({"checks"})
@@ -13,7 +14,7 @@ SHOWS = ("checks",)
 
 
 def render(document: Document) -> str:
-    """Return a JUnit XML test suite; a waived check is skipped, with the reason."""
+    """Return a JUnit XML test suite. A waived check is a skipped test case with the reason."""
     kinds = [_kind(check) for check in document.checks]
     failures, errors, waived = (kinds.count(kind) for kind in ("failure", "error", "skipped"))
     counts = f'tests="{len(kinds)}" failures="{failures}" errors="{errors}" skipped="{waived}"'
@@ -23,7 +24,7 @@ def render(document: Document) -> str:
 
 
 def _kind(check: Check) -> str:
-    """Return the element for the outcome of a test case, "" where it passed."""
+    """Return the name of the XML element for the outcome of a check; "" if the check passed."""
     if check.waived:
         return "skipped"
     if check.passed:

@@ -1,4 +1,4 @@
-"""markdown: headline, tables, notes; fit for a pull-request comment."""
+"""markdown: headline, passages, tables and notes, for a comment on a pull request."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dpcli.document.document import Document, Passage, Table, visible
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".md",)
 NEEDS: frozenset[str] = frozenset()
@@ -13,7 +14,7 @@ SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 
 def render(document: Document) -> str:
-    """Return Markdown with tables as GitHub has them."""
+    """Return the document as Markdown with the table syntax of GitHub."""
     return "".join(stream(document))
 
 
@@ -40,7 +41,7 @@ def _passage(passage: Passage) -> str:
 
 
 def table(table: Table) -> str:
-    """Return a table under its title, which opens a folded one."""
+    """Return a table under its title. A click on the title opens a folded table."""
     return "".join(_table(table))
 
 
@@ -61,9 +62,9 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text so that it shows as it stands, on one line."""
+    """Return a text escaped so that Markdown shows it unchanged."""
     text = visible(text)
     for character in "\\`*_<>|[]~":
         text = text.replace(character, "\\" + character)
-    # An "@name" out of a file must not send anybody a notification.
+    # An "@name" from a file must not notify a user of the forge.
     return text.replace("&", "&amp;").replace("@", "@<!-- -->")

@@ -1,4 +1,4 @@
-"""sarif: findings in the static-analysis interchange format, version 2.1.0."""
+"""sarif: findings in the static analysis results interchange format, version 2.1.0."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dpcli import __version__
 from dpcli.document.document import Document, Finding, Suppression, visible
 from dpcli.document.fingerprint import fingerprints, uri
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 ENDINGS = (".sarif",)
 NEEDS = frozenset({"findings", "checks"})
@@ -18,7 +19,10 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 
 def render(document: Document) -> str:
-    """Return one run of the tool dpcli, with one result per finding; a waived one is suppressed, with its justification."""
+    """Return a log with one run of the tool dpcli and one result for each finding.
+
+    A suppressed finding is a suppressed result with its justification.
+    """
     rules = {finding.rule: finding for finding in document.findings}
     driver = {
         "name": "dpcli",

@@ -1,22 +1,23 @@
-"""summary: markdown for a job's summary page, such as the file that GITHUB_STEP_SUMMARY names; appended to what is there."""
+"""summary: Markdown for the summary page of a CI job. It is appended to a file, such as the file that GITHUB_STEP_SUMMARY names."""
 
 from __future__ import annotations
 
 from dpcli.document.document import Document
 from dpcli.document.formats.markdown import escape, table
 
+# Properties of the format, which facts.py explains.
 JUDGES = True
 APPENDED = True
 ENDINGS = ()
 NEEDS = frozenset({"checks"})
 SHOWS = ("headline", "failures", "tables", "notes")
 
-WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}  # by verdict
-FAILURE_WORDS = (*WORDS.values(), "INVALID", "ERROR")  # a headline with one needs no other
+WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}  # word before the headline, by verdict
+FAILURE_WORDS = (*WORDS.values(), "INVALID", "ERROR")  # no word is added to a headline that contains one of these
 
 
 def render(document: Document) -> str:
-    """Return the headline with a word for the verdict, failed checks not mentioned elsewhere, tables and notes."""
+    """Return the headline with a word for the verdict, the failed checks that the tables do not mention, the tables and the notes."""
     word = WORDS.get(document.verdict, "FAIL" if document.exit_code else "")
     headline = document.headline
     if word and not any(each in headline for each in FAILURE_WORDS):
@@ -27,9 +28,9 @@ def render(document: Document) -> str:
     ]
     shown = "\n".join([escape(headline), *blocks])
     failed = [check for check in document.checks if not check.passed and not check.waived]
-    unsaid = [
+    unmentioned = [
         f"- {escape(f'{check.name}: {check.message}')}"
         for check in failed
         if not check.message or escape(check.message) not in shown
     ]
-    return "\n\n".join([f"## {escape(headline)}", *(["\n".join(unsaid)] if unsaid else []), *blocks]) + "\n\n"
+    return "\n\n".join([f"## {escape(headline)}", *(["\n".join(unmentioned)] if unmentioned else []), *blocks]) + "\n\n"

@@ -1,4 +1,4 @@
-"""table: for people, in a terminal or a log."""
+"""table: headline, tables and notes for readers, in a terminal or a log."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from dpcli.document.document import Document, Table, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 SCREEN = True
 ENDINGS = ()
 NEEDS: frozenset[str] = frozenset()
 SHOWS = ("title", "headline", "passages", "tables", "notes")
 
-FOLDED = 12  # characters: least width of a column whose text may wrap
-PART = 256  # rows that rich lays out at once
+FOLDED = 12  # smallest width, in characters, of a column whose text may wrap
+PART = 256  # largest number of rows that rich lays out together
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
 def render(document: Document, width: int = 100, color: bool = False) -> str:
-    """Return the document with tables in at most `width` characters. color: whether with escape codes."""
+    """Return the document with tables of at most `width` characters, with ANSI colour codes if `color` is true."""
     return "".join(stream(document, width, color))
 
 
@@ -57,55 +58,59 @@ def stream(document: Document, width: int = 100, color: bool = False) -> Iterato
             console.print(Text(visible(words)))
     for table in document.tables:
         console.print()
-        if table.title:  # not as the title of the grid, which wraps it at the width of the grid
+        if table.title:  # not as the title of the grid, since rich would wrap the title at the width of the grid
             console.print(Text(visible(table.title)), style="bold")
-        yield _drained(out)
-        yield from _lines(_narrowed(table, width), console, width)
+        yield _take_text(out)
+        yield from _table_text(_without_theorems(table, width), console, width)
         for note in table.footnotes:
             console.print(Text("  " + visible(note)), style="dim")
     if document.notes:
         console.print()
     for note in document.notes:
         console.print(Text(visible(note)))
-    yield _drained(out)
+    yield _take_text(out)
 
 
-def _drained(out: Any) -> str:
+def _take_text(out: Any) -> str:
     text = out.getvalue()
     out.seek(0)
     out.truncate()
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-def _lines(table: Table, console: Console, width: int) -> Iterator[str]:
-    """Yield the lines of a table. Many rows are laid out in parts, each with the widest rows, which are cut off again."""
+def _table_text(table: Table, console: Console, width: int) -> Iterator[str]:
+    """Yield the text of a table.
+
+    More than PART rows are laid out in parts. The widest rows are added to each part, so that all parts have equal column widths, and their
+    lines are cut off again.
+    """
     longest, widest = _longest(table), _widest(table)
     columns, needed = _columns(table, longest, width)
-    # Wider than the screen where that is too narrow: a number that loses its last digits is another number.
+    # The table is wider than a screen that is too narrow, since a number that loses its last digits is a different number.
     console.width = max(width, needed)
     if len(table.rows) <= PART:
-        yield _set(columns, table.rows, table.flagged, console)
+        yield _grid_text(columns, table.rows, table.flagged, console)
     else:
-        empty, last = _cut(_set(columns, widest, frozenset(), console, head=False))
-        head = _set(columns, widest, frozenset(), console)
+        empty, last = _split_last_line(_grid_text(columns, widest, frozenset(), console, head=False))
+        head = _grid_text(columns, widest, frozenset(), console)
         yield head[: len(head) - len(empty) - len(last)]
-        rows, done = iter(table.rows), 0
+        rows, offset = iter(table.rows), 0
         while part := list(islice(rows, PART)):
-            flagged = frozenset(i - done for i in table.flagged if done <= i < done + len(part))
-            body, _ = _cut(_set(columns, [*part, *widest], flagged, console, head=False))
+            flagged = frozenset(i - offset for i in table.flagged if offset <= i < offset + len(part))
+            body, _ = _split_last_line(_grid_text(columns, [*part, *widest], flagged, console, head=False))
             yield body[: len(body) - len(empty)]
-            done += len(part)
+            offset += len(part)
         yield last
     console.width = width
 
 
-def _cut(text: str) -> tuple[str, str]:
-    """Return (the rows, the edge below) of a table without a head."""
+def _split_last_line(text: str) -> tuple[str, str]:
+    """Return the rows of a table without a header, and its lower edge."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[1:-1]), lines[-1]
 
 
-def _set(
+def _grid_text(
     columns: Sequence[dict[str, Any]], rows: Sequence[tuple[str, ...]], flagged: frozenset[int], console: Console, head: bool = True
 ) -> str:
     from rich import box
@@ -118,16 +123,16 @@ def _set(
     for i, row in enumerate(rows):
         grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in flagged else None)
     console.print(grid)
-    return _drained(console.file)
+    return _take_text(console.file)
 
 
 def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the settings of each column, and the width that a console needs."""
+    """Return the settings of each column, and the width that the console needs."""
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
         may_fold = i not in table.numeric and (
             i == len(table.columns) - 1 or longest[i] > width // 3
-        )  # a long path must not squeeze out the reason beside it
+        )  # a long path must leave room for the reason in the last column
         folds = may_fold and longest[i] > FOLDED
         needed += 3 + (FOLDED if folds else longest[i])
         columns.append(
@@ -151,7 +156,7 @@ def _longest(table: Table) -> list[int]:
 
 
 def _widest(table: Table) -> list[tuple[str, ...]]:
-    """Return two rows that need the widths of all: the cells with the longest lines, and those with the longest words."""
+    """Return two rows that determine all column widths: one has the widest cells, and the other the cells with the widest words."""
     if len(table.rows) <= PART:
         return []
     from rich.cells import cell_len
@@ -164,8 +169,8 @@ def _widest(table: Table) -> list[tuple[str, ...]]:
     return [tuple(known[k][0] for known in result) for k in (0, 1)]
 
 
-def _narrowed(table: Table, width: int) -> Table:
-    """Return the table without a last column of theorems where the screen is narrow."""
+def _without_theorems(table: Table, width: int) -> Table:
+    """Return the table without its last column if that is the column of theorems and the screen is narrow."""
     if width >= 85 or table.columns[-1] != "theorem":
         return table
     return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))

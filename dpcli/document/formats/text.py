@@ -1,4 +1,4 @@
-"""text: one line per finding, then the headline; plain, for logs."""
+"""text: one plain line for each finding, then the headline, for logs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import chain
 
 from dpcli.document.document import Document, visible
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = (".txt",)
 NEEDS: frozenset[str] = frozenset()
@@ -14,7 +15,7 @@ SHOWS = ("findings", "log", "headline", "details")
 
 
 def render(document: Document) -> str:
-    """Return findings as `file:line:column: level rule: message`, then log, headline and details."""
+    """Return the findings as `file:line:column: level rule: message`, followed by log lines, headline and details."""
     return "".join(stream(document))
 
 

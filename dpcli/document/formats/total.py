@@ -1,10 +1,11 @@
-"""total: the bare number, for scripts."""
+"""total: the single number of a result, for scripts."""
 
 from __future__ import annotations
 
 from dpcli.base.errors import InputError
 from dpcli.document.document import Document
 
+# Properties of the format, which facts.py explains.
 JUDGES = False
 ENDINGS = ()
 NEEDS = frozenset({"total"})
@@ -12,7 +13,7 @@ SHOWS = ("total",)
 
 
 def render(document: Document) -> str:
-    """Return the headline's upper bound, unrounded."""
+    """Return the number of the headline, unrounded, on a line. Raises InputError if the document has no single number."""
     if document.total is None:
         raise InputError("format total: this command has no single number")
     return document.total + "\n"

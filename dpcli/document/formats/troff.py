@@ -1,4 +1,4 @@
-"""Manual pages: sections of paragraphs and definition lists as man(7) source."""
+"""The source of manual pages in the language man(7): sections with paragraphs and definition lists."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LITERAL = "\x00"  # first character of a block that is set as it stands
+LITERAL = "\x00"  # first character of a block whose line breaks and spaces are kept
 ESCAPES = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
-QUOTED = re.compile(r"\\\(ga(.+?)\\\(ga")  # what a text has between backticks is bold
+QUOTED = re.compile(r"\\\(ga(.+?)\\\(ga")  # text between backticks is set in bold
 
 
 @dataclass(frozen=True, slots=True)
 class ManualSection:
-    """A heading, paragraphs, and then terms with their definitions; without a title it goes on with the section before it."""
+    """A section of a manual page.
+
+    title: heading; "" to continue the section before.
+    paragraphs: paragraphs below the heading.
+    terms: pairs of a term and its definition, below the paragraphs.
+    """
 
     title: str
     paragraphs: tuple[str, ...] = ()
@@ -21,7 +26,7 @@ class ManualSection:
 
 
 def page(name: str, number: int, short: str, sections: Sequence[ManualSection], version: str) -> str:
-    """Return the source of one page."""
+    """Return the source of one manual page."""
     lines = [
         f'.TH "{name.upper()}" "{number}" "" "dpcli {version}" "dpcli manual"',
         ".SH NAME",
@@ -38,12 +43,12 @@ def page(name: str, number: int, short: str, sections: Sequence[ManualSection], 
 
 
 def literal(text: str) -> str:
-    """Mark a block to be set as it stands."""
+    """Mark a block whose line breaks and spaces must be kept."""
     return LITERAL + text
 
 
 def unset(paragraph: str) -> str | None:
-    """Return the text of a block that `literal` marked, None for any other paragraph."""
+    """Return the text of a block that `literal` marked; None for any other paragraph."""
     return paragraph.removeprefix(LITERAL) if paragraph.startswith(LITERAL) else None
 
 
@@ -56,10 +61,10 @@ def _text(text: str) -> str:
 
 
 def _line(line: str) -> str:
-    """Escape a line of input; a full stop or an apostrophe at its start would be a request."""
+    """Return a line escaped for troff. A full stop or an apostrophe at its start would otherwise be a request."""
     return ("\\&" if line[:1] in (".", "'") else "") + "".join(map(_character, line))
 
 
 def _character(character: str) -> str:
-    """Return a character in ASCII; quotes, minus, caret and tilde as they are typed in a shell."""
+    """Return a character as ASCII source. Quotes, minus, caret and tilde are shown as a shell needs them."""
     return ESCAPES.get(character) or (character if character.isascii() else f"\\[u{ord(character):04X}]")

@@ -144,11 +144,11 @@ def _command_help(name: str) -> str:
 def _explain_queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
-    from dpcli.release.documents.release import explained
+    from dpcli.release.documents.release import explanation_document
     from dpcli.release.release_plan import plan_of
 
     refuse_flags("explain query", **flags)
-    return emit(explained(plan_of(file)), format_, outputs)
+    return emit(explanation_document(plan_of(file)), format_, outputs)
 
 
 def _run_demo(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:

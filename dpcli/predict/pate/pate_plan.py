@@ -288,12 +288,12 @@ def plan_of(path: str) -> VotingPlan:
         CannotCertify: If no accountant can certify the cost.
     """
     from dpcli.analysis.account import account
-    from dpcli.analysis.calibrate_file import solved
+    from dpcli.analysis.calibrate_file import solved_pipeline
     from dpcli.lint.run import judge
 
     data = read_bytes(path)
     pate = table_of(data, path, Pate, "pate")
-    pipeline = solved(data, path)
+    pipeline = solved_pipeline(data, path)
     diagnostics = judge(pipeline, data)
     for diagnostic in diagnostics:  # DP111 reports an epsilon that depends on the votes. In [pate] it is an error.
         if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):

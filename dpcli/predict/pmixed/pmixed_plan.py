@@ -252,7 +252,7 @@ def plan_of(path: str) -> PmixedPlan:
 
 def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
     """Return the table and the pipeline. The file gets the checks of every command, except that the published protocol is accepted."""
-    from dpcli.analysis.calibrate_file import solved
+    from dpcli.analysis.calibrate_file import solved_pipeline
 
     tables = toml_document(data, path)[1]
     is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
@@ -260,7 +260,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
     if not is_paper or pipeline is None or [problem.key for problem in wrong] != ["pmixed.mode"] or wrong[0].rule != "DP005":
         if wrong:
             raise InvalidFile(wrong)
-        return table_of(data, path, Pmixed, "pmixed"), solved(data, path)
+        return table_of(data, path, Pmixed, "pmixed"), solved_pipeline(data, path)
     if targets(data, path):
         raise InputError(f'{path}: expected numbers with pmixed.mode = "paper", found "calibrate"')
     table = SectionTable("pmixed").read(tables["pmixed"], KeyPlace(("pmixed",), Findings()))

@@ -1,1 +1,1 @@
-"""The truth behind a noisy answer: intervals, errors before any data are seen, and what may be done to an answer afterwards."""
+"""Confidence intervals and expected errors of noisy answers, and the postprocessing of answers."""

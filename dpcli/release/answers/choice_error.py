@@ -14,8 +14,8 @@ from dpcli.release.noise.selection import SparseVectorLaws
 def slack(candidates: int, scale: float, failure: float) -> int:
     """Return the smallest integer t such that the chosen score is at most t below the best score, except with probability `failure`.
 
-    The bound holds for all scores. Proof for the exponential mechanism with m candidates: The odds of a choice that is further below the
-    best score are at most (m - 1) e^{-(t+1)/scale} to 1. These odds are attained if m - 1 scores are t + 1 below the best one.
+    The bound holds for all scores. Proof for the exponential mechanism with m candidates: The odds that the chosen score is more than t
+    below the best one are at most (m - 1) e^{-(t+1)/scale} to 1. The odds are equal to this if m - 1 scores are t + 1 below the best one.
     Permute-and-flip is never worse (McKenna & Sheldon 2020, arXiv:2010.12603).
 
     Args:

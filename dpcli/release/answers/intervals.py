@@ -29,12 +29,17 @@ class ConfidenceInterval:
     confidence: float
 
 
-def accepted(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
+def accepted_range(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
     """Return the ends of an interval within [low, high] that contains the values which a test accepts.
 
-    The search begins at `start`, and each end is rounded outwards. The end of the range is returned in three cases: if the test accepts
-    it, if the test accepts one of PROBES - 1 values between the computed end and the end of the range, or if the test rejects `start`.
-    In the last case the accepted values may lie anywhere.
+    The search begins at `start`, and each end is rounded outwards. An end of the range is returned in three cases. The test accepts the
+    end of the range itself. The test accepts one of PROBES - 1 values between the computed end and the end of the range. Or the test
+    rejects `start`, and then the accepted values may lie anywhere.
+
+    Args:
+        accepts: The test.
+        start: Value from which the search begins.
+        low, high: Range of the values.
     """
     if not accepts(start):
         return low, high
@@ -91,7 +96,7 @@ def _around(noisy: int, half: int, confidence: float, step: float) -> Confidence
 
 
 DIGITS = 6  # significant digits of a scale or sigma that dpcli chooses
-FARTHEST = 2**62  # larger errors are treated as this one, which the widest noise exceeds with a probability below e^-4000
+FARTHEST = 2**62  # larger error targets are reduced to this; the widest noise exceeds it with a probability below e^-4000
 
 
 def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:
@@ -128,5 +133,5 @@ def _rounded_down(spread: float, is_within: Callable[[float], bool]) -> float:
 
 
 def whole_steps(within: float, step: float) -> int:
-    """Return how many whole steps fit into an error. Both numbers are taken as the decimals that they print as."""
+    """Return the number of whole steps in an error. Both arguments are read as the decimals that Python prints for them."""
     return math.floor(Fraction(repr(within)) / Fraction(repr(step)))

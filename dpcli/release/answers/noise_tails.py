@@ -12,7 +12,7 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 
-OMITTED = 1e-12  # probability outside the nodes of a law; it is counted as failure
+OMITTED = 1e-12  # probability outside the nodes of a law; it is added to the probability of failure
 FINE = 64  # nodes per scale of a noise. If the scale spans fewer whole numbers, each one is a node and the sum is exact
 COARSE = 16  # nodes per scale if a table is computed for each answer
 CELLS = 1024  # number of cells in a table of tails
@@ -21,7 +21,10 @@ Tail = Callable[[Array], Array]  # function from x to an upper bound on P(X >= x
 
 
 def tail_of(law: NoiseLaw) -> Tail:
-    """Return the tail of an integer law as a function of real numbers. A number within rounding errors of an integer counts as it."""
+    """Return the tail of an integer law as a function of real numbers.
+
+    A number within rounding error of an integer counts as that integer.
+    """
 
     def tail(x: Array) -> Array:
         return law.at_least(np.ceil(x - 1e-9 - 1e-12 * np.abs(x)))
@@ -76,7 +79,8 @@ class Blocks(NamedTuple):
 def blocks(law: NoiseLaw, fine: int) -> Blocks:
     """Return the blocks of a law, about `fine` of them per scale. Both ends together omit a probability of at most OMITTED.
 
-    A decreasing function is largest at the lowest number of a block. If the scale is less than 2 `fine`, each integer is a block.
+    If the scale is less than 2 `fine`, each integer is a block. An upper bound on the mean of a decreasing function uses its value at the
+    lowest number of each block, where the function is largest.
     """
     reach, block = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / fine))
     edges = np.arange(-reach, reach + block + 1.0, block)

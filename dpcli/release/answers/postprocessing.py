@@ -9,20 +9,24 @@ from fractions import Fraction
 
 from dpcli.release.answers.intervals import ConfidenceInterval
 
-NON_NEGATIVE = "non-negative: an answer below 0 is shown as 0, and its interval is cut there; it holds the truth as often as before"
-WHOLE = "whole: the answer is rounded, and its interval keeps the whole numbers in it; it holds a whole truth as often as before"
+NON_NEGATIVE = (
+    "non-negative: an answer below 0 is shown as 0, and its interval is cut at 0; the confidence of the interval is unchanged"
+)
+WHOLE = (
+    "whole: the answer is rounded, and its interval is reduced to whole numbers; if the truth is whole, its confidence is unchanged"
+)
 CONSISTENT = (
-    "consistent: the answers of a total and of its parts are moved by least squares, then to whole numbers, so that the parts add up, none "
-    "below 0 where that is asked; intervals stay those of the answers before, and hold the truth as often"
+    "consistent: a total and its parts are adjusted by least squares and rounded to whole numbers, so that the parts add up to the total, "
+    "with none below 0 if postprocess has non-negative; the intervals are those before the adjustment, with unchanged confidence"
 )
 
 
-def non_negative(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
+def cut_at_zero(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
     """Return an answer and its interval cut at 0, for a count or a sum of values that are never negative. See NON_NEGATIVE."""
     return max(answer, 0.0), replace(interval, low=max(interval.low, 0.0), high=max(interval.high, 0.0))
 
 
-def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
+def round_to_whole(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
     """Return an answer whose true value is an integer, rounded with halves up, and its interval reduced to integers.
 
     See WHOLE. If the interval contains no integer, both of its ends become the rounded answer.
@@ -33,12 +37,12 @@ def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, Confide
     return nearest, replace(interval, low=ends[0], high=ends[1])
 
 
-def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
+def make_consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
     """Return integers for the parts that are consistent with a noisy total. The sum of the returned parts is the new total.
 
-    See CONSISTENT. The parts are fitted by least squares with weights 1/variance, in exact rational arithmetic: the total is averaged with
+    See CONSISTENT. The parts are fitted by least squares with weights 1/variance, in exact rational arithmetic. The total is averaged with
     the sum of the parts, and the difference is divided evenly among the parts (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Then
-    the parts are rounded by largest remainder, which moves no part by 1 or more.
+    the parts are rounded by largest remainder, which changes each part by less than 1.
 
     Args:
         total: Noisy total.

@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcli.release.answers.intervals import ConfidenceInterval, accepted
+from dpcli.release.answers.intervals import ConfidenceInterval, accepted_range
 from dpcli.release.answers.noise_tails import sum_exceeds_probability, sum_quantile, tail_of, tail_of_sum
 from dpcli.release.noise.laws import NoiseLaw, failure_of
 
-LATTICE_STEP = 1.0  # in steps; the tail of an integer law at x lies between the values of a smooth tail at x - 1/2 and x + 1/2
+# One step. The tail of an integer law at x lies between the values of a smooth tail at x - 1/2 and x + 1/2.
+LATTICE_STEP = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyMean:
-    """The mean of values in [low, high], as a noisy sum and a noisy count. For a centred column all are in steps from the centre.
+    """The mean of values in [low, high], from a noisy sum and a noisy count. For a centred column, all values are in steps from the centre.
 
-    Let r be the true mean and N the noises. Then total - r count = N_total - r N_count, whatever the data are. The interval consists of the
-    values r that a test of |total - r count| does not reject at level 1 - confidence. So it contains the true mean with at least the stated
-    confidence, and with exactly that confidence except for the discreteness of the noise (Fieller 1954). A mean at which the difference is
-    a whole number is accepted slightly more often than its neighbours. To include such means, the search for the ends subtracts one step
-    from the distance. If the count may be 0, the interval is the whole range.
+    Let r be the true mean, and let N_total and N_count be the noises. Then total - r count = N_total - r N_count, whatever the data are.
+    The interval consists of the values r that a test of |total - r count| does not reject at level 1 - confidence. So the interval contains
+    the true mean with at least the stated confidence, and with exactly that confidence except for the discreteness of the noise (Fieller
+    1954). A mean at which the difference is a whole number is accepted slightly more often than its neighbours. To include such means, the
+    search for the ends subtracts one step from the distance. If the count may be 0, the interval is the whole range.
 
     An empty set has no mean, so the interval means nothing if no row is counted.
 
@@ -65,7 +66,7 @@ class NoisyMean:
         """
         if self.count <= 0:
             return self.low, self.high
-        return accepted(lambda mean: self.p_value(mean, LATTICE_STEP) > failure, self.estimate(), self.low, self.high)
+        return accepted_range(lambda mean: self.p_value(mean, LATTICE_STEP) > failure, self.estimate(), self.low, self.high)
 
 
 def expected_mean_error(total_law: NoiseLaw, count_law: NoiseLaw, confidence: float, count: int, mean: float = 0.0) -> float:
@@ -78,12 +79,12 @@ NUISANCE = 1.0 / 20.0  # share of the probability of failure that the interval o
 
 @dataclass(frozen=True, slots=True)
 class NoisyVariance:
-    """The variance of values, as the noisy sum of their squares and a `NoisyMean`, in steps from the centre.
+    """The variance of values, from the noisy sum of their squares and a `NoisyMean`, in steps from the centre.
 
-    With the true mean m and the true variance v, squares - 2 m total + (m^2 - v) count equals its noise, N_2 - 2 m N_1 + (m^2 - v) N_0.
-    Since m is unknown, an interval of m uses a share NUISANCE of the probability of failure. A variance v is rejected only if the test
-    rejects it for every m in that interval (Berger and Boos 1994). So the interval of v has at least the stated confidence, and is hardly
-    wider than with a known m.
+    Let m be the true mean, v the true variance, and N_2, N_1, N_0 the noises of the squares, the total and the count. Then
+    squares - 2 m total + (m^2 - v) count equals N_2 - 2 m N_1 + (m^2 - v) N_0. Since m is unknown, an interval of m uses a share NUISANCE
+    of the probability of failure. A variance v is rejected only if the test rejects it for every m in that interval (Berger and Boos 1994).
+    So the interval of v has at least the stated confidence, and is hardly wider than with a known m.
 
     Attributes:
         mean: The noisy mean of the values.
@@ -113,8 +114,8 @@ class NoisyVariance:
             return ConfidenceInterval(0.0, self.largest, confidence)
         failure = failure_of(confidence)
         lowest, highest = self.mean.ends(failure * NUISANCE)
-        refused = failure * (1.0 - NUISANCE)
-        low, high = accepted(lambda v: self.p_value(v, lowest, highest) > refused, self.estimate(), 0.0, self.largest)
+        level = failure * (1.0 - NUISANCE)
+        low, high = accepted_range(lambda v: self.p_value(v, lowest, highest) > level, self.estimate(), 0.0, self.largest)
         return ConfidenceInterval(low, high, confidence)
 
     def p_value(self, variance: float, low: float, high: float) -> float:

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 @click.option(
     "--compare",
     is_flag=True,
-    help="For a mode by propose-test-release: how likely it is right, beside noisy maxima and the stability histogram, by gap and domain.",
+    help="For a mode by propose-test-release: compare its probability of the right answer with other mechanisms; no data are read.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print mechanisms, cost, the error to expect, and whether --ledger has room for it; no data are touched, nothing is charged.",
+    help="Print mechanisms, cost, expected errors, and whether --ledger has room for them; no data are read and nothing is charged.",
 )
-@click.option("--key", metavar="KEY", help="Key of the charge in the ledger, once for each release. Made up where absent.")
-@charged_ledger("Charge this ledger before the data are touched.")
-@click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
+@click.option("--key", metavar="KEY", help="Key of the charge in the ledger, unique for each release. The default is a random key.")
+@charged_ledger("Charge this ledger before the data are read.")
+@click.option("--parquet", metavar="PATH", help="Also write the answers to PATH as parquet.")
 @output_options("table", "total", "records", "pictures", spares_data=True)
 def command(
     file: str,
@@ -43,27 +43,29 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Answer the [[query]] tables of FILE about the table of its [source]: counts, sums, means, quantiles and others, each with noise that
-    is scaled to what one unit may change, and with an interval.
+    """Answer the [[query]] tables of FILE about the table of its [source], with noise and confidence intervals.
 
-    All queries are one composition, priced together before any data are touched. The answers are kept in the folder of the release: asked
-    again, the same answers are given, and nothing more is charged.
+    A query asks for a count, a sum, a mean, a quantile or another measure. The noise is scaled to the largest change that one unit can
+    cause.
 
-    Exit code 1 where the budget or the ledger says no, 2 where the file asks for what cannot be done, 4 where the ledger or the folder
-    cannot be relied on, or where the release was charged and its answers are lost.
+    All queries are priced together, as one composition, before any data are read. The answers are stored in the folder of the release. A
+    repeated call returns the stored answers and charges nothing.
+
+    Exit code 1: the budget or the ledger refuses the charge. Exit code 2: the file asks for something that cannot be done. Exit code 4:
+    the ledger or the folder is not reliable, or the release was charged and its answers are lost.
     """
-    from dpcli.release.documents.release import outcome, planned
-    from dpcli.release.release_plan import kept_files, plan_of
+    from dpcli.release.documents.release import outcome_document, plan_document
+    from dpcli.release.release_plan import plan_of, protected_files
     from dpcli.sessions.commands.predicting import opened_or_none
     from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
-    places = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
-    protect((*kept_files(plan), *(() if ledger is None else ledger_files(ledger))))
-    each_once(places)
-    require_writable(places)
+    paths = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
+    protect((*protected_files(plan), *(() if ledger is None else ledger_files(ledger))))
+    each_once(paths)
+    require_writable(paths)
     if compare:
-        return _compared(plan, format_, outputs)
+        return _show_comparison(plan, format_, outputs)
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
         from dpcli.release.release_run import charged_before
@@ -72,22 +74,22 @@ def command(
             plan = over_window(plan, books, window)
             if books is not None or plan.pipeline.privacy.window is None:
                 plan = plan.reading(books)
-        return emit(with_quote(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
+        return emit(with_quote(plan_document(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
     from dpcli.cli.printing import progress
     from dpcli.release.documents.release import parquet_of, sheet_of
     from dpcli.release.release_run import release
     from dpcli.sessions.commands.predicting import warn_after_run
 
     with opened_or_none(ledger, dataset) as books, progress("queries") as report:
-        done = release(over_window(plan, books, window), books, key, report)
-        if done.fresh:
-            warn_after_run(books, done.run)
+        result = release(over_window(plan, books, window), books, key, report)
+        if result.fresh:
+            warn_after_run(books, result.run)
     if parquet is not None:
-        write(parquet, parquet_of(sheet_of(done.answers)))
-    return emit(outcome(done), format_, outputs)
+        write(parquet, parquet_of(sheet_of(result.answers)))
+    return emit(outcome_document(result), format_, outputs)
 
 
-def _compared(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
+def _show_comparison(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
     """Show the comparison of ways to release a mode: pictures and then tables in a terminal, one document in other formats."""
     from dpcli.cli.picture import show as show_picture
     from dpcli.release.documents.stability import document, domains, picture

@@ -1,0 +1,1 @@
+"""Results of `dpcli release` as documents, which every output format can show."""

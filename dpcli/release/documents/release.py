@@ -16,7 +16,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import parameter
 from dpcli.release.aggregate import quoted
 from dpcli.release.query_answer import as_json
-from dpcli.release.release_plan import UNREAD, reads_expressions
+from dpcli.release.release_plan import UNREAD, can_read_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
 
 
-NUMBERS = ("lower", "upper", "confidence")
-CHOSEN = "chosen"  # name of the column for values that are words
+NUMERIC_COLUMNS = ("lower", "upper", "confidence")  # columns of numbers, besides the column of the value
+CHOSEN = "chosen"  # parquet column for values that are text, such as a chosen key
 
 
 def parquet_of(sheet: Sheet) -> bytes:
-    """Return the rows of a sheet as parquet: numbers in the column `value`, words in `chosen`.
+    """Return the rows of a sheet as parquet. Numeric values are in the column `value`, and text values in the column `chosen`.
 
     Raises:
-        Unavailable: If DuckDB is not installed.
+        Unavailable: DuckDB is not installed.
     """
     require("duckdb")
     import os
@@ -42,10 +42,10 @@ def parquet_of(sheet: Sheet) -> bytes:
 
     import duckdb
 
-    place = sheet.columns.index("value")
-    declared = [f"{quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
-    rows = [(*row[:place], *_parted(row[place]), *row[place + 1 :]) for row in sheet.rows]
-    declared[place : place + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
+    at = sheet.columns.index("value")
+    declared = [f"{quoted(name)} {'DOUBLE' if name in NUMERIC_COLUMNS else 'VARCHAR'}" for name in sheet.columns]
+    rows = [(*row[:at], *_number_and_text(row[at]), *row[at + 1 :]) for row in sheet.rows]
+    declared[at : at + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE answers ({', '.join(declared)})")
         if rows:
@@ -56,30 +56,31 @@ def parquet_of(sheet: Sheet) -> bytes:
             return file.read()
 
 
-def _parted(value: object) -> tuple[float | None, str | None]:
+def _number_and_text(value: object) -> tuple[float | None, str | None]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), None
     return None, str(value).lower() if isinstance(value, bool) else None if value is None else str(value)  # as a csv has it
 
 
-OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of a sheet
-SHOWN = 1_000  # largest number of answers in a table; csv and json contain all answers
+# Columns of a sheet before and after the columns of the keys.
+QUERY_COLUMNS, VALUE_COLUMNS = ("query", "measure"), ("value", "lower", "upper", "confidence")
+MOST_SHOWN = 1_000  # largest number of answers in a table; csv and json contain all answers
 
 
-def planned(plan: ReleasePlan) -> Document:
+def plan_document(plan: ReleasePlan) -> Document:
     """Return the document of a plan: its mechanisms, cost and expected errors. No data are read."""
     rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
-    table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
-    unread = () if reads_expressions() else (UNREAD,)
+    table = Table("queries", ("query", "measure", "mechanism", "expected error"), rows)
+    unread = () if can_read_expressions() else (UNREAD,)
     account, over = plan.account, plan.over_budget
-    kept = (
+    outlook = (
         ("over budget: nothing would be answered", *_weights_note(plan))
         if over
-        else (f"answers will be kept in {shown(plan.folder)}",)
+        else (f"answers will be stored in {shown(plan.folder)}",)
     )
-    needed = plan.window is None and plan.pipeline.privacy.window is not None
-    ledger = ("a window is of the blocks of a ledger: without --ledger nothing would be answered",) if needed else ()
-    notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *kept)
+    lacks_ledger = plan.window is None and plan.pipeline.privacy.window is not None
+    ledger = ("the file states a window of a ledger's blocks: without --ledger nothing would be answered",) if lacks_ledger else ()
+    notes = ("no data were read", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *outlook)
     data = {
         "schema": "dpcli/release-plan/v1",
         "queries": [_planned_data(priced) for priced in plan.queries],
@@ -102,28 +103,28 @@ def planned(plan: ReleasePlan) -> Document:
     )
 
 
-def outcome(done: ReleaseOutcome) -> Document:
+def outcome_document(result: ReleaseOutcome) -> Document:
     """Return the answers as a document."""
-    plan, account = done.plan, done.plan.account
-    sheet = sheet_of(done.answers)
+    plan, account = result.plan, result.plan.account
+    sheet = sheet_of(result.answers)
     data = {
         "schema": "dpcli/release/v1",
-        "answers": [as_json(answer) for answer in done.answers],
-        "fresh": done.fresh,
-        "run": done.run,
-        "folder": done.folder,
+        "answers": [as_json(answer) for answer in result.answers],
+        "fresh": result.fresh,
+        "run": result.run,
+        "folder": result.folder,
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         **window_data(plan.pipeline.privacy),
         "exit_code": 0,
     }
     notes = (
-        *(() if done.fresh else ("these are the answers that were drawn when this release was charged: nothing more was charged",)),
+        *(() if result.fresh else ("these answers were drawn when this release was charged; this call charged nothing",)),
         *_unit_note(plan),
         *_window_note(plan),
-        f"answers and statement are in {shown(done.folder)}",
+        f"answers and statement are in {shown(result.folder)}",
     )
-    tables = tuple(answer_table(answer) for answer in done.answers)
-    lines = tuple(line for answer in done.answers for line in answer_lines(answer))
+    tables = tuple(answer_table(answer) for answer in result.answers)
+    lines = tuple(line for answer in result.answers for line in answer_lines(answer))
     return Document(
         headline(account),
         data,
@@ -137,7 +138,10 @@ def outcome(done: ReleaseOutcome) -> Document:
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Return a sheet with a row for each answer. It has a column for each key of any query, which is empty for queries without it."""
+    """Return a sheet with one row for each answer.
+
+    It has a column for each key of any query; the column is empty in rows without that key.
+    """
     keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
     rows = (
         (
@@ -148,19 +152,19 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
         for answer in answers
         for row in answer.rows
     )
-    return Sheet((*OF_QUERY, *keys.values(), *OF_VALUE), tuple(rows))
+    return Sheet((*QUERY_COLUMNS, *keys.values(), *VALUE_COLUMNS), tuple(rows))
 
 
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: its own name, with a prefix if another column's name is equal up to case."""
-    columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
-    named = {}
+    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case."""
+    columns = dict.fromkeys((*QUERY_COLUMNS, *VALUE_COLUMNS, CHOSEN))
+    column_names = {}
     for name in names:
-        named[name] = name
-        while named[name].lower() in columns:
-            named[name] = f"key.{named[name]}"
-        columns[named[name].lower()] = None
-    return named
+        column_names[name] = name
+        while column_names[name].lower() in columns:
+            column_names[name] = f"key.{column_names[name]}"
+        columns[column_names[name].lower()] = None
+    return column_names
 
 
 def answer_table(answer: QueryAnswer) -> Table:
@@ -169,56 +173,56 @@ def answer_table(answer: QueryAnswer) -> Table:
     columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if has_intervals else ()))
     rows = tuple(
         (*map(_word, row.key), value_text(row.value), *((interval_text(row),) if has_intervals else ()))
-        for row in answer.rows[:SHOWN]
+        for row in answer.rows[:MOST_SHOWN]
     )
-    more = (f"{len(answer.rows) - SHOWN:,} more are in csv and json",) if len(answer.rows) > SHOWN else ()
-    done = (f"after the noise: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
+    more = (f"{len(answer.rows) - MOST_SHOWN:,} further answers are in csv and json",) if len(answer.rows) > MOST_SHOWN else ()
+    postprocessing = (f"postprocessing: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
     numeric = frozenset({len(answer.by), len(answer.by) + 1})
-    return Table(answer.query, columns, rows, numeric, footnotes=(answer.covers, *done, *more))
+    return Table(answer.query, columns, rows, numeric, footnotes=(answer.covers, *postprocessing, *more))
 
 
 def answer_lines(answer: QueryAnswer) -> Iterator[str]:
-    """Return the answers to a query as lines of text."""
-    for row in answer.rows[:SHOWN]:
+    """Yield the answers to a query as lines of text."""
+    for row in answer.rows[:MOST_SHOWN]:
         key, interval = key_text(answer, row), interval_text(row)
-        place = f"{answer.query}, {key}" if key else answer.query
-        yield f"{place}: {value_text(row.value)}" + (f" ({interval}, {_share(answer.confidence)})" if interval else "")
+        label = f"{answer.query}, {key}" if key else answer.query
+        yield f"{label}: {value_text(row.value)}" + (f" ({interval}, {_share(answer.confidence)})" if interval else "")
 
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
-    """Return Markdown: the queries with their mechanisms, then the disclosure statement of the file."""
+    """Return the statement of a release as Markdown: the queries with their mechanisms, then the disclosure statement of the file."""
     from dpcli import __version__
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure
     from dpcli.document.formats import markdown as format_markdown
 
-    account, own = plan.account, plan.pipeline.disclosure
-    whose = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
+    account, disclosed = plan.account, plan.pipeline.disclosure
+    unit = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
     known: dict[str, Any] = {
         "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
         "privacy_model": "central",
         "query_model": "one-release",
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
-        "clipping": f"at most max_groups keys and max_rows rows of {whose} count, chosen by a hash with a fresh key, in the engine",
+        "clipping": f"at most max_groups keys and max_rows rows of {unit} count, chosen by a hash with a fresh key, in the engine",
         "utility": "; ".join(f"{priced.query.name}: {priced.query.expected_error(priced.setting)}" for priced in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
-    stated = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
+    stated = replace(disclosed, **{name: value for name, value in known.items() if getattr(disclosed, name) is None})
     lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
     title = format_markdown.escape(plan.pipeline.name or plan.folder)
     spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     rows = "" if plan.window is None else plan.window.words
     scope = (f"{rows[:1].upper()}{rows[1:]}", _bound_words(plan))
-    read = "".join(f"{format_markdown.escape(words)}.\n\n" for words in scope if words)
-    done = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{read}"
+    scope_text = "".join(f"{format_markdown.escape(words)}.\n\n" for words in scope if words)
+    queries_text = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{scope_text}"
     facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=stated), None, ()), rows=rows)
-    return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
+    return queries_text + format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 
-def explained(plan: ReleasePlan) -> Document:
-    """Return a document that derives the sensitivity and the noise of each query."""
+def explanation_document(plan: ReleasePlan) -> Document:
+    """Return the document of `dpcli explain query`: the derivation of the sensitivity and the noise of each query."""
     tables = tuple(_why_table(priced) for priced in plan.queries)
     data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(priced) for priced in plan.queries], "exit_code": 0}
     details = tuple(
@@ -231,12 +235,12 @@ def explained(plan: ReleasePlan) -> Document:
 
 
 def _why_table(priced: PricedQuery) -> Table:
-    """Return a table of the noise under the file's adjacency, and under the other one at the same cost."""
+    """Return a table that derives the noise of a query under the file's adjacency, and under the other adjacency at the same cost."""
     stated = priced.setting.adjacency
     other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
     alternative = priced.query.releases(replace(priced.setting, adjacency=other))
     rows = [row for release in priced.releases for row in _why_rows(release, stated.value)]
-    rows += [row for release in alternative for row in _why_rows(release, f"were it {other.value}")]
+    rows += [row for release in alternative for row in _why_rows(release, f"if {other.value}")]
     return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
@@ -295,14 +299,14 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
 
 def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     if plan.source.unit is None:
-        return ("each row is a unit of its own: a person with several rows is protected row by row, not as a whole",)
+        return ("each row is a unit: a person with several rows is protected only row by row",)
     if plan.pipeline.privacy.window is not None and plan.window is None:
         return (
-            f'rows of one "{plan.source.unit}" are protected together, but those in one block alone where the ledger has max_blocks = 1: '
-            "--ledger tells; rows without one are left out",
+            f'all rows of one "{plan.source.unit}" are protected together, or only its rows in one block if the ledger has max_blocks = 1 '
+            f'(--ledger shows which); rows without a "{plan.source.unit}" are left out',
         )
     within = " in one block" if _by_block(plan) else ""
-    return (f'rows of one "{plan.source.unit}"{within} are protected together; rows without one are left out',)
+    return (f'rows of one "{plan.source.unit}"{within} are protected together; rows without a "{plan.source.unit}" are left out',)
 
 
 def _by_block(plan: ReleasePlan) -> bool:
@@ -311,13 +315,13 @@ def _by_block(plan: ReleasePlan) -> bool:
 
 
 def _bound_words(plan: ReleasePlan) -> str:
-    """Return a note that the guarantee covers a unit's rows in one block; "" if it covers all its rows."""
+    """Return a note that the guarantee covers a unit's rows in one block; "" if it covers all rows of a unit."""
     if not _by_block(plan):
         return ""
     unit = f'one "{plan.source.unit}"'
     return (
-        f"What {unit} does is bounded in each block by itself: the number is about the rows of {unit} in one block. All rows of {unit} "
-        "in several blocks are protected less, as a group is"
+        f"The contribution of {unit} is bounded in each block separately, so the guarantee is about the rows of {unit} in one block. All "
+        f"rows of {unit} in several blocks get the weaker protection of a group"
     )
 
 
@@ -326,7 +330,7 @@ def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return a note on why weights may not use the whole budget; empty if no query has a weight."""
+    """Return a note for a plan over budget: why queries with weights may cost more than the budget. Empty if no query has a weight."""
     if all(priced.query.weight is None for priced in plan.queries):
         return ()
     return (

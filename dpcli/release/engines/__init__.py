@@ -1,1 +1,1 @@
-"""Engines: one plan in the SQL of three of them; what is private is filtered, bounded and added up there, and only sums come out."""
+"""Engines that read the private table: DuckDB, PostgreSQL and Spark. Each filters, bounds and sums the rows, and returns only sums."""

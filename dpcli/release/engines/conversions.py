@@ -1,6 +1,6 @@
 """SQL that converts a column from its stored type to its declared type.
 
-The result is equal in every engine. A value that has no conversion becomes null.
+The result is the same in every engine. A value without a conversion becomes null.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from dpcli.release.engines.dialects import LARGEST, SMALLEST, ScalarType
-from dpcli.release.expressions.scalars import LOWER, UPPER, Layers, Term, decimal, joined, literal
+from dpcli.release.expressions.scalars import LOWER, UPPER, Layers, Term, decimal, fill_template, literal
 
 # Families of types: "whole" are integers of any width, "real" are binary floating point numbers, and "exact" are decimal fractions.
 Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp", "other"]
 
+# Regular expressions for texts that are converted to an integer, a double and a date.
 WHOLE = "[+-]?[0-9]{1,19}"
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?"
 DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-MOST_DIGITS = 300  # largest number of characters of a text that is converted to a number
+MOST_DIGITS = 300  # longer texts are not converted to numbers
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 LARGEST_WHOLE = 9.2e18  # a whole-number double below this fits into 64 bits
 Convert = Callable[[Term, Layers], Term]
 
 
-def converted(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:
+def convert_column(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:
     """Return a column converted to its declared type; None if its stored type cannot be converted."""
     convert = CONVERSIONS.get((declared, family))
     return None if convert is None else layers.bind(convert(raw, layers))
@@ -48,7 +49,7 @@ def _number_of_text(raw: Term, layers: Layers) -> Term:
 def _truth_of_text(raw: Term, layers: Layers) -> Term:
     dialect = layers.dialect
     letters = (Term(dialect.text(each)) for each in (UPPER, LOWER))
-    text = layers.bind(joined("translate({0}, {1}, {2})", _trimmed(raw, layers), *letters))
+    text = layers.bind(fill_template("translate({0}, {1}, {2})", _trimmed(raw, layers), *letters))
     true, false = (", ".join(dialect.text(word) for word in words) for words in (TRUE, FALSE))
     yes, no = (dialect.cast(dialect.text(word), "boolean") for word in ("true", "false"))
     return Term(f"CASE WHEN {text.sql} IN ({true}) THEN {yes} WHEN {text.sql} IN ({false}) THEN {no} END", text.depth)
@@ -56,7 +57,7 @@ def _truth_of_text(raw: Term, layers: Layers) -> Term:
 
 def _date_of_text(raw: Term, layers: Layers) -> Term:
     text, dialect = _trimmed(raw, layers), layers.dialect
-    day = layers.bind(joined("substring({0}, 1, 10)", text))
+    day = layers.bind(fill_template("substring({0}, 1, 10)", text))
     ends = ", ".join(dialect.text(each) for each in ("", "T", " "))  # what may follow the date: nothing, or the time of day
     fits = f"{dialect.matches(day.sql, DAY)} AND substring({text.sql}, 11, 1) IN ({ends})"
     return _dated(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
@@ -85,7 +86,7 @@ def _date_of_timestamp(raw: Term, layers: Layers) -> Term:
 
 
 def _trimmed(raw: Term, layers: Layers) -> Term:
-    """Return a name for a text without the spaces around it."""
+    """Return a text without leading and trailing spaces, bound to a name."""
     return layers.bind(Term(layers.dialect.trimmed(raw.sql), raw.depth))
 
 
@@ -93,13 +94,13 @@ def _bounded(number: Term, layers: Layers) -> Term:
     """Return a number as a finite double; null if it is not finite."""
     bounds = (decimal(each).write(layers) for each in (LARGEST, SMALLEST, 0.0))
     template = "CASE WHEN abs({0}) <= {1} THEN CASE WHEN abs({0}) < {2} THEN {3} ELSE {0} END END"
-    return joined(template, layers.bind(number), *bounds)
+    return fill_template(template, layers.bind(number), *bounds)
 
 
 def _dated(day: Term, layers: Layers) -> Term:
     """Return a date if it is in the years 1 to 9999; null otherwise."""
     ends = (literal(each, "date").write(layers) for each in (FIRST_DAY, LAST_DAY))
-    return joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
+    return fill_template("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
 
 
 CONVERSIONS: Mapping[tuple[ScalarType, Family], Convert] = {

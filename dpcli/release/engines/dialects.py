@@ -13,9 +13,9 @@ LARGEST, SMALLEST = 1.79e308, 1e-300
 
 
 class Dialect:
-    """A dialect of SQL. Its methods return SQL that cannot fail for any value of a row.
+    """A dialect of SQL. Its methods return SQL that does not fail for any value of a row.
 
-    Arguments are SQL expressions. The result may contain an argument more than once, unless the method says otherwise.
+    Arguments are SQL expressions. The result may contain an argument more than once, unless the docstring of the method excludes this.
 
     Attributes:
         once: Hint for a subquery of a WITH clause that should be computed only once.
@@ -57,7 +57,7 @@ class Dialect:
         raise NotImplementedError
 
     def layer(self, columns: str, source: str) -> str:
-        """Return a SELECT from a subquery. The engine must not merge the two, if it would then compute an expression twice."""
+        """Return a SELECT from a subquery that the engine does not merge with the subquery if this would repeat expressions."""
         return f"SELECT {columns} FROM {source}"
 
     def total(self, sql: str) -> str:

@@ -29,10 +29,10 @@ from dpcli.release.engines.source_files import PATTERN, Files, Header, files_of,
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine
 
-NAME = "dpcli-spill-"  # prefix of the names of spill folders
+SPILL_PREFIX = "dpcli-spill-"  # prefix of the names of spill folders
 MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
 THREADS = 4  # largest number of threads, since each takes memory
-LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of the longest row of a csv, and of the buffer for reading it
+LONGEST_ROW, BUFFER = 2**24, 2**25  # largest size of a csv row, and size of the read buffer, in bytes
 COLLATIONS = ("noaccent", "nfc")  # two different collations, so that every column lacks one of them
 INTERRUPTED = "Query interrupted"  # message of DuckDB's RuntimeError after a signal
 CATALOG = "data"  # name of an attached .duckdb file
@@ -69,8 +69,8 @@ class DuckDB(SqlEngine):
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
         """Return the exact totals, as `SqlEngine.totals` does.
 
-        A csv is first read by several threads, each from a place of its own. If this fails, a line break within quotes may have looked like
-        the end of a row, and the csv is read again in order.
+        A csv is first read by several threads, each from a different offset. If this fails, a thread may have mistaken a line break within
+        quotes for the end of a row. The csv is then read again by one thread from its start.
         """
         try:
             return SqlEngine.totals(self, aggregation, secret)
@@ -78,7 +78,7 @@ class DuckDB(SqlEngine):
             failure = error
         if self.split is None:
             raise failure
-        require_quotes_that_end(self.files, self.split.delimiter, LONGEST_ROW)
+        require_closed_quotes(self.files, self.split.delimiter, LONGEST_ROW)
         self.actual = self._csv(in_order=True)
         return self.totals(aggregation, secret)
 
@@ -105,7 +105,8 @@ class DuckDB(SqlEngine):
         self._require_once(names, self.files.place)
         if len(names) != len(kinds):
             raise InputError(
-                f"{self.files.place}: {len(names)} columns in the first file, {len(kinds)} in all: expected the same in every file"
+                f"{self.files.place}: {len(names)} columns in the first file, {len(kinds)} in all files together: expected equal "
+                "columns in every file"
             )
         fields = {name: self._column(f"f{place}", kind) for place, (name, kind) in enumerate(zip(names, kinds, strict=True))}
         return ActualTable(f"{item} AS raw({', '.join(f'f{place}' for place in range(len(names)))})", fields, self.files.place)
@@ -132,9 +133,7 @@ class DuckDB(SqlEngine):
         """Raise InputError if another column's name differs only by case, since DuckDB would identify the two across files."""
         twins = sorted(own for own in names if own != name and own.casefold() == name.casefold())
         if twins:
-            raise InputError(
-                f'{self.files.place}: expected "{name}" in one spelling where there are several files, found "{twins[0]}" too'
-            )
+            raise InputError(f'{self.files.place}: expected "{name}" in one spelling in all files, found "{twins[0]}" too')
 
     def _columns_of(self, path: str) -> list[tuple[str, str | None]]:
         """Return the names and types of the columns of a parquet file, in order."""
@@ -145,7 +144,7 @@ class DuckDB(SqlEngine):
         """Return the table of a DuckDB file with the exact name. Raises InputError if there is none."""
         name = self.table.table
         if name is None:
-            raise InputError(f"{self.files.place}: source.table is missing: it names the table of the file")
+            raise InputError(f"{self.files.place}: source.table is missing: it must name a table of the file")
         text = DuckDBSql().text(name)
         columns = self._rows(
             f"SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = '{CATALOG}' "
@@ -164,8 +163,8 @@ class DuckDB(SqlEngine):
     def _own_column(self, item: str, name: str, kind: str) -> ActualColumn:
         """Return a column whose texts are compared by their bytes.
 
-        DuckDB does not list the collation of a column. But it refuses to compare a column that has a collation with a text that has another
-        one, so a column with a collation fails for one of COLLATIONS at least.
+        DuckDB does not list the collation of a column. But it refuses to compare two texts with different collations. So a column with a
+        collation cannot be compared with both COLLATIONS.
         """
         sql = f"raw.{quoted(name)}"
         others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
@@ -208,23 +207,23 @@ class DuckDB(SqlEngine):
 
         if isinstance(error, duckdb.OutOfMemoryException):
             return LedgerError(
-                f"{self.files.place}: no room on the disk of {tempfile.gettempdir()} for what does not fit in memory"
+                f"{self.files.place}: the disk of {tempfile.gettempdir()} has no room for rows that do not fit in memory"
             )
         return InputError(f"{self.files.place}: a file cannot be read to its end ({type(error).__name__})")
 
 
-def opened_duckdb(table: SourceTable) -> DuckDB:
+def open_duckdb(table: SourceTable) -> DuckDB:
     """Return the table, opened in DuckDB. Raises InputError if a file cannot be opened, and Unavailable if DuckDB is not installed."""
     require("duckdb")
     import duckdb
 
     assert table.path is not None
     files = files_of(table.path, table.folder)
-    room = spill_folder()
+    spill = spill_folder()
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY,
         "threads": min(THREADS, os.cpu_count() or 1),
-        "temp_directory": room.path,
+        "temp_directory": spill.path,
         "preserve_insertion_order": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -235,13 +234,13 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
             # The file gets a catalog of its own, so that no macro of the file can replace a function with the same name.
             connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
         _harden(connection, files)
-        return DuckDB(table, files, room, connection)
+        return DuckDB(table, files, spill, connection)
     except duckdb.Error as error:
         failure = InputError(f"{files.place}: DuckDB cannot open the file, or it is in use ({type(error).__name__})")
     except BaseException:
-        room.remove()
+        spill.remove()
         raise
-    room.remove()
+    spill.remove()
     raise failure
 
 
@@ -316,12 +315,12 @@ class SpillFolder:
 
 def spill_folder() -> SpillFolder:
     """Return a new spill folder, after removing the spill folders of dead processes of this user."""
-    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{NAME}*")):
+    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{SPILL_PREFIX}*")):
         abandoned = _locked(path)
         if abandoned is not None:
             abandoned.remove()
     while True:
-        folder = _locked(tempfile.mkdtemp(prefix=NAME))
+        folder = _locked(tempfile.mkdtemp(prefix=SPILL_PREFIX))
         if folder is not None:
             return folder
 
@@ -329,7 +328,7 @@ def spill_folder() -> SpillFolder:
 def _locked(path: str) -> SpillFolder | None:
     """Lock a folder for this process and return it.
 
-    The result is None if another process has locked the folder, if it belongs to another user, or if it has been removed.
+    The result is None if another process has locked the folder, if the folder belongs to another user, or if it was removed.
     """
     import fcntl
 
@@ -346,10 +345,11 @@ def _locked(path: str) -> SpillFolder | None:
     return None
 
 
-def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
+def require_closed_quotes(files: Files, delimiter: str, longest: int) -> None:
     """Raise InputError if a csv cannot be parsed in order. The message shows no cell.
 
-    This is so if a file ends within quotes, if a cell continues after its closing quotes, or if a cell has more than `longest` bytes.
+    A csv cannot be parsed if a file ends within quotes, if a cell continues after its closing quotes, or if a cell has more than `longest`
+    bytes.
     """
     failure = None
     with _cells_of(longest):
@@ -358,7 +358,7 @@ def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
                 with _opened(path) as file:
                     deque(csv.reader(file, delimiter=delimiter, strict=True), maxlen=0)
             except (csv.Error, OSError, EOFError, zlib.error):
-                failure = InputError(f"{files.place}: a cell has quotes within it or none at its end, or a file cannot be read")
+                failure = InputError(f"{files.place}: a cell has misplaced or unclosed quotes, or a file cannot be read")
     if failure is not None:
         raise failure
 

@@ -104,7 +104,7 @@ def _column(sql: str, family: Family, shown: str, bytewise: bool) -> ActualColum
     return ActualColumn(PostgresSql().cast(sql, "text") if family == "text" else sql, family, shown, bytewise)
 
 
-def opened_postgres(table: SourceTable) -> Postgres:
+def open_postgres(table: SourceTable) -> Postgres:
     """Return the table, opened on its server. Raises InputError if the server cannot be reached. No message contains the password."""
     require("psycopg")
     assert table.url is not None

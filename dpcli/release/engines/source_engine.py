@@ -1,4 +1,4 @@
-"""Opens the table of [source] with the engine that reads it."""
+"""Functions that open the table of [source] with the engine that can read it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.release.engines.sql_engine import SqlEngine
 
 
 @contextmanager
-def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterator[SqlEngine]:
+def open_source(source: Source, path: str, window: RowWindow | None = None) -> Iterator[SqlEngine]:
     """Open the table of a file's [source] and yield it. The table is closed at the end.
 
     Args:
@@ -27,7 +27,7 @@ def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterat
         InputError: The table cannot be opened.
         Unavailable: The engine is not installed.
     """
-    with _ended_in_order():
+    with _sigterm_as_interrupt():
         engine = _engine(source_table(source, path, window))
         try:
             yield engine
@@ -37,7 +37,7 @@ def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterat
 
 def require_source(source: Source, path: str, questions: Iterable[Aggregation], window: RowWindow | None = None) -> None:
     """Raise InputError if the source cannot be opened, or lacks a column of the questions. No row is read and nothing is charged."""
-    with opened(source, path, window) as engine:
+    with open_source(source, path, window) as engine:
         for question in questions:
             engine.check(question)
 
@@ -49,7 +49,7 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
+def _sigterm_as_interrupt() -> Iterator[None]:
     """Handle SIGTERM like Ctrl-C in this context, so that an engine is closed. Has an effect in the main thread only."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -63,13 +63,13 @@ def _ended_in_order() -> Iterator[None]:
 
 def _engine(table: SourceTable) -> SqlEngine:
     if table.url is not None:
-        from dpcli.release.engines.postgres_engine import opened_postgres
+        from dpcli.release.engines.postgres_engine import open_postgres
 
-        return opened_postgres(table)
+        return open_postgres(table)
     if table.engine == "spark":
-        from dpcli.release.engines.spark_engine import opened_spark
+        from dpcli.release.engines.spark_engine import open_spark
 
-        return opened_spark(table)
-    from dpcli.release.engines.duckdb_engine import opened_duckdb
+        return open_spark(table)
+    from dpcli.release.engines.duckdb_engine import open_duckdb
 
-    return opened_duckdb(table)
+    return open_duckdb(table)

@@ -29,7 +29,7 @@ ENDINGS: dict[str, Kind] = {
 }
 DELIMITERS = (",", "\t", ";", "|")
 LONGEST_HEADER = 2**20  # largest size of a header in bytes
-PATTERN = "*?["  # characters that make a path a pattern
+PATTERN = "*?["  # characters that mark a path as a pattern
 UNDECODABLE = "surrogateescape"  # error handler for bytes that are not valid UTF-8
 
 
@@ -107,7 +107,7 @@ def would_match(path: str, pattern: str, folder: str) -> bool:
 
 
 def header_of(files: Files, wanted: frozenset[str]) -> Header:
-    """Return the header of csv files. The delimiter is the one that gives the largest number of wanted names.
+    """Return the header of csv files. The delimiter is chosen to give the largest number of wanted names.
 
     Raises:
         InputError: The headers differ, or a wanted name is missing or repeated. As the first line may not be a header, the message does
@@ -120,7 +120,7 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
         raise _no_text(files.paths[0])
     for path, line in zip(files.paths, lines, strict=True):
         if _cells(line, delimiter) != names:
-            raise InputError(f"{path}: the columns in its first line are not those of {files.paths[0]}")
+            raise InputError(f"{path}: the columns in its first line differ from the columns of {files.paths[0]}")
     for name in sorted(wanted):
         if names.count(name) != 1:
             times = f"{names.count(name)} of them" if name in names else _instead(name, cells, wanted)
@@ -166,7 +166,7 @@ def _first_line(path: str) -> str:
 
 
 def _no_text(path: str) -> InputError:
-    return InputError(f"{path}: not a csv file in UTF-8, or it cannot be read")
+    return InputError(f"{path}: not a csv file in UTF-8, or an unreadable file")
 
 
 def _cells(text: str, delimiter: str) -> list[str]:

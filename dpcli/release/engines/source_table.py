@@ -1,4 +1,4 @@
-"""The table that an engine opens: as [source] declares it, as the engine reports it, and as SQL values of the declared types."""
+"""The table that an engine opens, in three forms: declared by [source], reported by the engine, and as SQL of the declared types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.data_source import Column
-from dpcli.release.engines.conversions import Family, converted
+from dpcli.release.engines.conversions import Family, convert_column
 from dpcli.release.engines.dialects import ScalarType
 from dpcli.release.expressions.scalars import Layers, Term, literal
 
@@ -126,7 +126,7 @@ class Values:
             instead = instead_of(name, [*self.actual.fields, *self.actual.others], self.table.stored, self.actual.named)
             raise InputError(f'{self.actual.place}: expected a column "{name}", found {instead}')
         raw = Term(self.read.setdefault(field.sql, f"c{len(self.read)}"))
-        value = converted(raw, to, field.family, layers)
+        value = convert_column(raw, to, field.family, layers)
         if value is None:
             raise InputError(f'{self.actual.place}: expected values of type {to} in the column "{name}", found {field.kind}')
         return value
@@ -136,8 +136,8 @@ class Values:
         field = self.actual.fields.get(unit)
         if field is not None and not field.bytewise:
             raise InputError(
-                f'{self.actual.place}: expected a unit whose texts are compared by their bytes, found "{unit}" ({field.kind}), where the '
-                f"case of letters or the like does not count: use a view with one spelling of each, such as lower({unit})"
+                f'{self.actual.place}: expected a unit whose texts are compared by their bytes, found "{unit}" ({field.kind}), whose '
+                f"comparison ignores case or other differences: use a view with one spelling of each unit, such as lower({unit})"
             )
 
     def base(self) -> str:

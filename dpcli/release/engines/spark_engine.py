@@ -85,7 +85,7 @@ class Spark(SqlEngine):
         return ActualTable(VIEW, columns, place, named)
 
 
-def opened_spark(table: SourceTable) -> Spark:
+def open_spark(table: SourceTable) -> Spark:
     """Return the table, opened in Spark. Raises InputError if Spark does not start, and Unavailable if it is not installed."""
     require("pyspark")
     from pyspark.sql import SparkSession

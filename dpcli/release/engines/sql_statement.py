@@ -1,10 +1,10 @@
-"""Writes an aggregation as one SQL statement, in any dialect.
+"""The SQL statement of an aggregation, in any dialect.
 
-The statement computes, in this order: the rows that count; what each unit adds to each key; at most max_groups keys of each unit; at most
-max_rows rows of each unit in each key; and the sums.
+The statement computes five stages. It selects the rows that pass the conditions. It groups them by unit and key. It chooses at most
+max_groups keys of each unit, and at most max_rows rows of each unit in each key. It adds up the chosen rows.
 
-A part of the key that is steps becomes part of the key only in the last of these stages. Until then a unit's rows are bounded over all of
-its values together. If a window bounds units in each block separately, "unit" means a pair of a unit and a block everywhere below. Only
+A part of the key that is steps becomes part of the key only in the last stage. Until then, a unit's rows are bounded over all values of
+that part together. If a window bounds units in each block separately, "unit" means a pair of a unit and a block everywhere below. Only
 units with more rows than allowed are processed row by row. All other units are processed by one GROUP BY.
 """
 
@@ -19,13 +19,13 @@ from dpcli.base.errors import InputError
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, KeyValue, Steps
 from dpcli.release.engines.dialects import Dialect, ScalarType
 from dpcli.release.engines.source_table import ActualTable, SourceTable, Values
-from dpcli.release.expressions.scalars import NUMBERS, Layers, Scalar, Term, as_decimal, decimal, integer, joined, literal
+from dpcli.release.expressions.scalars import NUMBERS, Layers, Scalar, Term, as_decimal, decimal, fill_template, integer, literal
 from dpcli.release.expressions.sql_grammar import Expressions
 
 MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
 MOST_SUM = 10**38  # limit of the narrowest integer sum of the three engines, which has 38 digits, a little less than 128 bits
-STEP_LEAST, STEP_MOST = 1e-20, 1e20
-MOST_BOUND = 2**62
+STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step
+MOST_BOUND = 2**62  # max_groups and max_rows must be below
 MOST_BINS = 10_000
 MOST_KEYS = 2_000_000  # largest number of declared keys, over all parts of the key
 TEXT: ScalarType = "text"
@@ -121,7 +121,8 @@ def _among(sql: str, scalar: Scalar, domain: Sequence[KeyValue], layers: Layers)
     kind = PYTHON[scalar.type]
     if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
         raise InputError(
-            f"by: expected a domain of different values of type {scalar.type}, found {len(domain):,} values, not all of them so"
+            f"by: expected a domain of different values of type {scalar.type}, found {len(domain):,} values that repeat or have "
+            "another type"
         )
     numbers = [value for value in domain if type(value) is int]
     if numbers and max(numbers) - min(numbers) == len(numbers) - 1:
@@ -134,9 +135,9 @@ def _constant(value: KeyValue, to: ScalarType, layers: Layers) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InputError("by: expected a domain of Unicode text, found a value that is none") from None
+        raise InputError("by: expected a domain of Unicode text, found a value that is not Unicode") from None
     if "\0" in text:
-        raise InputError("by: expected a domain of text without NUL, found one")
+        raise InputError("by: expected a domain of text without NUL, found a NUL")
     return literal(text, to).write(layers).sql
 
 
@@ -152,10 +153,10 @@ def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
     lower = layers.bind(Term(layers.dialect.list_of(at[:-1])))  # elements past the end are null, and no value is >= null
     index = integer(0).write(layers)
     for step in (2**power for power in reversed(range((len(edges) - 2).bit_length()))):
-        further = layers.bind(joined("({0} + {1})", index, integer(step).write(layers)))
-        reached = joined(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
-        index = layers.bind(joined("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
-    return layers.bind(joined("CASE WHEN {0} BETWEEN {1} AND {2} THEN {3} END", value, Term(at[0]), Term(at[-1]), index))
+        further = layers.bind(fill_template("({0} + {1})", index, integer(step).write(layers)))
+        reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
+        index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
+    return layers.bind(fill_template("CASE WHEN {0} BETWEEN {1} AND {2} THEN {3} END", value, Term(at[0]), Term(at[-1]), index))
 
 
 def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
@@ -166,7 +167,7 @@ def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: l
         raise InputError(f"column: expected a number to add up, found {steps.expression!r} of type {scalar.type}")
     counted = layers.bind((_counted if (scalar.type, steps.step) == ("integer", 1.0) else _stepped)(steps, scalar, layers))
     if steps.squared is not None:
-        distance = layers.bind(joined("({0} - {1})", counted, integer(steps.squared).write(layers)))
+        distance = layers.bind(fill_template("({0} - {1})", counted, integer(steps.squared).write(layers)))
         wide = layers.dialect.wide(distance.sql)
         counted = layers.bind(Term(f"({wide} * {wide})", distance.depth))
     if steps.missing is None:
@@ -184,15 +185,17 @@ def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
     """Return a column of any numbers in steps: floor(clamped / step + 0.5)."""
     value = layers.bind(as_decimal(scalar, layers))
     numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
-    floor = joined("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *(decimal(each).write(layers) for each in numbers))
+    floor = fill_template(
+        "floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *(decimal(each).write(layers) for each in numbers)
+    )
     return _clamped(steps, value, Term(layers.dialect.cast(floor.sql, "integer"), floor.depth), layers)
 
 
 def _clamped(steps: Steps, value: Term, counted: Term, layers: Layers) -> Term:
     """Return the clamped integer. Null is handled first, since SQL's least and greatest ignore null and would return a bound."""
     ends = (integer(each).write(layers) for each in (steps.minimum, steps.maximum))
-    clamped = joined("least(greatest({0}, {1}), {2})", counted, *ends)
-    return joined("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), clamped)
+    clamped = fill_template("least(greatest({0}, {1}), {2})", counted, *ends)
+    return fill_template("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), clamped)
 
 
 def _missing(steps: Steps, layers: Layers) -> Term:
@@ -209,11 +212,11 @@ def _require_exact(steps: Steps) -> None:
         raise InputError(f"missing: expected a finite number, found {steps.missing!r}")
     if steps.furthest * MOST_ROWS >= MOST_SUM:
         raise InputError(
-            "min, max: expected rows x range that 38 digits hold, for up to 2^40 rows, found more: use larger steps or a smaller range"
+            "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"
         )
 
 
-SEPARATOR = "|"
+SEPARATOR = "|"  # between the parts of the text that is hashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,15 +278,15 @@ def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable,
     )
     conditions = (*terms.conditions, *values.conditions(layers))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    kept = f"SELECT {listed(columns) or '1 AS c0'} FROM {layers.over(values.base())}{where}"
+    kept = f"SELECT {comma_separated(columns) or '1 AS c0'} FROM {layers.over(values.base())}{where}"
     if terms.unit is None:
         counted = ", ".join((*names.keys, "count(*)", "count(*)", *_sums(names, dialect)))
-        return f"SELECT {counted} FROM ({kept}) AS kept{grouped(names.keys)}"
+        return f"SELECT {counted} FROM ({kept}) AS kept{group_by_clause(names.keys)}"
     steps = "".join(
         f"{name} AS {hint} ({sql}), " for name, hint, sql in _bounded(aggregation, terms.keys, names, dialect, secret)
     ).removesuffix(", ")
     counted = ", ".join((*names.keys, "count(*)", "sum(n)", *(dialect.total(f"s{number}") for number in range(len(names.values)))))
-    return f"WITH kept AS {dialect.again} ({kept}), {steps} SELECT {counted} FROM bounded{grouped(names.keys)}"
+    return f"WITH kept AS {dialect.again} ({kept}), {steps} SELECT {counted} FROM bounded{group_by_clause(names.keys)}"
 
 
 def _bounded(
@@ -293,16 +296,17 @@ def _bounded(
 
     All subqueries start from one read of the table, since a view may have other rows each time it is read.
     """
-    own, each = listed(names.bounded), listed(names.unit_and_keys)
+    own, each = comma_separated(names.bounded), comma_separated(names.unit_and_keys)
     sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names, dialect)))
     added = "".join(f", s{number}" for number in range(len(names.values)))
     most = dialect.cast(str(aggregation.max_rows), "integer")
     yield "added", dialect.once, f"SELECT {own}, count(*) AS n{sums} FROM kept GROUP BY {own}"
     chosen = "added"
     if aggregation.max_groups < _most_groups(key for key, name in zip(keys, names.keys, strict=True) if name not in names.stepped):
-        order = listed((f"{_lead(names.bounded, most, dialect, secret)} DESC", *names.bounded))
+        order = comma_separated((f"{_lead(names.bounded, most, dialect, secret)} DESC", *names.bounded))
         ranked = (
-            f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY {listed(names.unit)} ORDER BY {order}) AS place FROM added"
+            f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY {comma_separated(names.unit)} ORDER BY {order}) AS place FROM "
+            "added"
         )
         chosen = "chosen"
         yield chosen, dialect.once, f"SELECT {own}, n{added} FROM ({ranked}) AS ranked WHERE place <= {aggregation.max_groups}"
@@ -311,12 +315,12 @@ def _bounded(
         yield "bounded", "", f"SELECT {own}, least(n, {most}) AS n FROM {chosen}"
         return
     same = " AND ".join(f"kept.{name} = {chosen}.{name}" for name in names.bounded)
-    rows = f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same}"
+    rows = f"SELECT {comma_separated(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same}"
     rows += "" if names.stepped else f" WHERE n > {most}"  # units with fewer rows need not be processed row by row
-    copies = f"row_number() OVER (PARTITION BY {listed(columns)} ORDER BY {names.unit[0]}) AS copy"
-    yield "numbered", "", f"SELECT {listed(columns)}, {copies} FROM ({rows}) AS excess"
-    order = listed((_hashed((*columns, "copy"), dialect, secret), *columns, "copy"))
-    ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM numbered"
+    copies = f"row_number() OVER (PARTITION BY {comma_separated(columns)} ORDER BY {names.unit[0]}) AS copy"
+    yield "numbered", "", f"SELECT {comma_separated(columns)}, {copies} FROM ({rows}) AS excess"
+    order = comma_separated((_hashed((*columns, "copy"), dialect, secret), *columns, "copy"))
+    ranked = f"SELECT {comma_separated(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM numbered"
     yield "cut", "", f"SELECT {each}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {each}"
     few = "" if names.stepped else f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL "
     yield "bounded", "", f"{few}SELECT {each}, n{added} FROM cut"
@@ -330,8 +334,8 @@ def _most_groups(keys: Iterable[GroupPart]) -> float:
 def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) -> str:
     """Return the number by which the keys of a unit are ordered at random, the highest first.
 
-    The order is that of keys drawn one after another with probabilities proportional to w = n / least(n, most). The number is log(U) / w
-    with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
+    The keys are ordered as if they were drawn one after another with probabilities proportional to w = n / least(n, most). The number is
+    log(U) / w with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
     """
     uniform = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
     share = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"
@@ -349,9 +353,9 @@ def _sums(names: RowNames, dialect: Dialect) -> tuple[str, ...]:
     return tuple(dialect.total(name) for name in names.values)
 
 
-def listed(columns: Iterator[str] | Sequence[str]) -> str:
+def comma_separated(columns: Iterator[str] | Sequence[str]) -> str:
     return ", ".join(columns)
 
 
-def grouped(columns: Sequence[str]) -> str:
-    return f" GROUP BY {listed(columns)}" if columns else ""
+def group_by_clause(columns: Sequence[str]) -> str:
+    return f" GROUP BY {comma_separated(columns)}" if columns else ""

@@ -1,1 +1,1 @@
-"""SQL scalars over the columns of one row, checked before any engine sees them; no row can make one fail."""
+"""SQL expressions over the columns of one row. They are checked before an engine runs them, and no row can make one fail."""

@@ -1,4 +1,4 @@
-"""Scalar expressions that are written as SQL. An expression that is used twice is named in an inner SELECT and computed once."""
+"""Typed scalar expressions and the SQL that computes them. An expression that is used twice is computed once, in an inner SELECT."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Layers:
         return item
 
 
-def joined(template: str, *terms: Term) -> Term:
+def fill_template(template: str, *terms: Term) -> Term:
     """Return a template whose places {0}, {1}, ... are filled with the SQL of terms."""
     return Term(template.format(*(term.sql for term in terms)), max((term.depth for term in terms), default=0))
 
@@ -110,7 +110,7 @@ def integer(value: int) -> Scalar:
     return literal(str(value), "integer")
 
 
-def composed(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
+def compose(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
     """Return a template whose places {0}, {1}, ... are filled with operands.
 
     If one operand is a double, all are converted to doubles. Texts are compared by their UTF-8 bytes.
@@ -118,7 +118,7 @@ def composed(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
 
     def write(layers: Layers) -> Term:
         mixed = any(each.type == "decimal" for each in operands)
-        return joined(template, *(as_decimal(each, layers) if mixed else each.write(layers) for each in operands))
+        return fill_template(template, *(as_decimal(each, layers) if mixed else each.write(layers) for each in operands))
 
     return Scalar(type_, write)
 
@@ -153,20 +153,20 @@ def decimal_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
     def limited(side: Scalar, layers: Layers) -> Term:
         bounds = (decimal(number).write(layers) for number in (FARTHEST, NEAREST, 0.0))
         template = "(CASE WHEN abs({0}) > {1} THEN NULL WHEN abs({0}) < {2} THEN {3} ELSE {0} END)"
-        return joined(template, layers.bind(as_decimal(side, layers)), *bounds)
+        return fill_template(template, layers.bind(as_decimal(side, layers)), *bounds)
 
     def write(layers: Layers) -> Term:
         a, b = limited(left, layers), limited(right, layers)
         template = f"({{0}} {operator} {{1}})" if operator != "/" else "({0} / NULLIF({1}, {2}))"
-        return layers.bind(joined(template, a, b, decimal(0.0).write(layers)))
+        return layers.bind(fill_template(template, a, b, decimal(0.0).write(layers)))
 
     return Scalar("decimal", write)
 
 
-def cased(value: Scalar, upper: bool) -> Scalar:
+def change_case(value: Scalar, upper: bool) -> Scalar:
     """Return a text with its ASCII letters in upper or lower case. Engines and their versions disagree about all other letters."""
     letters = (LOWER, UPPER) if upper else (UPPER, LOWER)
-    return composed("text", "translate({0}, {1}, {2})", value, *(literal(each, "text") for each in letters))
+    return compose("text", "translate({0}, {1}, {2})", value, *(literal(each, "text") for each in letters))
 
 
 def date_part(part: DatePartName, value: Scalar) -> Scalar:

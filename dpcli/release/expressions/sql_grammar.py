@@ -1,6 +1,6 @@
 """Parser of the SQL expressions in a file.
 
-It turns the tree of sqlglot into scalars, and refuses every kind of node, and every part of a node, that is not in MEANINGS.
+It converts the syntax tree of sqlglot into scalars. It refuses every kind of node, and every part of a node, that is not in MEANINGS.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dpcli.release.engines.dialects import DatePartName, ScalarType
 from dpcli.release.expressions.scalars import (
     NUMBERS,
     Scalar,
-    cased,
+    change_case,
     column,
-    composed,
+    compose,
     date_part,
     decimal,
     decimal_arithmetic,
@@ -51,7 +51,7 @@ class Expressions:
 
     Attributes:
         columns: Declared columns by name.
-        within: Names of the computed columns that are being read, the outermost first. They reveal a column computed from itself.
+        within: Names of the computed columns that are being read, the outermost first. They detect a column that is computed from itself.
     """
 
     columns: Mapping[str, Column]
@@ -67,7 +67,7 @@ class Expressions:
         Raises:
             InputError: The text is not SQL, uses something that is not allowed, or combines incompatible types.
         """
-        return SqlReader(self, key).scalar(parsed(text, key))
+        return SqlReader(self, key).scalar(parse_expression(text, key))
 
     def condition(self, text: str, key: str) -> Scalar:
         """Return the scalar of a condition, which is true, false or unknown. Raises InputError as `scalar` does."""
@@ -116,24 +116,26 @@ class SqlReader:
     def scalar(self, node: exp.Expr) -> Scalar:
         if self.depth > DEEPEST_NESTING:
             raise InputError(
-                f"{self.key}: expected at most {DEEPEST_NESTING} expressions within each other, found more; in (...) takes a list"
+                f"{self.key}: expected at most {DEEPEST_NESTING} nested expressions, found more; a long list of values can be "
+                "written as in (...)"
             )
         if node.comments:
-            raise InputError(f"{self.key}: expected no comment, found one")
+            raise InputError(f"{self.key}: expected no comment, found a comment")
         meaning = MEANINGS.get(type(node).__name__)
         if meaning is None or any(value and name not in meaning.arguments for name, value in node.args.items()):
             raise self.refusal(node)
         return meaning.read(SqlReader(self.expressions, self.key, self.depth + 1), node)
 
     def refusal(self, node: exp.Expr, expected: str = f"only {ALLOWED}") -> InputError:
-        return InputError(f"{self.key}: expected {expected}, found {shown(node)}")
+        return InputError(f"{self.key}: expected {expected}, found {quote_for_message(node)}")
 
     def of_type(self, node: exp.Expr, *types: ScalarType) -> Scalar:
         """Return an operand that must have one of these types. Raises InputError if it has another type."""
         scalar = self.scalar(node)
         if scalar.type not in types:
             raise InputError(
-                f"{self.key}: expected {' or '.join(types)} in {shown(node.parent or node)}, found {shown(node)} of type {scalar.type}"
+                f"{self.key}: expected {' or '.join(types)} in {quote_for_message(node.parent or node)}, found "
+                f"{quote_for_message(node)} of type {scalar.type}"
             )
         return scalar
 
@@ -147,7 +149,7 @@ class SqlReader:
         return scalars
 
 
-def parsed(text: str, key: str) -> exp.Expr:
+def parse_expression(text: str, key: str) -> exp.Expr:
     """Return the syntax tree of one SQL expression. Raises InputError if the text is not a single expression."""
     require("sqlglot")
     from sqlglot import exp
@@ -161,22 +163,22 @@ def parsed(text: str, key: str) -> exp.Expr:
         or text.encode(errors="replace") != text.encode(errors="surrogatepass")
     ):
         raise InputError(
-            f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {shown(text)}"
+            f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {quote_for_message(text)}"
         )
     try:
         dialect = Dialect.get_or_raise(GRAMMAR)
         tokens = dialect.tokenize(text)
         trees: list[Any] = dialect.parser().parse_into(exp.Condition, tokens, text)
     except (SqlglotError, RecursionError, ValueError):
-        raise InputError(f"{key}: expected one SQL expression, found {shown(text)}") from None
+        raise InputError(f"{key}: expected one SQL expression, found {quote_for_message(text)}") from None
     if any(token.comments for token in tokens):
-        raise InputError(f"{key}: expected no comment, found one")
+        raise InputError(f"{key}: expected no comment, found a comment")
     if len(trees) != 1 or not isinstance(trees[0], exp.Expr):
-        raise InputError(f"{key}: expected one SQL expression, found {shown(text)}")
+        raise InputError(f"{key}: expected one SQL expression, found {quote_for_message(text)}")
     return trees[0]
 
 
-def shown(what: exp.Expr | str) -> str:
+def quote_for_message(what: exp.Expr | str) -> str:
     """Return a part of the user's text in quotes, shortened for a message."""
     text = what if isinstance(what, str) else what.sql(dialect=GRAMMAR, comments=False)
     short = text if len(text) <= 60 else f"{text[:57]}..."
@@ -254,7 +256,7 @@ def _comparison(operator: str) -> Read:
         left, right = reader.comparable(node, node.this, node.expression)
         if left.type == "boolean" and operator not in ("=", "<>"):
             raise reader.refusal(node, "= or <> between booleans")
-        return composed("boolean", f"({{0}} {operator} {{1}})", left, right)
+        return compose("boolean", f"({{0}} {operator} {{1}})", left, right)
 
     return read
 
@@ -263,7 +265,7 @@ def _between(reader: SqlReader, node: exp.Expr) -> Scalar:
     value, least, most = reader.comparable(node, node.this, node.args["low"], node.args["high"])
     if value.type == "boolean":
         raise reader.refusal(node, "numbers, text or dates with between")
-    return composed("boolean", "({0} BETWEEN {1} AND {2})", value, least, most)
+    return compose("boolean", "({0} BETWEEN {1} AND {2})", value, least, most)
 
 
 def _within(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -274,26 +276,26 @@ def _within(reader: SqlReader, node: exp.Expr) -> Scalar:
     if not all(each.literal for each in values):
         raise reader.refusal(node, "literals in the list of in")
     places = ", ".join(f"{{{number + 1}}}" for number in range(len(values)))
-    return composed("boolean", f"({{0}} IN ({places}))", value, *values)
+    return compose("boolean", f"({{0}} IN ({places}))", value, *values)
 
 
 def _is(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return the test of a value for null, which is never null itself."""
     if not _is_a(node.expression, "Null"):
         raise reader.refusal(node, "is null or is not null")
-    return composed("boolean", "({0} IS NULL)", reader.scalar(node.this))
+    return compose("boolean", "({0} IS NULL)", reader.scalar(node.this))
 
 
 def _connection(operator: str) -> Read:
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
         sides = (reader.of_type(side, "boolean") for side in (node.this, node.expression))
-        return composed("boolean", f"({{0}} {operator} {{1}})", *sides)
+        return compose("boolean", f"({{0}} {operator} {{1}})", *sides)
 
     return read
 
 
 def _not(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return composed("boolean", "(NOT {0})", reader.of_type(node.this, "boolean"))
+    return compose("boolean", "(NOT {0})", reader.of_type(node.this, "boolean"))
 
 
 def _arithmetic(operator: str) -> Read:
@@ -321,7 +323,7 @@ def _minus(reader: SqlReader, node: exp.Expr) -> Scalar:
 
 
 def _cased(upper: bool) -> Read:
-    return lambda reader, node: cased(reader.of_type(node.this, "text"), upper)
+    return lambda reader, node: change_case(reader.of_type(node.this, "text"), upper)
 
 
 def _substring(reader: SqlReader, node: exp.Expr) -> Scalar:
@@ -331,15 +333,13 @@ def _substring(reader: SqlReader, node: exp.Expr) -> Scalar:
     """
     start, length = _position(reader, node, node.args.get("start"), 1), node.args.get("length")
     many = "" if length is None else f", {_position(reader, node, length, 0)}"
-    return composed("text", f"substring({{0}}, {start}{many})", reader.of_type(node.this, "text"))
+    return compose("text", f"substring({{0}}, {start}{many})", reader.of_type(node.this, "text"))
 
 
 def _position(reader: SqlReader, node: exp.Expr, place: exp.Expr | None, least: int) -> int:
     text = str(place.this) if _is_a(place, "Literal") and place is not None and not place.args.get("is_string") else ""
     if not (text.isascii() and text.isdecimal() and len(text) < 8 and least <= int(text) <= MOST_CHARACTERS):
-        raise reader.refusal(
-            node, "substr(text, start, length) with whole numbers, a start of at least 1 and a length of at least 0"
-        )
+        raise reader.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
     return int(text)
 
 

@@ -13,23 +13,23 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
-from dpcli.release.data_source import Source, Stepped, largest_distance_from_middle, stepped, value_problems
+from dpcli.release.data_source import Source, SteppedRange, largest_distance_from_middle, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
-from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, postprocessed_row
+from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
-from dpcli.release.vectors import Contribution, laplace, noisy_vector, sensitivity
+from dpcli.release.vectors import Contribution, is_laplace, noisy_vector, sensitivity
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-COLUMN = Key("the column of numbers, with min, max and step")
+COLUMN = Key("column of numbers; its [source.columns] entry has min, max and step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnQuery(NoisyQuery):
-    """A measure that adds up the values of a column, clamped and in whole steps."""
+    """A measure that adds up the clamped values of a column, in whole steps."""
 
     column: Annotated[str, COLUMN]
 
@@ -43,14 +43,16 @@ class ColumnQuery(NoisyQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumQuery(ColumnQuery):
-    """The sum of a column for each key, of clamped values in whole steps."""
+    """The sum of a column for each key. Values are clamped and rounded to whole steps."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
 
     measure: Annotated[str, MEASURE] = "sum"
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        return (noisy_vector(self, setting, self.contribution(setting.source), unit=stepped(setting.source, self.column).step),)
+        return (
+            noisy_vector(self, setting, self.contribution(setting.source), unit=stepped_range(setting.source, self.column).step),
+        )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
@@ -58,17 +60,17 @@ class SumQuery(ColumnQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         exact = {key: total.sums[0] for key, total in totals.items()}
-        return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
+        return additive_answer(self, release, add_noise(exact, release), NOISE_ALONE)
 
     def contribution(self, source: Source) -> Contribution:
-        values = stepped(source, self.column)
-        return Contribution(self.groups, self.rows, values.least, values.most, always_there(self, source), not self.by)
+        values = stepped_range(source, self.column)
+        return Contribution(self.groups, self.rows, values.least, values.most, has_one_row_per_unit(self, source), not self.by)
 
 
-def always_there(query: Query, source: Source) -> bool:
+def has_one_row_per_unit(query: Query, source: Source) -> bool:
     """Return whether every unit has exactly one row that counts.
 
-    This is so if each row is a unit of its own, and no condition, key or missing value excludes a row.
+    The condition holds if each row is a unit of its own, and no `where`, key or missing value excludes a row.
     """
     name = getattr(query, "column", "")
     return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None
@@ -78,8 +80,9 @@ def always_there(query: Query, source: Source) -> bool:
 class MeanQuery(ColumnQuery):
     """The mean of a column for each key.
 
-    Without a public count, values are centred at the middle of the range, so that a row adds at most half of it, and the noisy sum is
-    divided by a noisy count; the cost is split between the two so that the error of the mean is least.
+    If `count` gives a public number of rows, the noisy sum is divided by it. Otherwise the noisy sum is divided by a noisy count. Values
+    are then centred at the middle of the range, so that a row adds at most half of the range, and the cost is split between sum and count
+    so that the error of the mean is smallest.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -88,28 +91,28 @@ class MeanQuery(ColumnQuery):
     )
 
     measure: Annotated[str, MEASURE] = "mean"
-    count: Annotated[int | None, Key("number of rows, declared public; where absent it is counted, with noise", COUNT)] = None
+    count: Annotated[int | None, Key("public number of rows; by default the rows are counted with noise", COUNT)] = None
 
     def problems(self) -> Iterator[Problem]:
         yield from NoisyQuery.problems(self)
         if self.error is not None and self.count is None:
-            yield ("error",), "count, a public number of rows, with an error; or epsilon, rho or weight", "none"
+            yield ("error",), "count, a public number of rows, if an error is stated; or epsilon, rho or weight", "none"
         if self.count is not None and (self.by or self.where):
             yield ("count",), "no by and no where with a public count", "by" if self.by else "where"
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        values = stepped(setting.source, self.column)
+        values = stepped_range(setting.source, self.column)
         if self.count is not None:
-            fixed = always_there(self, setting.source)
+            fixed = has_one_row_per_unit(self, setting.source)
             summed = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
             released = noisy_vector(self, setting, summed, unit=values.step / self.count)
-            moved = sensitivity(setting.adjacency, summed).l1 * values.step
-            mean = moved / self.count
-            moves = (
-                f"the sum moves by at most {figures(moved, 6, ROUND_CEILING)}; over a public count of {self.count:,} the mean moves by "
-                f"{figures(mean, 6, ROUND_CEILING)}"
+            change = sensitivity(setting.adjacency, summed).l1 * values.step
+            mean = change / self.count
+            mean_change = (
+                f"the sum changes by at most {figures(change, 6, ROUND_CEILING)}; divided by the public count of {self.count:,}, the mean "
+                f"changes by at most {figures(mean, 6, ROUND_CEILING)}"
             )
-            return (replace(released, why=(*released.why, moves)),)
+            return (replace(released, why=(*released.why, mean_change)),)
         part = self.sum_part(setting)
         centred = Contribution(
             self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=not self.by
@@ -121,32 +124,32 @@ class MeanQuery(ColumnQuery):
         )
 
     def sum_part(self, setting: QuerySetting) -> float:
-        """Return the share of the cost for the sum that is best if the mean is uniform over the range."""
-        furthest = largest_distance_from_middle(stepped(setting.source, self.column))
-        share = share_of_epsilon if laplace(self, setting.cost) else share_of_rho
+        """Return the share of the cost for the sum. It gives the smallest error if the mean is uniform over the range."""
+        furthest = largest_distance_from_middle(stepped_range(setting.source, self.column))
+        share = share_of_epsilon if is_laplace(self, setting.cost) else share_of_rho
         return share(float(furthest), 1.0, UNKNOWN_MEAN * furthest)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        values, releases = stepped(setting.source, self.column), self.releases(setting)
+        values, releases = stepped_range(setting.source, self.column), self.releases(setting)
         if self.count is not None:
             return self._over_public_count(
                 releases[0], {key: total.sums[0] for key, total in totals.items()}, values.step, self.count
             )
-        sums = noised({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
-        counts = noised({key: total.rows for key, total in totals.items()}, releases[1])
+        sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
+        counts = add_noise({key: total.rows for key, total in totals.items()}, releases[1])
         rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in sums)
         return answer_of(self, rows)
 
-    def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: Stepped) -> AnswerRow:
+    def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange) -> AnswerRow:
         around = mean.interval(self.confidence)
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), around.low, around.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
 
-    def _over_public_count(self, release: QueryRelease, exact: Keyed, step: float, count: int) -> QueryAnswer:
-        numbers = noised(exact, release)
+    def _over_public_count(self, release: QueryRelease, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
+        numbers = add_noise(exact, release)
         around = {
             key: public_mean_interval(number, law_of(release), self.confidence, count, step) for key, number in numbers.items()
         }
@@ -157,27 +160,28 @@ class MeanQuery(ColumnQuery):
         releases = self.releases(setting)
         if self.count is not None:
             return error_text(releases[0], self.confidence)
-        values = stepped(setting.source, self.column)
+        values = stepped_range(setting.source, self.column)
         laws = (law_of(releases[0]), law_of(releases[1]))
         rows, of_rows = self.assumed_rows(setting)
         error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN_MEAN * largest_distance_from_middle(values)) * values.step
         distance = figures(error, 3, ROUND_CEILING)
-        return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; in proportion to 1 / rows"
+        return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; proportional to 1 / rows"
 
 
-def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: Stepped) -> NoisyMean:
+def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: SteppedRange) -> NoisyMean:
     """Return the mean of a noisy sum, in steps from the centre, and a noisy count."""
     return NoisyMean(
         total, count, law_of(releases[0]), law_of(releases[1]), values.least - values.middle, values.most - values.middle
     )
 
 
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # shares of the cost for the sum of squares, the sum and the count
+# Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VarianceQuery(ColumnQuery):
-    """The variance of a column for each key: the mean square distance from the mean, of values centred at the middle of the range."""
+    """The variance of a column for each key, computed from the noisy sum of squares, sum and count of values centred at mid-range."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "age", "epsilon": 0.5, "max_rows": 1},)
 
@@ -192,14 +196,14 @@ class VarianceQuery(ColumnQuery):
         yield from ColumnQuery.needs(self, source)
         if self.column not in source.columns or any(value_problems(source, "column", self.column, self.rows)):
             return
-        if self.rows * largest_distance_from_middle(stepped(source, self.column)) ** 2 >= 2**62:
-            yield ("column",), "rows x range^2 below 2^62 steps: a coarser step", f'"{self.column}"'
+        if self.rows * largest_distance_from_middle(stepped_range(source, self.column)) ** 2 >= 2**62:
+            yield ("column",), "rows x range^2 below 2^62 steps, or a larger step", f'"{self.column}"'
 
     def may_be_negative(self, source: Source) -> bool:
         return False
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        values, one_key = stepped(setting.source, self.column), not self.by
+        values, one_key = stepped_range(setting.source, self.column), not self.by
         most = largest_distance_from_middle(values)
         centred = Contribution(self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=one_key)
         squares = Contribution(self.groups, self.rows, 0, most * most, one_key=one_key)
@@ -211,14 +215,14 @@ class VarianceQuery(ColumnQuery):
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        middle = stepped(setting.source, self.column).middle
+        middle = stepped_range(setting.source, self.column).middle
         return aggregation_of(self, setting, (steps_of(setting.source, self.column, middle), steps_of(setting.source, self.column)))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        values, releases = stepped(setting.source, self.column), self.releases(setting)
-        squares = noised({key: total.sums[0] for key, total in totals.items()}, releases[0])
-        sums = noised({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, releases[1])
-        counts = noised({key: total.rows for key, total in totals.items()}, releases[2])
+        values, releases = stepped_range(setting.source, self.column), self.releases(setting)
+        squares = add_noise({key: total.sums[0] for key, total in totals.items()}, releases[0])
+        sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, releases[1])
+        counts = add_noise({key: total.rows for key, total in totals.items()}, releases[2])
         square = values.step * values.step
         rows = []
         for key in squares:
@@ -233,4 +237,4 @@ class VarianceQuery(ColumnQuery):
         rows, of_rows = self.assumed_rows(setting)
         error = expected_error(law_of(releases[0]), self.confidence, releases[0].unit) / rows
         distance = f"at least {figures(error, 3)} {of_rows}"
-        return f"{distance}, with probability {self.confidence:.6g}, and more for the noise of the mean"
+        return f"{distance}, with probability {self.confidence:.6g}; the noise of the mean adds to this"

@@ -1,4 +1,4 @@
-"""The measures count, histogram and threshold: numbers of rows or units, and which of them reach a threshold."""
+"""The measures count, histogram and threshold: numbers of rows or units, and comparisons of such numbers with a threshold."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
-from dpcli.release.answers.postprocessing import CONSISTENT, consistent
+from dpcli.release.answers.postprocessing import CONSISTENT, make_consistent
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
-from dpcli.release.measures.most_common import choice_needs
+from dpcli.release.measures.most_common import choice_problems
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, postprocessed_row
+from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 TOTAL_SHARE = 0.3  # share of the cost for the total; the keys use the rest
-FEW_HOLD = (
-    "keys that few hold are not shown; one whose true count is not far above {:,} is shown only where its noise was high: then the "
-    "interval is too high, and holds less often than stated"
+HIDDEN_KEYS = (
+    "keys that few units have are not shown; a key whose true count is not far above {:,} is shown only if its noise was high: then the "
+    "interval is too high, and its confidence is lower than stated"
 )
 OF_BY = Reader("by", lambda query: bool(query.by))
 OF_THRESHOLD = Reader('keys = "threshold"', lambda query: query.keys == "threshold")
@@ -47,20 +47,20 @@ class CountQuery(NoisyQuery):
         {"of": "units", "epsilon": 0.5},
         {"by": ["state"], "totals": True, "epsilon": 0.5, "max_groups": 2, "max_rows": 1},
     )
-    undeclared: ClassVar[str] = 'keys = "threshold" here, which shows a key where enough units hold it'
+    undeclared: ClassVar[str] = 'keys = "threshold" in the query, which shows a key if enough units have it'
 
     measure: Annotated[str, MEASURE] = "count"
     totals: Annotated[
-        bool, Key("whether their total is answered too, with noise of its own; all are then made to add up", reader=OF_BY)
+        bool, Key("whether to answer the total too, with its own noise; keys and total are then adjusted to add up", reader=OF_BY)
     ] = False
     keys: Annotated[
         Literal["declared", "threshold"],
-        Key("keys that are answered: all that are declared, or those that enough units hold", reader=OF_BY),
+        Key("keys of the answer: all declared keys, or keys that enough units have", reader=OF_BY),
     ] = "declared"
     delta: Annotated[
-        float | None, Key("probability that a key which one unit alone holds is shown", DELTA, reader=OF_THRESHOLD)
+        float | None, Key("largest probability that a key which only one unit has is shown", DELTA, reader=OF_THRESHOLD)
     ] = None
-    of: Annotated[Literal["rows", "units"], Key("what is counted: rows, or units that have any")] = "rows"
+    of: Annotated[Literal["rows", "units"], Key("what to count: rows, or units that have at least one row")] = "rows"
 
     @property
     def shows_keys(self) -> bool:
@@ -87,35 +87,37 @@ class CountQuery(NoisyQuery):
         return (noisy_vector(self, setting, self.contribution()),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_of(self, setting, rows=None if self.of == "rows" else MOST_ROWS)  # makes all its keys equally likely
+        return aggregation_of(
+            self, setting, rows=None if self.of == "rows" else MOST_ROWS
+        )  # with this bound, all keys of a unit are equally likely to count
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         release, *others = self.releases(setting)
         exact = {key: total.rows if self.of == "rows" else total.units for key, total in totals.items()}
         if others:
-            return self._adding_up(exact, release, others[0])
+            return self._consistent_answer(exact, release, others[0])
         if not self.shows_keys:
-            return additive_answer(self, release, noised(exact, release), NOISE_ALONE)
-        shown = {key: number for key, number in noised(exact, release).items() if number > release.keys["threshold"]}
-        return additive_answer(self, release, shown, f"{NOISE_ALONE}; {FEW_HOLD.format(release.keys['threshold'])}")
+            return additive_answer(self, release, add_noise(exact, release), NOISE_ALONE)
+        shown = {key: number for key, number in add_noise(exact, release).items() if number > release.keys["threshold"]}
+        return additive_answer(self, release, shown, f"{NOISE_ALONE}; {HIDDEN_KEYS.format(release.keys['threshold'])}")
 
-    def _adding_up(self, exact: Keyed, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
+    def _consistent_answer(self, exact: NumbersByKey, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
         """Return keys and total adjusted by least squares so that they add up. The intervals are those before the adjustment."""
-        parts = noised(exact, release)
-        (total,) = noised({(): sum(exact.values())}, of_total).values()
+        parts = add_noise(exact, release)
+        (total,) = add_noise({(): sum(exact.values())}, of_total).values()
         part_variance, total_variance = (Fraction(law_of(one).variance) for one in (release, of_total))
         keys, variances = list(parts), (total_variance, part_variance)
-        moved = consistent(total, list(parts.values()), *variances)
-        while "non-negative" in self.postprocess and any(value < 0 for value in moved):  # negative parts are 0 in the fit
-            keys = [key for key, value in zip(keys, moved, strict=True) if value >= 0]
-            moved = consistent(total, [parts[key] for key in keys], *variances)
-        values = dict(zip(keys, moved, strict=True))
+        adjusted = make_consistent(total, list(parts.values()), *variances)
+        while "non-negative" in self.postprocess and any(value < 0 for value in adjusted):  # negative parts are 0 in the fit
+            keys = [key for key, value in zip(keys, adjusted, strict=True) if value >= 0]
+            adjusted = make_consistent(total, [parts[key] for key in keys], *variances)
+        values = dict(zip(keys, adjusted, strict=True))
         rows = [
             postprocessed_row(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
             for key, part in parts.items()
         ]
         total_row = postprocessed_row(
-            self, ("total",) * len(self.by), sum(moved), additive_interval(total, law_of(of_total), self.confidence)
+            self, ("total",) * len(self.by), sum(adjusted), additive_interval(total, law_of(of_total), self.confidence)
         )
         return answer_of(self, (*rows, total_row), NOISE_ALONE, None, CONSISTENT)
 
@@ -129,7 +131,7 @@ class CountQuery(NoisyQuery):
 
 
 def _unit_count_problems(query: CountQuery, source: Source) -> Iterator[Problem]:
-    """Yield the problems of a count of units, each of which counts once in a key, however many rows it has."""
+    """Yield the problems of a count of units. A unit counts once in a key, whatever its number of rows, so max_rows is refused."""
     if query.max_rows is not None:
         yield ("max_rows",), 'no number with of = "units"', str(query.max_rows)
     for key, expected, wrong in NoisyQuery.needs(query, source):
@@ -139,7 +141,7 @@ def _unit_count_problems(query: CountQuery, source: Source) -> Iterator[Problem]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistogramQuery(NoisyQuery):
-    """The number of rows in each bin, from one edge up to but without the next; the last bin has its upper edge too."""
+    """The number of rows in each bin. A bin contains its lower edge but not its upper edge; the last bin contains both edges."""
 
     keyed: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -148,7 +150,7 @@ class HistogramQuery(NoisyQuery):
 
     measure: Annotated[str, MEASURE] = "histogram"
     column: Annotated[str, COLUMN]
-    bins: Annotated[tuple[float, ...], Key("edges of the bins, rising; values outside of them are left out")]
+    bins: Annotated[tuple[float, ...], Key("edges of the bins in increasing order; rows with values outside all bins are left out")]
 
     def problems(self) -> Iterator[Problem]:
         yield from NoisyQuery.problems(self)
@@ -171,7 +173,7 @@ class HistogramQuery(NoisyQuery):
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
-        numbers = noised({key: total.rows for key, total in totals.items()}, release)
+        numbers = add_noise({key: total.rows for key, total in totals.items()}, release)
         by_bin = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
         return additive_answer(self, release, by_bin, NOISE_ALONE, (*self.by, self.column))
 
@@ -184,8 +186,10 @@ class HistogramQuery(NoisyQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdQuery(Query):
-    """Tell whether the count of rows reaches `above`: of the whole table, or of each value of a column in its declared order, until
-    `answers` of them do. The counts are not released."""
+    """The answers to the question whether a count of rows reaches `above`, for the whole table or for each value of a column.
+
+    The values are asked about in their declared order, until `answers` of the counts have reached `above`. The counts are not released.
+    """
 
     keyed: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -194,22 +198,22 @@ class ThresholdQuery(Query):
 
     measure: Annotated[str, MEASURE] = "threshold"
     column: Annotated[
-        str | None, Key("the column whose values are asked about, in declared order; the whole table where absent")
+        str | None, Key("column whose values are asked about, in declared order; by default the whole table is asked about")
     ] = None
-    above: Annotated[int, Key("the count to reach", COUNT)]
-    answers: Annotated[int, Key("how many may reach it before the questions end", COUNT)] = 1
+    above: Annotated[int, Key("count that must be reached", COUNT)]
+    answers: Annotated[int, Key("number of counts that reach it before the questions end; default 1", COUNT)] = 1
 
     def needs(self, source: Source) -> Iterator[Problem]:
         for key, expected, wrong in Query.needs(self, source):
             if key != ("max_groups",) or self.column is not None:
                 yield key, expected, wrong
         if self.column is not None:
-            yield from choice_needs(self, source, self.column)
+            yield from choice_problems(self, source, self.column)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         laws = self.laws(setting)
         why = (
-            f"one unit moves each count by at most {self.rows:,}",
+            f"one unit changes each count by at most {self.rows:,}",
             f"noise of scale {laws.threshold.scale:.6g} on the threshold and {laws.query.scale:.6g} on each count",
         )
         return (QueryRelease("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
@@ -240,4 +244,4 @@ class ThresholdQuery(Query):
 
     def expected_error(self, setting: QuerySetting) -> str:
         distance = threshold_slack(self.laws(setting), len(self.ordered(setting)), self.confidence)
-        return f"right for every count that is {distance + 1:,} from the threshold, with probability {self.confidence:.6g}"
+        return f"right for every count at least {distance + 1:,} from the threshold, with probability {self.confidence:.6g}"

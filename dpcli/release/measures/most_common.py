@@ -1,4 +1,4 @@
-"""The measures top-k and mode: the most common values of a column, declared, or for a mode any that a stability test lets through."""
+"""The measures top-k and mode: the most common values of a column. A mode by propose-test-release needs no declared values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.release.answers.choice_error import peeling_slack
 from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, column_key
 from dpcli.release.noise.selection import choice_scale, count_range
-from dpcli.release.noisy_answers import order
+from dpcli.release.noisy_answers import sort_key
 from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
-VALUES = Key("the column whose values are counted")
+VALUES = Key("column whose values are counted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuery(Query):
-    """A measure that chooses among the values of a column by their noisy counts, which are not released."""
+    """A measure that chooses among the values of a column by their noisy counts. The counts are not released."""
 
     keyed: ClassVar[bool] = True
 
@@ -43,7 +43,7 @@ class ChoiceQuery(Query):
         epsilon, reach = cost.bounded_range_epsilon, self.reach(setting)
         choice_scale(reach, epsilon)
         why = (
-            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
+            f"one unit adds at most {self.rows:,} to a count: the difference of two counts changes by at most {reach:,}",
             f"{choices} at epsilon {epsilon:.6g}",
         )
         return QueryRelease("", kind, {"epsilon": epsilon}, why, steps=steps)
@@ -54,24 +54,24 @@ class ChoiceQuery(Query):
         domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
         scale = self.reach(setting) / release.keys["epsilon"]
         distance = peeling_slack(max(len(domain), 1), release.steps, scale, 1.0 - self.confidence)
-        return f"each count is within {distance:,} of the best that was left, with probability {self.confidence:.6g}"
+        return f"each count is within {distance:,} of the largest remaining count, with probability {self.confidence:.6g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopQuery(ChoiceQuery):
-    """The k most common values of a column, in the order in which they were chosen; their counts are not released.
+    """The k most common values of a column, in the order in which they were chosen. Their counts are not released.
 
-    Each is chosen by the exponential mechanism among those that are left (peeling).
+    Each value is chosen by the exponential mechanism among the remaining values (peeling).
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "top": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
 
     measure: Annotated[str, MEASURE] = "top-k"
-    top: Annotated[int, Key("how many of the most common values", SMALL_COUNT)]
+    top: Annotated[int, Key("number of values to choose", SMALL_COUNT)]
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
-        yield from choice_needs(self, source, self.column)
+        yield from choice_problems(self, source, self.column)
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
             return  # the number of values in the file is checked when the query is answered
@@ -91,17 +91,17 @@ class TopQuery(ChoiceQuery):
         from dpcli.release.noise.selection import top_k
 
         (release,) = self.releases(setting)
-        keys = sorted(totals, key=order)
+        keys = sorted(totals, key=sort_key)
         chosen = top_k([totals[key].rows for key in keys], self.top, self.reach(setting), release.keys["epsilon"])
         rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
         return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
 
 
-def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
+def choice_problems(query: Query, source: Source, column: str) -> Iterator[Problem]:
     """Yield a problem if a query chooses among the values of a column and these are not declared."""
     if column in source.columns and not source.columns[column].declares_keys:
         otherwise = f", or {query.undeclared}" if query.undeclared else ""
-        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose values would show who is there'
+        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose undeclared values would reveal who is in the data'
 
 
 OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
@@ -111,24 +111,22 @@ OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 class ModeQuery(ChoiceQuery):
     """The most common value of a column.
 
-    noisy-max chooses among the declared values. propose-test-release needs no domain: it asks, with noise, how many units would have to
-    change before another value were the most common, and answers only if that is many; none is an answer.
+    noisy-max chooses among the declared values. propose-test-release needs no domain. It adds noise to the number of units that would have
+    to change before another value became the most common, and answers only if the noisy number is large. Otherwise the answer is none.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "city", "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
         {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
     )
-    undeclared: ClassVar[str] = 'method = "propose-test-release" here, which answers where the lead is large'
+    undeclared: ClassVar[str] = 'method = "propose-test-release" in the query, which answers if the lead is large'
 
     measure: Annotated[str, MEASURE] = "mode"
     method: Annotated[
         Literal["noisy-max", "propose-test-release"],
-        Key("how it is found: noisy-max over declared values, or propose-test-release over any"),
+        Key("mechanism: noisy-max over declared values, or propose-test-release over any values"),
     ] = "noisy-max"
-    delta: Annotated[float | None, Key("probability to answer where one unit could change the answer", DELTA, reader=OF_TEST)] = (
-        None
-    )
+    delta: Annotated[float | None, Key("largest probability of an answer that one unit could change", DELTA, reader=OF_TEST)] = None
 
     @property
     def tests(self) -> bool:
@@ -142,7 +140,7 @@ class ModeQuery(ChoiceQuery):
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         if not self.tests:
-            yield from choice_needs(self, source, self.column)
+            yield from choice_problems(self, source, self.column)
         elif self.column in source.columns:
             yield from shown_problems(source.columns[self.column], self.column, ("column",))
 
@@ -150,7 +148,10 @@ class ModeQuery(ChoiceQuery):
         assert setting.cost is not None
         if self.tests:
             epsilon = setting.cost.pure_epsilon
-            why = ("the number of units that would have to change moves by at most 1", f"a test of it at epsilon {epsilon:.6g}")
+            why = (
+                "one unit changes by at most 1 the number of units that must change for another answer",
+                f"a test of this number at epsilon {epsilon:.6g}",
+            )
             return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
         kind = "permute-and-flip" if setting.cost.pure else "exponential"
         return (self.chosen(setting, kind, setting.cost, f"one choice by {kind}"),)
@@ -160,7 +161,7 @@ class ModeQuery(ChoiceQuery):
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        keys = sorted(totals, key=order)
+        keys = sorted(totals, key=sort_key)
         counts = [totals[key].rows for key in keys]
         chosen = self._tested(setting, dict(zip(keys, counts, strict=True))) if self.tests else keys[self._chosen(setting, counts)]
         rows = (AnswerRow((), None if chosen is None else chosen[0]),)
@@ -184,5 +185,5 @@ class ModeQuery(ChoiceQuery):
 
     def expected_error(self, setting: QuerySetting) -> str:
         if self.tests:
-            return "right where it answers; no answer where few units could change it"
+            return "the answer, if there is one, is right; there is none if few units could change it"
         return ChoiceQuery.expected_error(self, setting)

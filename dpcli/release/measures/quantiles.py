@@ -1,4 +1,4 @@
-"""The measure quantile: values chosen on the declared grid of a column by the exponential mechanism."""
+"""The measure quantile: values on the declared grid of a column, chosen by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.fields import Key
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.choice_error import slack
-from dpcli.release.data_source import Source, stepped, value_problems
+from dpcli.release.data_source import Source, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.noise.selection import choice_scale, rank_range, rank_scores
@@ -21,15 +21,15 @@ from dpcli.release.query_answer import AnswerRow, QueryAnswer
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
-MOST_CANDIDATES = 1_000_000
+MOST_CANDIDATES = 1_000_000  # largest number of steps from min to max
 MOST_PARTS = 10**6  # largest denominator of a share. It keeps the scores, in units of 1 / denominator, of 2^40 rows below 2^62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantileQuery(Query):
-    """The value below which a share of the rows lies, among the whole steps from min to max.
+    """The value below which a share of the rows lies. It is chosen among the whole steps of the column from min to max.
 
-    Of one unit at most max_rows rows count.
+    At most max_rows rows of one unit count.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -41,7 +41,8 @@ class QuantileQuery(Query):
     measure: Annotated[str, MEASURE] = "quantile"
     column: Annotated[str, COLUMN]
     quantiles: Annotated[
-        tuple[float, ...], Key("shares of the rows below, from 0 to 1, of at most six decimals; each is a choice of its own")
+        tuple[float, ...],
+        Key("shares of the rows below the quantiles, from 0 to 1, with at most six decimals; default [0.5], the median"),
     ] = (0.5,)
 
     def problems(self) -> Iterator[Problem]:
@@ -57,11 +58,15 @@ class QuantileQuery(Query):
         lacking = tuple(value_problems(source, "column", self.column, self.rows))
         yield from lacking
         if not lacking and self.column in source.columns and self.candidates(source) > MOST_CANDIDATES:
-            yield ("column",), f"at most {MOST_CANDIDATES:,} steps from min to max: a coarser step", f"{self.candidates(source):,}"
+            yield (
+                ("column",),
+                f"at most {MOST_CANDIDATES:,} steps from min to max, or a larger step",
+                f"{self.candidates(source):,}",
+            )
 
     def candidates(self, source: Source) -> int:
         """Return the number of candidates for the quantile."""
-        values = stepped(source, self.column)
+        values = stepped_range(source, self.column)
         return values.most - values.least + 1
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
@@ -71,7 +76,7 @@ class QuantileQuery(Query):
             choice_scale(self.reach(setting, position), epsilon)
         why = (
             f"one unit counts with at most {self.rows:,} row{'s' if self.rows > 1 else ''}",
-            f"the difference of two candidates' distances from the rank moves by at most {self.reach(setting, 0):,} of its units",
+            f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self.reach(setting, 0):,}",
             f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
         return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
@@ -90,7 +95,7 @@ class QuantileQuery(Query):
         from dpcli.release.noise.selection import exponential
 
         (release,) = self.releases(setting)
-        values = stepped(setting.source, self.column)
+        values = stepped_range(setting.source, self.column)
         counts = [0] * self.candidates(setting.source)
         for (number,), total in totals.items():
             counts[int(number) - values.least] += total.rows
@@ -103,7 +108,7 @@ class QuantileQuery(Query):
     def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
         ranks = max(self._ranks(setting, position, release.keys["epsilon"]) for position in range(len(self.quantiles)))
-        return f"each is at most {ranks:,} rows from the rank that is asked for, with probability {self.confidence:.6g}"
+        return f"each is at most {ranks:,} rows from the requested rank, with probability {self.confidence:.6g}"
 
     def _ranks(self, setting: QuerySetting, position: int, epsilon: float) -> int:
         scale = self.reach(setting, position) / epsilon

@@ -1,4 +1,7 @@
-"""Quantiles, interquartile ranges and clustered means by propose-test-release, for columns without declared bounds; none is an answer."""
+"""The measures stable-quantile, interquartile-range and clustered-mean, for columns without declared bounds.
+
+They use propose-test-release: a noisy test decides whether there is an answer. If the test fails, the answer is none.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from dpcli.base.fields import COUNT, DELTA, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid, whole_steps
-from dpcli.release.answers.postprocessing import NON_NEGATIVE, non_negative
-from dpcli.release.data_source import Source, number_problems, stepped
+from dpcli.release.answers.postprocessing import NON_NEGATIVE, cut_at_zero
+from dpcli.release.data_source import Source, number_problems, stepped_range
 from dpcli.release.group_keys import aggregation_by, stepped_key
-from dpcli.release.measures.averages import always_there
+from dpcli.release.measures.averages import has_one_row_per_unit
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, scale_of
 from dpcli.release.noisy_answers import NOISE_ALONE, gaussian_draw, laplace_draw, law_of
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
@@ -37,13 +40,13 @@ if TYPE_CHECKING:
 
 
 TEST_SHARE = 0.5  # share of the cost for the test; the noise uses the rest
-PASS = Key("probability to answer where one unit could move the answer further", DELTA)
-NUMBERS = Key("the column of numbers, with step; bounds are not needed")
+TEST_DELTA = Key("largest probability of an answer that one unit could change by more than the proposed distance", DELTA)
+NUMBERS = Key("column of numbers; its [source.columns] entry has step, and needs no bounds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedQuery(Query):
-    """A statistic of a column that is released only where a test finds that few units could change it."""
+    """A statistic of a column that is released only if a noisy test finds that few units cannot change it by much."""
 
     proposal: ClassVar[str]  # name of the key that states a distance in units of the column
 
@@ -59,7 +62,7 @@ class TestedQuery(Query):
 
     def proposed_steps(self, source: Source) -> int:
         """Return the proposed distance in whole steps."""
-        return whole_steps(getattr(self, self.proposal), stepped(source, self.column).step)
+        return whole_steps(getattr(self, self.proposal), stepped_range(source, self.column).step)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
@@ -75,21 +78,23 @@ def _test_of(release: QueryRelease) -> StabilityTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableQuery(TestedQuery):
-    """A number that is released where few units cannot move it by more than `within`; the noise is scaled to that."""
+    """A number that is released only if few units cannot change it by more than `within`. The noise is scaled to `within`."""
 
     proposal: ClassVar[str] = "within"
 
-    within: Annotated[float, Key("how far one unit may move the answer, in units of the column: what is proposed", POSITIVE)]
-    delta: Annotated[float, PASS]
+    within: Annotated[float, Key("proposed bound on the change of the answer by one unit, in units of the column", POSITIVE)]
+    delta: Annotated[float, TEST_DELTA]
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         test, noise = setting.cost.share(TEST_SHARE).pure_epsilon, setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
-        most, step = self.proposed_steps(setting.source), stepped(setting.source, self.column).step
+        most, step = self.proposed_steps(setting.source), stepped_range(setting.source, self.column).step
         law = DiscreteLaplaceLaw(scale_of(most, noise))
         keys = {"epsilon": test, "delta": self.delta, "mechanism": f"{self.name}.noise"}
-        proposed = f"proposed: one unit moves the answer by at most {self.within:g}, which is {most:,} steps"
-        tested = f"how many units would have to change for more moves by at most 1: tested at epsilon {test:.6g}"
+        proposed = f"proposal: one unit changes the answer by at most {self.within:g}, which is {most:,} steps"
+        tested = (
+            f"one unit changes by at most 1 the number of units that must change to break this bound: tested at epsilon {test:.6g}"
+        )
         scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise:.6g}"
         return (
             QueryRelease("test", "propose-test-release", keys, (proposed, tested)),
@@ -102,7 +107,9 @@ class StableQuery(TestedQuery):
         most, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         stable = self.stable_answer(self._numbers(setting, totals), most)
         row = self._row(released_number(stable, most, _test_of(test), epsilon, laplace_draw), noise)
-        return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, f"{NOISE_ALONE}; none is an answer")
+        return QueryAnswer(
+            self.name, self.measure, (), (row,), self.confidence, f"{NOISE_ALONE}; the answer is none if the test fails"
+        )
 
     def _row(self, value: int | None, noise: QueryRelease) -> AnswerRow:
         if value is None:
@@ -111,9 +118,9 @@ class StableQuery(TestedQuery):
         return AnswerRow((), on_grid(value, noise.unit), interval.low, interval.high)
 
     def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
-        values, column = stepped(setting.source, self.column), setting.source.columns[self.column]
+        values, column = stepped_range(setting.source, self.column), setting.source.columns[self.column]
         bounds = {} if not column.bounded else {"low": float(values.least), "high": float(values.most)}
-        always = always_there(self, setting.source)
+        always = has_one_row_per_unit(self, setting.source)
         return CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always, **bounds)
 
     def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
@@ -124,14 +131,14 @@ class StableQuery(TestedQuery):
         _, noise = self.releases(setting)
         interval = additive_interval(0, law_of(noise), self.confidence, noise.unit)
         distance = figures(interval.high, 6, ROUND_CEILING)
-        return f"within {distance} where it answers, with probability {self.confidence:.6g}; none where few units could move it"
+        return f"within {distance} if there is an answer, with probability {self.confidence:.6g}; no answer if few units could change it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableQuantileQuery(StableQuery):
-    """A quantile by propose-test-release: the median, if nothing else is asked for.
+    """A quantile by propose-test-release. The default is the median.
 
-    Of one unit at most max_rows rows count.
+    At most max_rows rows of one unit count.
 
     Source: Dwork & Lei 2009, Differential privacy and robust statistics.
     """
@@ -142,7 +149,7 @@ class StableQuantileQuery(StableQuery):
     )
 
     measure: Annotated[str, MEASURE] = "stable-quantile"
-    quantile: Annotated[float, Key("share of the rows below", OPEN_UNIT)] = 0.5
+    quantile: Annotated[float, Key("share of the rows below the quantile; default 0.5, the median", OPEN_UNIT)] = 0.5
 
     def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
         return stable_quantile(numbers, Fraction(repr(self.quantile)), most)
@@ -150,9 +157,9 @@ class StableQuantileQuery(StableQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableRangeQuery(StableQuery):
-    """The interquartile range by propose-test-release: how far the middle half of the rows spreads.
+    """The interquartile range by propose-test-release: the width of the range that holds the middle half of the rows.
 
-    Of one unit at most max_rows rows count.
+    At most max_rows rows of one unit count.
 
     Source: Dwork & Lei 2009, Differential privacy and robust statistics.
     """
@@ -167,20 +174,22 @@ class StableRangeQuery(StableQuery):
         return stable_range(numbers, most)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        """Answer; no range is below 0."""
+        """Return the noisy answer, cut at 0 because no range is negative."""
         answer = StableQuery.answer(self, setting, totals)
         (row,) = answer.rows
         if row.value is None:
             return answer
-        value, around = non_negative(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
+        value, around = cut_at_zero(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
         return replace(answer, rows=(AnswerRow((), value, around.low, around.high),), postprocessed=(NON_NEGATIVE,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredMeanQuery(TestedQuery):
-    """The mean where most rows lie in one bin: the fullest bin by propose-test-release, then the mean clamped to it and the two beside it.
+    """The mean of a column if most rows lie in one bin.
 
-    No bounds of the column are needed; none is an answer. Of one unit at most max_rows rows count.
+    The fullest bin is released by propose-test-release. Rows are then clamped to this bin and its two neighbours, and the mean of the
+    clamped values is released with noise. The column needs no bounds. If the test fails, the answer is none. At most max_rows rows of one
+    unit count.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -192,22 +201,27 @@ class ClusteredMeanQuery(TestedQuery):
 
     measure: Annotated[str, MEASURE] = "clustered-mean"
     width: Annotated[float, Key("width of a bin, in units of the column", POSITIVE)]
-    delta: Annotated[float, Key("probability to answer where one unit could make another bin the fullest", DELTA)]
-    count: Annotated[int | None, Key("number of rows, declared public; where absent it is counted, with noise", COUNT)] = None
+    delta: Annotated[float, Key("largest probability of an answer if one unit could make another bin the fullest", DELTA)]
+    count: Annotated[int | None, Key("public number of rows; by default the rows are counted with noise", COUNT)] = None
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         width = self.proposed_steps(setting.source)
-        moved = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
-        squared = squared_sensitivity(setting.adjacency, self.rows, width) if self.count is None else moved**2
+        change = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
+        squared = squared_sensitivity(setting.adjacency, self.rows, width) if self.count is None else change**2
         law = DiscreteGaussianLaw(setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared))
         keys = (
-            {"sensitivity": moved, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}
+            {"sensitivity": change, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}
         )
         test = {"epsilon": epsilon, "delta": self.delta, "mechanism": f"{self.name}.noise"}
-        tested = f"how many units would have to change for another bin moves by at most 1: tested at epsilon {epsilon:.6g}"
-        clamped = f"rows are clamped to three bins of {self.width:g}: one unit moves their centred sum by at most {moved:,} steps"
+        tested = (
+            "one unit changes by at most 1 the number of units that must change for another fullest bin: tested at epsilon "
+            f"{epsilon:.6g}"
+        )
+        clamped = (
+            f"rows are clamped to three bins of {self.width:g}: one unit changes their centred sum by at most {change:,} steps"
+        )
         return (
             QueryRelease("test", "propose-test-release", test, (tested,)),
             QueryRelease("noise", "discrete-gaussian", {"sigma": law.sigma, **keys}, (clamped,), law),
@@ -217,8 +231,10 @@ class ClusteredMeanQuery(TestedQuery):
         test, noise = self.releases(setting)
         numbers, width = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows), self.proposed_steps(setting.source)
         steps = released_mean(numbers, width, _test_of(test), noise.keys["sigma"], laplace_draw, gaussian_draw, self.count)
-        value = None if steps is None else steps * stepped(setting.source, self.column).step
+        value = None if steps is None else steps * stepped_range(setting.source, self.column).step
         return QueryAnswer(self.name, self.measure, (), (AnswerRow((), value),), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:
-        return "none where few units could make another bin the fullest; what lies outside of three bins counts as at their edge"
+        return (
+            "no answer if few units could make another bin the fullest; a value outside the three bins counts as their nearest edge"
+        )

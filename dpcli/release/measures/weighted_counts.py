@@ -21,7 +21,7 @@ from dpcli.release.noise.samplers import noisy
 from dpcli.release.noisy_answers import answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.query_answer import QueryAnswer
-from dpcli.release.vectors import Contribution, Sensitivity, noisy_moved, noisy_vector
+from dpcli.release.vectors import Contribution, Sensitivity, noisy_vector, noisy_vector_of
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearQuery(NoisyQuery):
-    """Weighted sums of the counts of the keys in `by`: one for each row of a matrix of whole numbers.
+    """Weighted sums of the counts of the keys in `by`: one sum for each row of a matrix of whole numbers.
 
-    Either each count has noise and the sums follow from these, or each sum has noise of its own: whichever has the smaller variance in all,
-    which is known before the data are.
+    Either noise is added to each count and the sums are computed from the noisy counts, or noise is added to each sum. dpcli uses the
+    strategy with the smaller total variance, which does not depend on the data.
     """
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -42,13 +42,16 @@ class LinearQuery(NoisyQuery):
     measure: Annotated[str, MEASURE] = "linear"
     matrix: Annotated[
         tuple[tuple[int, ...], ...],
-        Key("a row of weights for each sum: a weight for each key, in declared order, the last column fastest"),
+        Key(
+            "one row of weights for each sum; a row has one weight for each key, in declared order, where the last column of by "
+            "varies fastest"
+        ),
     ]
 
     def problems(self) -> Iterator[Problem]:
         yield from NoisyQuery.problems(self)
         if not self.by:
-            yield ("by",), "the columns whose counts are weighted", "none"
+            yield ("by",), "the columns whose values are the keys of the counts", "none"
         widths = {len(row) for row in self.matrix}
         if len(widths) != 1 or not any(any(row) for row in self.matrix):
             yield ("matrix",), "rows of one length, not all zero", f"lengths {first_names(map(str, sorted(widths)))}"
@@ -81,11 +84,11 @@ class LinearQuery(NoisyQuery):
                 f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {len(self.matrix[0]):,}'
             )
         counts, law = [totals[key].rows if key in totals else 0 for key in keys], law_of(release)
-        by_cells = release == self._noise_on_counts(setting)
-        counted = noisy(counts, law) if by_cells else counts
+        noise_on_counts = release == self._noise_on_counts(setting)
+        counted = noisy(counts, law) if noise_on_counts else counts
         sums = [sum(weight * count for weight, count in zip(row, counted, strict=True)) for row in self.matrix]
-        values = sums if by_cells else noisy(sums, law)
-        widths = [self._width(release, row if by_cells else (1,)) for row in self.matrix]
+        values = sums if noise_on_counts else noisy(sums, law)
+        widths = [self._width(release, row if noise_on_counts else (1,)) for row in self.matrix]
         rows = (
             postprocessed_row(self, (place + 1,), value, ConfidenceInterval(value - width, value + width, self.confidence))
             for place, (value, width) in enumerate(zip(values, widths, strict=True))
@@ -99,7 +102,7 @@ class LinearQuery(NoisyQuery):
         (release,) = self.releases(setting)
         rows = self.matrix if release == self._noise_on_counts(setting) else ((1,),)
         width = max(self._width(release, row) for row in rows)
-        return f"each sum within {width:,} of the bounded truth, with probability {self.confidence:.6g}"
+        return f"each sum within {width:,} of the exact bounded sum, with probability {self.confidence:.6g}"
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryRelease:
         return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
@@ -117,9 +120,9 @@ class LinearQuery(NoisyQuery):
         why = (
             f"one unit adds to at most {self.groups:,} of the keys, {self.rows:,} row{'s' if self.rows > 1 else ''} to each"
             + (", in either version" if versions > 1 else ""),
-            f"a row moves the sums by a column of the matrix: at most {largest:,} in all, {math.sqrt(squared):.6g} in Euclidean norm",
+            f"a row changes the sums by a column of the matrix: at most {largest:,} in L1 norm, {math.sqrt(squared):.6g} in L2 norm",
         )
-        return noisy_moved(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
+        return noisy_vector_of(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
 
     def _total_variance(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
         """Return the total of the variances of all sums.

@@ -1,1 +1,1 @@
-"""The noise of a release: its laws, and how it is drawn."""
+"""Noise on the integers: its probability laws, its samplers, and choices by noisy scores."""

@@ -17,11 +17,11 @@ from dpcli.base.stated import stated
 from dpcli.numerics.arrays import Array, np
 
 LARGEST_SUMMED = 2000.0  # largest sigma for which tails are summed exactly, in a table of about 80,000 numbers
-LARGEST = 2.0**50  # largest scale or sigma; a draw that exceeds 64 bits then has a probability of at most e^-8000
+LARGEST = 2.0**50  # largest scale or sigma; with it, a draw exceeds 64 bits with a probability of at most e^-8000
 
 
 class NoiseLaw(Protocol):
-    """A symmetric law on the integers whose probabilities decrease on both sides of 0. Laws of a type with equal scales are equal."""
+    """A symmetric law on the integers whose probabilities decrease on both sides of 0. Two laws with the same type and scale are equal."""
 
     def __hash__(self) -> int: ...
 
@@ -42,6 +42,9 @@ class NoiseLaw(Protocol):
     def exceeds(self, half_width: int) -> float:
         """Return an upper bound on P(|X| > half_width) for half_width >= 0."""
         ...
+
+
+# The factors 1 + 1e-12 to 1 + 1e-15 below round results up. They exceed the rounding errors of the double arithmetic that they multiply.
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +126,10 @@ class DiscreteGaussianLaw:
     def exceeds(self, half_width: int) -> float:
         """Return an upper bound on P(|X| > half_width).
 
-        It is a sum, or for a large sigma twice the integral of the density from half_width + 1/2. Beyond sigma the density is convex, so
-        its value at the middle of a cell is at most its mean over the cell, and the integral is an upper bound. Closer to 0 the integral
-        may be too small by the error of the midpoint rule, which is added. The normalising sum is at least sigma sqrt(2 pi), by Poisson
-        summation.
+        For sigma up to LARGEST_SUMMED, the bound is a sum. For a larger sigma, it is twice the integral of the density from
+        half_width + 1/2. Beyond sigma the density is convex, so its value at the middle of a cell is at most its mean over the cell, and
+        the integral is an upper bound. Closer to 0 the integral may be too small by the error of the midpoint rule, which is added. The
+        normalising sum is at least sigma sqrt(2 pi), by Poisson summation.
         """
         if self.sigma <= LARGEST_SUMMED:
             table = _tails(self.sigma)
@@ -173,7 +176,7 @@ def check_spread(name: str, value: float) -> None:
     """Raise InputError for a scale or sigma that is not positive, or larger than LARGEST."""
     if not 0.0 < value <= LARGEST:
         raise InputError(
-            f"expected a {name} of the noise above 0 and at most 2^50 steps, found {value!r}: where it is too large, make the step larger"
+            f"expected a {name} of the noise above 0 and at most 2^50 steps, found {value!r}: a larger step reduces it"
         )
 
 
@@ -233,5 +236,5 @@ def _double(exact: Fraction) -> float:
         return float(exact)
     except OverflowError:
         raise InputError(
-            "expected noise of at most 2^50 steps, found more than a double holds: it costs too little, or a unit adds too much"
+            "expected noise of at most 2^50 steps, found more than the largest double: raise the cost, or lower the contribution of a unit"
         ) from None

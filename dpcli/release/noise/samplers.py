@@ -49,7 +49,7 @@ def draws(count: int, law: NoiseLaw) -> list[int]:
     while len(drawn) < count:
         drawn += sampler([0] * min(BATCH, count - len(drawn)))
     if any(abs(draw) >= INT64_MAX for draw in drawn):
-        raise InternalError("a draw of the noise passed 64 bits, which does not happen: nothing was released")
+        raise InternalError("a draw of the noise exceeds 64 bits, which has a negligible probability: nothing was released")
     return drawn
 
 
@@ -97,4 +97,6 @@ def check_version(version: str) -> None:
     """Raise Unavailable for a version of OpenDP that has biased samplers, or that contains no number."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     if numbers < FIRST_UNBIASED:
-        raise Unavailable(f"expected opendp 0.14.2 or later, found {version}: its noise is biased; pip install -U 'dpcli[release]'")
+        raise Unavailable(
+            f"expected opendp 0.14.2 or later, found {version}, whose noise is biased; pip install -U 'dpcli[release]'"
+        )

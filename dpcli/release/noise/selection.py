@@ -1,9 +1,10 @@
 """Choices among candidates with whole-number scores: the exponential mechanism, permute-and-flip, and the k best by peeling.
 
 `score_range` is the largest change of the difference of two scores between neighbouring datasets: the maximum over i, j of
-|(u_i - u'_i) - (u_j - u'_j)|. If the scores are counts and a unit adds at most `max_rows` to each, it is max_rows under add-remove, where
-all scores move in the same direction, and 2 max_rows under replace-one. It is at most twice the sensitivity of a score. The factor of 2
-in exp(epsilon u / (2 sensitivity)) comes from this bound. Candidates with equal scores are equally likely to be chosen.
+|(u_i - u'_i) - (u_j - u'_j)|. Suppose that the scores are counts and that a unit adds at most `max_rows` to each. The range is then
+max_rows under add-remove, where all scores change in the same direction, and 2 max_rows under replace-one. The range is always at most
+twice the sensitivity of a score. The factor of 2 in exp(epsilon u / (2 sensitivity)) comes from this bound. Candidates with equal scores
+are equally likely to be chosen.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def exponential(scores: Sequence[int], score_range: int, epsilon: float) -> int:
 
 
 def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> list[int]:
-    """Return the indices of k different candidates in the order of choice. Each is chosen by `exponential` among the remaining ones.
+    """Return the indices of k different candidates in the order of choice.
+
+    Each candidate is chosen as by `exponential` among the remaining candidates.
 
     Priced by: exponential with this epsilon, k times.
 
@@ -110,7 +113,7 @@ def _measurement(measure: Measure, k: int, scale: float) -> Measurement:
 
 def _checked(scores: Sequence[int]) -> list[int]:
     if any(abs(score) > LARGEST_SCORE for score in scores):
-        raise InternalError("a score passed 62 bits: nothing was released")
+        raise InternalError("a score exceeds 62 bits: nothing was released")
     return list(scores)
 
 

@@ -1,7 +1,7 @@
 """A comparison of mechanisms that release the most common value at the same epsilon and delta.
 
-For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain. In
-the data that are compared, all rows have the same value, so the count of this value is the lead.
+For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain. All
+rows of the compared data have the same value, so the count of this value is the lead.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dpcli.release.stability.propose_test import StabilityTest, mode
 from dpcli.release.stability.stable_statistics import centred_sum
 from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
-REACH = 45.0  # number of scales of noise over which sums extend; the omitted probability is about e^-45
+REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45
 ERROR = 1e-9  # largest error of every probability
-FINE = 2 * 10**9  # number of steps in a bin
+FINE = 2 * 10**9  # number of steps in a bin; a large number approximates real values
 LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are those of `dpcli release`.
+    """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are computed as in `dpcli release`.
 
     Attributes:
         epsilon: Epsilon of the release, in nats.
@@ -82,13 +82,13 @@ class ModeRelease:
     Attributes:
         name: Name in machine-readable output.
         label: Name in tables and pictures.
-        sized: True if the mechanism needs a declared domain.
+        needs_domain: True if the mechanism needs a declared domain.
         right: Function that returns the probability of the right value.
     """
 
     name: str
     label: str
-    sized: bool
+    needs_domain: bool
     right: Callable[[Lead], float]
 
 
@@ -97,12 +97,12 @@ class RightCurve:
     """The probabilities of one mechanism at all gaps of a comparison.
 
     Attributes:
-        way: The mechanism.
+        mechanism: The mechanism.
         size: Size of the domain; None if the mechanism needs no domain.
         right: Probability of the right value at each gap.
     """
 
-    way: ModeRelease
+    mechanism: ModeRelease
     size: int | None
     right: tuple[float, ...]
 
@@ -112,58 +112,58 @@ class Comparison:
     """The probabilities of all mechanisms.
 
     Attributes:
-        of: Epsilon, delta and bounds on a unit. Its gap and size are not used.
+        setting: Epsilon, delta and bounds on a unit. Its gap and size are not used.
         gaps: The gaps that are compared.
         sizes: The sizes of the domain that are compared.
         curves: One curve for each mechanism, and for each size if the mechanism needs a domain.
         confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
     """
 
-    of: Lead
+    setting: Lead
     gaps: tuple[int, ...]
     sizes: tuple[int, ...]
     curves: tuple[RightCurve, ...]
     confidence: float = 0.95
 
-    def needed(self, way: ModeRelease, size: int, confidence: float) -> int:
+    def needed(self, mechanism: ModeRelease, size: int, confidence: float) -> int:
         """Return the smallest gap at which a mechanism returns the right value with at least this probability."""
-        return _least(lambda gap: way.right(self.lead(gap, size)) >= confidence, LARGEST_GAP)
+        return _least(lambda gap: mechanism.right(self.lead(gap, size)) >= confidence, LARGEST_GAP)
 
-    def crossing(self, way: ModeRelease, other: ModeRelease, confidence: float) -> int:
-        """Return the smallest size of the domain for which `way` needs a smaller gap than `other`; at most LARGEST_SIZE."""
-        return _least(lambda size: self.needed(way, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
+    def crossing(self, mechanism: ModeRelease, other: ModeRelease, confidence: float) -> int:
+        """Return the smallest size of the domain for which `mechanism` needs a smaller gap than `other`; at most LARGEST_SIZE."""
+        return _least(lambda size: self.needed(mechanism, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
 
     def lead(self, gap: int, size: int) -> Lead:
-        return replace(self.of, gap=gap, size=size)
+        return replace(self.setting, gap=gap, size=size)
 
     def clamped_sensitivity(self, bins: int) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to this many bins."""
         half = bins * FINE // 2
-        return sensitivity(self.of.adjacency, Contribution(1, self.of.rows, -half, half, one_key=True)).l1 / FINE
+        return sensitivity(self.setting.adjacency, Contribution(1, self.setting.rows, -half, half, one_key=True)).l1 / FINE
 
     def sensitivity_after_test(self) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to the three bins around the fullest one."""
-        return sensitivity(self.of.adjacency, centred_sum(self.of.rows, FINE)).l1 / FINE
+        return sensitivity(self.setting.adjacency, centred_sum(self.setting.rows, FINE)).l1 / FINE
 
 
-def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
-    """Compare the mechanisms WAYS by their probabilities of the right value. Each probability has an error of at most ERROR.
+def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
+    """Compare all MECHANISMS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
     Args:
-        of: Epsilon, delta and bounds on a unit, for every mechanism. Pure mechanisms do not use delta, which
+        setting: Epsilon, delta and bounds on a unit, for every mechanism. Pure mechanisms do not use delta, which
             would lower their noise by about 2 sqrt(delta) of epsilon.
         gaps: Counts of the leading value, >= 1.
         sizes: Sizes of the domain, >= 2.
     """
-    comparison = Comparison(of, tuple(gaps), tuple(sizes), ())
+    comparison = Comparison(setting, tuple(gaps), tuple(sizes), ())
     return replace(comparison, curves=tuple(_curves(comparison)))
 
 
 def _curves(comparison: Comparison) -> Iterator[RightCurve]:
-    for way in WAYS:
-        for size in comparison.sizes if way.sized else comparison.sizes[:1]:
-            right = tuple(way.right(comparison.lead(gap, size)) for gap in comparison.gaps)
-            yield RightCurve(way, size if way.sized else None, right)
+    for mechanism in MECHANISMS:
+        for size in comparison.sizes if mechanism.needs_domain else comparison.sizes[:1]:
+            right = tuple(mechanism.right(comparison.lead(gap, size)) for gap in comparison.gaps)
+            yield RightCurve(mechanism, size if mechanism.needs_domain else None, right)
 
 
 @lru_cache(4096)
@@ -226,7 +226,7 @@ def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """Return the smallest integer from `first` on for which `holds` is true, and stays true for larger ones; at most `most`."""
+    """Return the smallest integer >= `first` for which `holds` is true; at most `most`. `holds` must stay true for larger integers."""
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
@@ -235,7 +235,7 @@ STABILITY = ModeRelease("stability-histogram", "stability histogram", False, _ri
 GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", True, _right_by_gumbel)
 PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", True, _right_by_permute_and_flip)
 HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _right_by_noisy_histogram)
-WAYS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
+MECHANISMS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
 
 
 SIZES = (100, 10_000, 10**6, 10**9)  # sizes of the domain
@@ -250,8 +250,8 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
             (release,) = priced.releases
             epsilon, adjacency = release.keys["epsilon"], priced.setting.adjacency
             lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
-            alone = compared(lead, (1,), SIZES)
+            alone = compare_modes(lead, (1,), SIZES)
             reach = max(2 * alone.needed(PTR, 2, query.confidence), 10)
             gaps = sorted({1 + round(place * (reach - 1) / POINTS) for place in range(POINTS + 1)})
-            return replace(compared(lead, gaps, SIZES), confidence=query.confidence)
+            return replace(compare_modes(lead, gaps, SIZES), confidence=query.confidence)
     raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')

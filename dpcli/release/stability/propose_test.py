@@ -1,4 +1,4 @@
-"""The test of propose-test-release. It passes if the data are far from all data with another answer."""
+"""The test of propose-test-release. It passes if the data are far from all datasets with another answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.release.noise.laws import smallest_whole
 
 Value = TypeVar("Value")
 Draw = Callable[[float], int]  # draws discrete Laplace noise of this scale
-UNREACHABLE = 2**62  # distance if no data have another answer
+UNREACHABLE = 2**62  # distance if no dataset has another answer
 Key = TypeVar("Key")
 
 
@@ -61,7 +61,7 @@ class StabilityTest:
 
 
 def units_apart(changes: int, per_unit: int) -> int:
-    """Return how many units may change without changing the answer.
+    """Return the number of units that may change without changing the answer.
 
     Args:
         changes: Smallest number of changes that lead to another answer.

@@ -1,6 +1,6 @@
 """Quantiles, interquartile ranges and clustered means of whole numbers, by propose-test-release.
 
-A statistic is released only if a noisy test finds that a few units cannot move it by more than a proposed distance.
+A statistic is released only if a noisy test finds that few units cannot change it by more than a proposed distance.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CountedNumbers:
 
     def __post_init__(self) -> None:
         if self.counts and not (self.low <= min(self.counts) and max(self.counts) <= self.high):
-            raise InternalError("a number beyond the bounds that are declared for it: nothing was released")
+            raise InternalError("a number is beyond its declared bounds: nothing was released")
 
     @property
     def swapped(self) -> bool:
@@ -53,7 +53,7 @@ class CountedNumbers:
 
 
 def quantile(numbers: CountedNumbers, share: Fraction) -> float:
-    """Return the smallest number for which at least this share of the rows is not larger; `low` if there are no rows or share is 0."""
+    """Return the smallest number that at least this share of the rows does not exceed; `low` if there are no rows or the share is 0."""
     rank = math.ceil(share * sum(numbers.counts.values()))
     cumulative = 0
     for value, count in sorted(numbers.counts.items()):
@@ -91,7 +91,7 @@ def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, e
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
     """Yield three numbers of rows for each pair of a point and the first later point that is further than `most` away.
 
-    These are the rows up to the first point, the rows strictly between the points, and the rows from the second point on.
+    The three numbers count the rows up to the first point, strictly between the points, and from the second point on.
     """
     points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
     cumulative = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
@@ -105,7 +105,7 @@ def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int
 
 
 def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
-    """Return how many rows may change before one further row can move the quantile across the window.
+    """Return the number of rows that may change before one further row can move the quantile across the window.
 
     Args:
         numbers: The numbers and their adjacency.

@@ -167,11 +167,11 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
         InputError: The file cannot be read, or training cannot perform it.
         CannotCertify: No accountant can bound the cost of the file.
     """
-    from dpcli.analysis.calibrate_file import solved
+    from dpcli.analysis.calibrate_file import solved_pipeline
 
     data = read_bytes(path) if data is None else data
     train = read_train(data, path)
-    pipeline = solved(data, path)
+    pipeline = solved_pipeline(data, path)
     if pipeline.privacy.dataset_size is None:
         raise InputError(f"{path}: privacy.dataset_size: declare the number of records, which determines the divisor of the sum")
     _require_units(pipeline, train, path)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.release.answers.intervals import ConfidenceInterval
-from dpcli.release.answers.postprocessing import consistent, non_negative, rounded
+from dpcli.release.answers.postprocessing import cut_at_zero, make_consistent, round_to_whole
 from tests.cases import of_each
 
 REALS = st.floats(-1e6, 1e6)
@@ -19,7 +19,7 @@ REALS = st.floats(-1e6, 1e6)
 @given(REALS, REALS, REALS, st.floats(0.0, 1e6))
 def test_cutting_at_0_loses_no_truth(answer: float, one: float, other: float, truth: float) -> None:
     before = ConfidenceInterval(min(one, other), max(one, other), 0.95)
-    shown, after = non_negative(answer, before)
+    shown, after = cut_at_zero(answer, before)
     assert shown >= 0.0 and 0.0 <= after.low <= after.high
     assert not before.low <= truth <= before.high or after.low <= truth <= after.high
 
@@ -27,14 +27,14 @@ def test_cutting_at_0_loses_no_truth(answer: float, one: float, other: float, tr
 @given(REALS, REALS, REALS, st.integers(-(10**6), 10**6))
 def test_rounding_loses_no_whole_truth(answer: float, one: float, other: float, truth: int) -> None:
     before = ConfidenceInterval(min(one, other), max(one, other), 0.95)
-    shown, after = rounded(answer, before)
+    shown, after = round_to_whole(answer, before)
     assert shown == math.floor(shown) and abs(shown - answer) <= 0.5 and after.low <= after.high
     assert not before.low <= truth <= before.high or after.low <= truth <= after.high
 
 
 def test_a_half_goes_up() -> None:
-    assert rounded(2.5, ConfidenceInterval(1.5, 3.5, 0.9)) == (3.0, ConfidenceInterval(2.0, 3.0, 0.9))
-    assert rounded(2.4, ConfidenceInterval(2.3, 2.5, 0.9)) == (2.0, ConfidenceInterval(2.0, 2.0, 0.9))
+    assert round_to_whole(2.5, ConfidenceInterval(1.5, 3.5, 0.9)) == (3.0, ConfidenceInterval(2.0, 3.0, 0.9))
+    assert round_to_whole(2.4, ConfidenceInterval(2.3, 2.5, 0.9)) == (2.0, ConfidenceInterval(2.0, 2.0, 0.9))
 
 
 VARIANCES = st.integers(1, 50).map(Fraction)
@@ -52,7 +52,7 @@ def least_squares(total: int, parts: list[int], total_variance: Fraction, part_v
 def test_parts_are_the_nearest_and_so_is_their_sum(total: int, parts: list[int], one: Fraction, other: Fraction) -> None:
     """To the least squares, each within 1 and their sum within a half."""
     exact = least_squares(total, parts, one, other)
-    moved = consistent(total, parts, one, other)
+    moved = make_consistent(total, parts, one, other)
     assert np.abs(np.array(moved) - exact).max() <= 1 + 1e-5
     assert abs(sum(moved) - exact.sum()) <= 0.5 + 1e-5
 
@@ -66,9 +66,9 @@ def test_parts_are_the_nearest_and_so_is_their_sum(total: int, parts: list[int],
     ],
 )
 def test_small_totals(total: int, parts: list[int], variances: tuple[int, int], moved: list[int]) -> None:
-    assert consistent(total, parts, *map(Fraction, variances)) == moved
+    assert make_consistent(total, parts, *map(Fraction, variances)) == moved
 
 
 @of_each("count", [2, 3, 7])
 def test_rounding_moves_no_part_by_1(count: int) -> None:
-    assert set(consistent(10 * count + 1, [10] * count, Fraction(1), Fraction(1))) <= {10, 11}
+    assert set(make_consistent(10 * count + 1, [10] * count, Fraction(1), Fraction(1))) <= {10, 11}

@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.answers.choice_error import threshold_slack
-from dpcli.release.answers.intervals import accepted
+from dpcli.release.answers.intervals import accepted_range
 from dpcli.release.answers.noise_tails import sum_exceeds_probability, tail_of, tail_of_sum
 from dpcli.release.answers.ratios import (
     UNKNOWN_MEAN,
@@ -135,11 +135,11 @@ def test_a_confidence_too_near_to_1_is_refused_before_any_data_and_says_nothing_
 
 
 def test_ends_are_outside_of_what_is_accepted() -> None:
-    assert accepted(lambda x: True, 0.0, -1.0, 2.0) == (-1.0, 2.0)
-    assert accepted(lambda x: False, 0.0, -1.0, 2.0) == (-1.0, 2.0)
-    low, high = accepted(lambda x: -0.5 <= x <= math.pi, 0.0, -10.0, 10.0)
+    assert accepted_range(lambda x: True, 0.0, -1.0, 2.0) == (-1.0, 2.0)
+    assert accepted_range(lambda x: False, 0.0, -1.0, 2.0) == (-1.0, 2.0)
+    low, high = accepted_range(lambda x: -0.5 <= x <= math.pi, 0.0, -10.0, 10.0)
     assert -0.5001 <= low < -0.5 and math.pi < high <= math.pi * 1.0002
-    assert accepted(lambda x: abs(x) <= 1.0 or 7.0 <= x <= 8.0, 0.0, -9.0, 9.0)[1] == 9.0
+    assert accepted_range(lambda x: abs(x) <= 1.0 or 7.0 <= x <= 8.0, 0.0, -9.0, 9.0)[1] == 9.0
 
 
 @of_each("total", [0.5, 100.0, 1e7])

@@ -162,7 +162,7 @@ def test_a_score_that_is_too_large_is_not_quoted() -> None:
     for choose in (exponential, permute_and_flip):
         with pytest.raises(InternalError) as refused:
             choose([2**63 + 5, 0], 1, 1.0)
-        assert str(refused.value) == "a score passed 62 bits: nothing was released"
+        assert str(refused.value) == "a score exceeds 62 bits: nothing was released"
 
 
 def test_what_cannot_be_chosen_is_refused() -> None:

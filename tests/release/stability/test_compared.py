@@ -27,12 +27,12 @@ from dpcli.release.noisy_answers import laplace_draw
 from dpcli.release.stability.mode_comparison import (
     GUMBEL,
     HISTOGRAM,
+    MECHANISMS,
     PERMUTED,
     PTR,
     STABILITY,
-    WAYS,
     Lead,
-    compared,
+    compare_modes,
 )
 from dpcli.release.stability.propose_test import StabilityTest, released_mode
 from dpcli.release.vectors import Contribution, least_threshold, sensitivity
@@ -70,9 +70,9 @@ DRAWS = 400
 def test_every_way_is_right_as_often_as_what_dpcli_draws(adjacency: Adjacency, groups: int, rows: int) -> None:
     """The mechanisms that `dpcli release` calls, with their own noise; at the gap that is said to be needed, and at half of it."""
     domain = list(range(5))
-    for way in WAYS:
+    for way in MECHANISMS:
         of = Lead(EPSILON, DELTA, adjacency, 1, len(domain), groups, rows)
-        needed = compared(of, (1,), (len(domain),)).needed(way, len(domain), 0.9)
+        needed = compare_modes(of, (1,), (len(domain),)).needed(way, len(domain), 0.9)
         assert way.right(replace(of, gap=needed)) >= 0.9 and (needed == 1 or way.right(replace(of, gap=needed - 1)) < 0.9)
         for gap in {needed, needed // 2 + 1}:
             lead = replace(of, gap=gap)
@@ -128,7 +128,7 @@ def test_histograms_are_right_as_often_as_by_enumeration(adjacency: Adjacency, g
 
 
 @of_each("adjacency", ADJACENCIES)
-@of_each("way", WAYS, told=lambda way: way.name)
+@of_each("way", MECHANISMS, told=lambda way: way.name)
 def test_a_larger_lead_and_a_smaller_domain_never_harm(way: Any, adjacency: Adjacency) -> None:
     for size in (2, 10**3, 10**12, 2**1000):
         found = [way.right(Lead(1.0, 1e-6, adjacency, gap, size)) for gap in (1, 2, 5, 9, 20, 60, 400, 3000)]
@@ -142,7 +142,7 @@ def test_a_larger_lead_and_a_smaller_domain_never_harm(way: Any, adjacency: Adja
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_crossing_is_where_the_formulas_say(adjacency: Adjacency) -> None:
     """ln(1/delta) / epsilon and ln(m/beta) / epsilon, twice that where units are replaced; but for what rounding to whole counts does."""
-    found = compared(Lead(0.5, 1e-8, adjacency, 1, 2), range(1, 5), (10, 10**4))
+    found = compare_modes(Lead(0.5, 1e-8, adjacency, 1, 2), range(1, 5), (10, 10**4))
     sides = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     for confidence in (0.9, 0.99):
         beta = 1.0 - confidence
@@ -159,7 +159,7 @@ def test_the_crossing_is_where_the_formulas_say(adjacency: Adjacency) -> None:
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_comparison_can_be_read_in_every_format(adjacency: Adjacency) -> None:
-    shown = document(compared(Lead(1.0, 1e-6, adjacency, 1, 2), range(1, 9), (10, 10**3, 10**6)))
+    shown = document(compare_modes(Lead(1.0, 1e-6, adjacency, 1, 2), range(1, 9), (10, 10**3, 10**6)))
     for name in ("text", "table", "markdown", "json", "csv"):
         assert load(FORMATS[name])(shown)
     for chart, name in itertools.product(shown.pictures, ("svg", "csv")):
