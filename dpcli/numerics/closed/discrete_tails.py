@@ -187,7 +187,7 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
 
 
 def _binomial_masses(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float], float]]:
-    """Return the masses and the losses (2j - n) epsilon of a sum of `count` equal losses, and an error of 0 as `_lattice_masses` returns one.
+    """Return the masses and the losses (2j - n) epsilon of a sum of `count` equal losses, and a function for its error, which is 0.
 
     Forty standard deviations on either side of the mean are kept. The mass beyond is below e^-700.
     """
