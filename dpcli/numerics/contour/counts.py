@@ -198,7 +198,7 @@ class CountTable:
         return epsilon, slope
 
     def log_delta(self, epsilon: Array, rows: IndexArray | None = None) -> tuple[Array, Array]:
-        """Return (lower, upper) bounds on log delta of some rows, each at its own epsilon, as `Contour.log_delta` does. rows: None for all."""
+        """Return (lower, upper) bounds on log delta of some rows (None: all), each at its own epsilon, as `Contour.log_delta` does."""
         line, chosen = self.line, np.arange(len(self.counts)) if rows is None else rows
         cumulant, error = self._cumulant[chosen], self._error[chosen]
         total = self._total(chosen, self._at(chosen, epsilon))
