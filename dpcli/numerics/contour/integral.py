@@ -273,8 +273,8 @@ class Factor(NamedTuple):
 class Wanted(NamedTuple):
     """The part of the line on which the integrand is wanted.
 
-    width: width of the integrand. step: node distance. target: logarithm of the integral that may be left beyond the last node. t: the tilt.
-    epsilon: about where delta is wanted. log_wanted: logarithm of that delta relative to e^{K - t eps}.
+    width: width of the integrand. step: node distance. target: logarithm of the integral that may be left beyond the last node.
+    t: the tilt. epsilon: about where delta is wanted. log_wanted: logarithm of that delta relative to e^{K - t eps}.
     """
 
     width: float

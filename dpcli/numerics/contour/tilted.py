@@ -161,7 +161,7 @@ class TiltedQuadrature:
         return np.minimum.accumulate(np.log(np.fmin(_least_modulus(*self._moduli(), y), 1.0)))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """Return log E_t e^{i y (L - mean)} at y = 0, step, 2 step, ..., with an absolute error of the expectation of at most e^log_error."""
+        """Return log E_t e^{i y (L - mean)} at y = 0, step, .... The absolute error of the expectation is at most e^log_error."""
         near = min(count, math.floor(FAR / max(math.sqrt(self.variance) * step, 1e-12)) + 1)
         each = np.empty(count, dtype=complex)
         each[:near] = self._on_the_line(step, near, log_error)
