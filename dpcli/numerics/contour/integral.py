@@ -13,9 +13,9 @@ The integral is computed by the trapezoidal rule with node distance h. Its error
   mass at most 1 in place of P.
 * Last node. Beyond y = Y the integrand is at most e^{K(t) - t eps} e^{decay(Y)} / y^2, where decay(Y) bounds the logarithm of the tilted
   characteristic function for every y >= Y.
-* Missing mass. If the measure lacks a part of P, its contribution is added to the upper bound. For the bulk (`SplitLoss`) this is Chernoff's
-  bound on its hockey-stick divergence, and for the far tail (cut.py) it is the tail's probability. The lower bound needs no such term,
-  because the measure is at most P.
+* Missing mass. If the measure lacks a part of P, its contribution is added to the upper bound. For the bulk (`SplitLoss`) this is
+  Chernoff's bound on its hockey-stick divergence, and for the far tail (cut.py) it is the tail's probability. The lower bound needs no such
+  term, because the measure is at most P.
 * Rounding, and the errors of the losses' own quadratures. Both are bounded relative to the sum of the moduli.
 
 Saddle-point accountant: Alghamdi et al. 2022, arXiv:2208.09595; analytical Fourier accountant: Zhu, Dong, Wang 2022, arXiv:2106.08567.

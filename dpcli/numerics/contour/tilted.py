@@ -1,15 +1,15 @@
 """Privacy losses under an exponential tilt: their characteristic functions by quadrature, and bounds on how fast these decay.
 
-The loss is log r(X), where X has the tilted density Q r^{t+1} on the real line. log Q and log r are analytic in a strip around the line.
-If the line of integration moves up by a, to where arg r > 0, oscillation becomes decay. For every v >= 0,
-|E e^{i v L}| <= INT |Q r^{t+1}|(x+ia) e^{-v arg r(x+ia)} dx, and this bound falls with v. So one integral at v = y bounds the characteristic
-function at every frequency beyond y. Every height a gives a valid bound. The choice of heights decides only how sharp it is.
+The loss is log r(X), where X has the tilted density Q r^{t+1} on the real line. log Q and log r are analytic in a strip around the line. If
+the line of integration moves up by a, to where arg r > 0, oscillation becomes decay. For every v >= 0, |E e^{i v L}| <= INT |Q
+r^{t+1}|(x+ia) e^{-v arg r(x+ia)} dx, and this bound falls with v. So one integral at v = y bounds the characteristic function at every
+frequency beyond y. Every height a gives a valid bound. The choice of heights decides only how sharp it is.
 
 `SplitLoss` divides a loss by size. With few steps at a low rate, or with very little noise, most of the mass of the loss lies nearly in one
 point, and the characteristic function decays late or never. Let B be the part of the measure P with a weight w(x) in [0, 1] that is 1 where
-the loss is small; B is called the bulk. For n steps, P^n - B^n is a positive measure, so every bound of the contour holds for it. delta(eps)
-is the hockey-stick divergence of P^n - B^n plus that of B^n, and Chernoff's bound shows that the latter is negligible. The transform
-phi^n - B^n is at most n |phi - B|. phi - B decays soon, because only outcomes with spread-out losses contribute to it.
+the loss is small; B is called the bulk. For n steps, P^n - B^n is a positive measure, so every bound of the contour holds for it.
+delta(eps) is the hockey-stick divergence of P^n - B^n plus that of B^n, and Chernoff's bound shows that the latter is negligible. The
+transform phi^n - B^n is at most n |phi - B|. phi - B decays soon, because only outcomes with spread-out losses contribute to it.
 """
 
 from __future__ import annotations
