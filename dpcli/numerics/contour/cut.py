@@ -134,7 +134,7 @@ class CutLoss:
     def ramp(self, level: float) -> Ramp:
         """Return a weight that falls from 1 to 0 where the loss passes `level`, within about a factor of 2.
 
-        It rises to the left faster than the normal density does.
+        To the left of there, 1 - w falls faster than the normal density rises.
         """
         k, edge = self._turn(level)
         height = min(self.strip, TURN / (k * self.line.rise(edge)))
@@ -270,8 +270,8 @@ def cut(
     """Return the loss with outcomes beyond `edge` big, or None if it would need too many nodes.
 
     Args:
-        pair: returns log Q and log r, analytic for |Im x| slope <= pi / 2. Q is a normal density, or a mixture of normal densities with means
-            at or below 0.
+        pair: returns log Q and log r, analytic for |Im x| slope <= pi / 2. Q is a normal density, or a mixture of such densities with
+            means at or below 0.
         slope: largest s of the terms e^{s x} in r.
         k, edge: sharpness and place of the weight. If k is below about `edge`, outcomes well below `edge` are big too.
         bend: the outcome from which on the nodes should get denser.
