@@ -173,8 +173,8 @@ def largest_pair(unit: float, pairs: Sequence[tuple[Array, Array]]) -> tuple[Arr
 
     Args:
         unit: the unit of the losses, in nats.
-        pairs: for each pair the losses of its outcomes, as increasing whole numbers of units, symmetric about 0, and their log masses under P.
-            If the masses add up to less than 1, the rest is an outcome of loss 0.
+        pairs: for each pair the losses of its outcomes in units, and their log masses under P. The losses are increasing whole numbers,
+            symmetric about 0. If the masses add up to less than 1, the rest is an outcome of loss 0.
     """
     nodes = np.unique(np.concatenate([[0], *(losses[losses > 0] for losses, _ in pairs)]))
     tails = np.max([_log_tail(nodes, losses, log_p) for losses, log_p in pairs], axis=0)
@@ -255,7 +255,7 @@ class _Cells(NamedTuple):
 
 
 def choice_curve(epsilon: float, count: int, steps: int) -> ChoiceCurve:
-    """Return bounds on the worst curve of `count` choices of range `epsilon`. count * epsilon is at most FURTHEST.
+    """Return bounds on the worst curve of `count` choices of range `epsilon`. count * epsilon is at most FURTHEST_TOTAL.
 
     steps: number of grid steps for each epsilon. Both bounds include rounding: the difference of nearly equal slopes has a relative error
     of about 1e-16 / spacing^2.
