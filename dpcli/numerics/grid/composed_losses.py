@@ -107,11 +107,11 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
 
     def finest(rounds: tuple[int, ...]) -> float:
         return min(  # the spacing that has this variance as its dispersion
-            math.sqrt(4.0 * variance / math.fsum(_dispersed(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))), widest
+            math.sqrt(4.0 * variance / math.fsum(_dispersion(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))), widest
         )
 
     most = max(count for _, _, count in parts)
-    choices = {tuple(_rounds(count, _dispersed(most, k)) for _, _, count in parts) for k in range(1 + min(_most_rounds(most), 20))}
+    choices = {tuple(_rounds(count, _dispersion(most, k)) for _, _, count in parts) for k in range(1 + min(_most_rounds(most), 20))}
     none = (0,) * len(parts)
     if unit > 0.0 and finest(none) <= SNAPPED * unit:
         choices = {none}
@@ -129,15 +129,15 @@ def _most_rounds(count: int) -> int:
     return int(math.log(count, 4.0) + 1e-9)
 
 
-def _dispersed(count: int, rounds: int) -> float:
+def _dispersion(count: int, rounds: int) -> float:
     """Return the dispersion of `count` steps after `rounds` rounds, in units of a quarter of the square of the last spacing."""
     return count * (1.0 + rounds) / 4.0**rounds
 
 
-def _rounds(count: int, dispersed: float) -> int:
+def _rounds(count: int, dispersion: float) -> int:
     """Return the least number of rounds with at most this dispersion, or the largest possible number if none has."""
     most = _most_rounds(count)
-    return next((r for r in range(most) if _dispersed(count, r) <= dispersed), most)
+    return next((r for r in range(most) if _dispersion(count, r) <= dispersion), most)
 
 
 def _reach(part: tuple[HasTails, Survey, int], target: GridTarget) -> tuple[float, float]:
@@ -198,13 +198,13 @@ def composed(parts: Parts, plan: GridPlan) -> GridCurve:
     for part, rounds in zip(parts, plan.rounds, strict=True):
         _, survey, count = part
         one = _single(part, plan.target, plan.spacing / 2.0**rounds)
-        lattices += _powered(one, count, rounds, survey, plan.target)
+        lattices += _copies_of(one, count, rounds, survey, plan.target)
         infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
-    lattice, outside = _finished(lattices, plan)
+    lattice, outside = _convolve_on_window(lattices, plan)
     return GridCurve(lattice, outside, -math.expm1(infinite) * (1.0 - 1e-12), plan.coarse)
 
 
-def _powered(one: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
+def _copies_of(one: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
     """Return lattices on the plan's spacing, with counts, whose convolution is `count` copies of `one`."""
     rest: Lattice | None = None
     copies, over = 1, 0  # number of steps in `one` and in `rest`
@@ -262,7 +262,7 @@ def _log_moment(lattice: Lattice, s: float) -> float:
     return math.log(moment) + top + 1e-12
 
 
-def _finished(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
+def _convolve_on_window(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
     """Return the composition on the plan's window, or on a wider one if the lattices need it, and a bound on the tilted mass outside."""
     begin, below = edge(side, -1.0, plan.spacing * plan.first, plan.orders[0], plan.target.log_negligible)
     end, above = edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
