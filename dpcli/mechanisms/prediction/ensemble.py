@@ -53,8 +53,8 @@ class EnsembleMixture(Mechanism):
     """A token that is drawn from the average. The pair is not claimed to be attained.
 
     replaces: whether the changed shard's model is replaced by another one. Otherwise it is added or removed.
-    apart: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with more shards the
-        model is closer to the average.
+    apart: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with more shards
+        the model is closer to the average.
 
     Let u = 1 + t (e^h - 1) and d = 1 + t (e^-h - 1). Let w = 1 / (e^h + 1), which is the mass under A of x = e^h.
 

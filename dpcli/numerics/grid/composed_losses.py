@@ -152,9 +152,8 @@ def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: flo
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
         raise NotRepresentable(TOO_STEADY)
     start = math.floor(low / spacing) - 1
-    end = max(
-        math.ceil(high / spacing) + 1, start + 2
-    )  # if all losses lie beyond the survey, the range is empty, and they count as infinite
+    # If all losses lie beyond the survey, the range is empty, and they count as infinite.
+    end = max(math.ceil(high / spacing) + 1, start + 2)
     magnified = math.exp(min(-target.log_negligible - 16.0, 100.0))
     at = edges(start, end - start + 1, spacing)
     return discretised(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
