@@ -252,6 +252,7 @@ class SampledLoss:
 
 @shared(256)
 def _outcomes(loss: SampledLoss) -> Outcomes:
+    """Return the outcomes of the sampled pair, cached."""
     return loss.outcomes()
 
 
@@ -321,18 +322,23 @@ class SampledAddLoss(SampledLoss):
 
 @dataclass(frozen=True, slots=True)
 class SampledReplaceLoss(SampledLoss):
-    """Replace-one on a sample, from the inner mechanism's replace-one pair (P, Q): for l >= 0 the loss of (S, Q), S = (1-q) Q + q P, for
-    l < 0 that of (Q, S), and an atom at 0.
+    """The loss for replace-one on a Poisson sample, from the inner mechanism's replace-one pair (P, Q).
 
-    Proof. Let A, A' be the outputs with the two versions in the sample and W that without either. For gamma' = 1 + q (gamma - 1) >= 1,
-    H_gamma'((1-q) W + q A || (1-q) W + q A') = q H_gamma(A || (1-b) W + b A'), b = gamma'/gamma (Balle, Barthe, Gaboardi 2018,
-    arXiv:1807.01647, Theorem 2), at most q H_gamma(P || Q) by convexity if (P, Q) dominates the pairs among A, A', W: that is
-    H_gamma'(S || Q). Below 1, H_gamma(X || Y) = 1 - gamma + gamma H_1/gamma(Y || X) and the symmetry of the relation give the same of
-    (Q, S). The two pieces meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). If the former is the smaller they are one convex
-    curve, hence that of a pair (Zhu, Dong, Wang 2022, arXiv:2106.08567: any convex non-increasing H with H(0) = 1 and H >= 1 - gamma
-    is one), with the difference of the slopes as its atom at 0. It is the smaller for inner pairs that are their own mirror image:
-    there P(L > 0) = Q(L < 0), hence S(L > 0) + Q(L > 0) = 2 (1-q) Q(L > 0) + q (P(L > 0) + Q(L > 0)) <= 1, as 2 Q(L > 0)
-    <= P(L > 0) + Q(L > 0) <= 1.
+    With S = (1-q) Q + q P, its values l >= 0 are those of the loss of (S, Q), and its values l < 0 are those of (Q, S). There is an atom at
+    0.
+
+    Proof.
+
+    1. Let A and A' be the outputs with the two versions in the sample, and W the output without either. For gamma' = 1 + q (gamma - 1) >= 1
+       and b = gamma'/gamma, H_gamma'((1-q) W + q A || (1-q) W + q A') = q H_gamma(A || (1-b) W + b A') (Balle, Barthe, Gaboardi 2018,
+       arXiv:1807.01647, Theorem 2).
+    2. If (P, Q) dominates the pairs among A, A' and W, this is at most q H_gamma(P || Q) by convexity, which equals H_gamma'(S || Q).
+    3. Below 1, H_gamma(X || Y) = 1 - gamma + gamma H_1/gamma(Y || X) and the symmetry of the relation give the same result for (Q, S).
+    4. The two pieces of the curve meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). If the former is smaller, they form one convex
+       curve, which is that of a pair (Zhu, Dong, Wang 2022, arXiv:2106.08567: any convex non-increasing H with H(0) = 1 and H >= 1 - gamma
+       is one). The difference of the slopes is the pair's atom at 0.
+    5. The former slope is smaller for inner pairs that are their own mirror image. For these P(L > 0) = Q(L < 0), and therefore
+       2 Q(L > 0) <= P(L > 0) + Q(L > 0) <= 1. So S(L > 0) + Q(L > 0) = 2 (1-q) Q(L > 0) + q (P(L > 0) + Q(L > 0)) <= 1.
     """
 
     half: SampledRemoveLoss
@@ -342,6 +348,7 @@ class SampledReplaceLoss(SampledLoss):
         return outcomes_of(self.half.inner).replaced(self.half.rate)
 
     def _check(self) -> None:
+        """Raise NotRepresentable if the former slope of step 4 is not the smaller one."""
         middle = self.half.tails(np.zeros(1))
         if math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0])) > 1.0 + 1e-9:
             raise NotRepresentable("its replace-one pair is not symmetric enough to be sampled")

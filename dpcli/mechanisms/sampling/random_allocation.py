@@ -201,7 +201,7 @@ class AllocatedAdd(Allocated):
         return np.asarray(bound)
 
     def _lattice_cgf(self, z: Array) -> Array:
-        """A bound from the lattice: below its lowest point r, R^-z is replaced by its tangent, which the convex order covers.
+        """Return bounds from the lattice. Below its lowest point r, R^-z is replaced by its tangent, to which the convex order applies.
 
         The difference is at most E[R^-z; R < r], whose square is at most E[R^-2z] P(R < r). For any s > r,
         P(R < r) <= E[(s - R)+] / (s - r).
