@@ -1,8 +1,8 @@
-"""Advanced composition: as published first, and with the sharper mean of the privacy loss.
+"""Advanced composition, as first published (advanced-classical) and with a sharper mean of the privacy loss (advanced).
 
-Consumes each step's epsilon at its share of delta, with some delta kept as slack; both are searched for. epsilon = sum of mean losses +
-sqrt(2 log(1 / slack) sum of epsilon^2), and never more than the plain sum. Bounds: upper. delta = 0 is answered where every step is pure,
-by the plain sum.
+Consumes each step's epsilon at its share of delta. A part of delta, the slack, is kept for the theorem. A search finds the best split. Then
+epsilon is the sum of the mean losses plus sqrt(2 log(1 / slack) sum of epsilon^2), and never more than the sum of the steps' epsilons.
+Bounds: upper. If every step is pure, delta = 0 is answered by the sum of the steps' epsilons.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The exact accountant: a contour integral of the CGF with a certificate on both sides; an interval, not a guess.
+"""The exact accountant: contour integrals of the cumulant generating function, with certified bounds on both sides.
 
-Consumes each step's privacy losses, both directions, with their characteristic functions at a tilt. Bounds: lower and upper on the
-dominating pairs; the lower one is shown where every mechanism attains its pair. Refused for losses of which only tails are known, for more
-than 10,000 different parts, and at delta = 0 or above 0.5.
+Consumes each step's privacy losses in both directions, with their characteristic functions at a tilt. Bounds: lower and upper. They are
+bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. The accountant refuses losses of which
+only the tails are known, more than 10,000 different parts, and delta = 0 or delta above 0.5.
 """
 
 from __future__ import annotations

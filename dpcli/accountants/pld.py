@@ -1,8 +1,8 @@
-"""The grid accountant: privacy-loss distributions of anything that has tails, composed by the fast Fourier transform.
+"""The grid accountant: privacy-loss distributions on a grid, composed by the fast Fourier transform.
 
-Consumes each step's privacy losses, both directions, by their tails, rounded outwards to a grid. Bounds: lower and upper on the
-dominating pairs, as far apart as the grid is coarse; the lower one is shown where every mechanism attains its pair. Its width depends
-on the tolerance and the time that are given.
+Consumes the tails of each step's privacy losses in both directions, which are rounded outwards to a grid. Bounds: lower and upper. They are
+bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. The finer the grid is, the narrower is the
+interval; its width depends on the given tolerance and time.
 """
 
 from __future__ import annotations

@@ -229,7 +229,10 @@ class RepeatAndSelect(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsTable:
-    """The number of trials: mean and, for the truncated negative binomial, eta; gamma, its halting rate, may replace the mean."""
+    """The distribution of the number of trials. Either its mean or gamma, its halting probability, is stated.
+
+    The truncated negative binomial distribution has the shape eta as well.
+    """
 
     distribution: Annotated[
         Literal["poisson", "geometric", "logarithmic", "truncated-negative-binomial"], Key("distribution of the number of trials")

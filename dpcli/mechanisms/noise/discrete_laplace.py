@@ -65,9 +65,7 @@ class DiscreteLaplace(Mechanism):
 
         if excess(0.0) <= 0.0:
             return 0.0
-        return min(
-            bracket_root(excess, 0.0, self.epsilon)[1] * (1.0 + 2e-15), self.epsilon
-        )  # the factor covers the rounding of the exponents
+        return min(bracket_root(excess, 0.0, self.epsilon)[1] * (1.0 + 2e-15), self.epsilon)  # the factor covers rounding
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()

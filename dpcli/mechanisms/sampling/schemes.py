@@ -38,15 +38,14 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Base class of the sampling schemes, which choose the records of one step. displaces: whether a record's absence changes which other
-    records are drawn."""
+    """The choice of the records of one step."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
     premises: ClassVar[Premises] = (ONCE,)
     scheme: Annotated[
         str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True, varies=True)
     ]
-    displaces: ClassVar[bool] = False
+    displaces: ClassVar[bool] = False  # whether a record's absence changes which other records are drawn
 
     @property
     def amplified(self) -> bool:
