@@ -1,8 +1,8 @@
 """Advanced composition, as first published (advanced-classical) and with a sharper mean of the privacy loss (advanced).
 
-Consumes each step's epsilon at its share of delta. A part of delta, the slack, is kept for the theorem. A search finds the best split. Then
-epsilon is the sum of the mean losses plus sqrt(2 log(1 / slack) sum of epsilon^2), and never more than the sum of the steps' epsilons.
-Bounds: upper. If every step is pure, delta = 0 is answered by the sum of the steps' epsilons.
+Consumes each step's epsilon at its share of delta. A part of delta, the slack, is kept for the theorem. A search finds a good split. Then
+epsilon is the sum of the mean losses plus sqrt(2 log(1 / slack) sum of epsilon^2). With advanced, it is never more than the sum of the
+steps' epsilons. Bounds: upper. It needs delta > 0.
 """
 
 from __future__ import annotations
@@ -167,7 +167,9 @@ class AdvancedProfile(PrivacyProfile):
         require_positive(delta, "advanced composition")
         steps = merged(self.steps)
         value, split = advanced_split(steps, delta, self.product, self.mean)
-        plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch: the plain sum
+        plain = (
+            Composed(steps).approx_dp(delta) if self.product else math.inf
+        )  # the first branch of the theorem is the sum of the epsilons
         return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:

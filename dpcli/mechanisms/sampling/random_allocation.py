@@ -149,7 +149,7 @@ class Allocated:
         raise NotImplementedError
 
     def tilted(self, t: float) -> Tilted:
-        """Raise NotRepresentable: the ratio is a sum of many terms, so that the characteristic function of its logarithm is not known."""
+        """Raise NotRepresentable. The ratio is a sum of many terms, so the characteristic function of its logarithm is not known."""
         raise NotRepresentable("random allocation has no characteristic function here")
 
     def tails(self, at: Array) -> Tails:

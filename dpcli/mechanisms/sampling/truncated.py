@@ -1,12 +1,12 @@
 """Poisson samples of bounded size: a sample that is larger than the bound is cut to it at random.
 
-There are two couplings. `truncated` explains the first. The second, `cut_sample`, compares a cut sample with uncut samples that look like
-it:
+The cost is bounded in two ways, by two couplings. The docstring of `truncated` explains the first. The second one, `cut_sample`, compares a
+cut sample with uncut samples of the same form.
 
 One record x is added, removed or changed. R is the Poisson sample of the n other records, q is the rate, and B is the bound. A cut sample
-that keeps x holds a uniformly random set of B - 1 others. It therefore looks like an uncut R of size B - 1 with x, and need not be
-distinguished from it. For a set S of at most B - 1 others, let w be the probability that S is used together with x, divided by the
-probability that R = S. It is q for |S| < B - 1, and for |S| = B - 1 it is
+that contains x also contains a uniformly random set of B - 1 others. So it has the same law as x with an uncut R of size B - 1, and need
+not be distinguished from it. For a set S of at most B - 1 others, let w be the probability that S is used together with x, divided by the
+probability that R = S. For |S| < B - 1, w is q. For |S| = B - 1, it is
 
     q + tau / alpha,  alpha = P(|R| = B - 1),  tau = q E[B / (|R| + 1); |R| >= B].
 
@@ -49,8 +49,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from dpcli.numerics.tails import single_epsilon_upper
 
-FEW_OTHERS = 64  # Up to this number of other records, tau is computed for every number of them.
-FEW = 32  # Up to this bound on the sample, a record that is drawn and cut has a smaller shift of its own in the mixture.
+FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too
+FEW = 32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
 
 
 @dataclass(frozen=True, slots=True)
