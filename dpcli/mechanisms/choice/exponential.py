@@ -116,6 +116,7 @@ def curve_of(epsilon: float, count: int) -> ChoiceCurve:
 
 @shared(16)
 def _pair(epsilon: float, count: int) -> ChordPair:
+    """Return the pair of `ChoicesLoss`."""
     curve = curve_of(epsilon, count)
     return symmetric_pair(curve.spacing, curve.upper)
 

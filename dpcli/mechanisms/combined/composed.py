@@ -84,8 +84,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
 
 @shared(256)
 def _needs_more(mechanism: Mechanism) -> bool:
-    """Return whether the mechanism's epsilon is finite at delta = 0.5 but infinite at its floor. Cached, because searches ask
-    repeatedly."""
+    """Return whether the mechanism's epsilon is finite at delta = 0.5 but infinite at its floor. Cached for searches that ask often."""
     return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
 
@@ -97,6 +96,7 @@ def _at_floors(parts: Parts, delta: float) -> float:
 
 @shared(256)
 def _sum_at_floors(parts: Parts) -> float:
+    """Return the sum of the parts' epsilons at their floors of delta, cached."""
     return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)
 
 

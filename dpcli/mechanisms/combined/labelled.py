@@ -22,8 +22,7 @@ HALVINGS = 40  # steps of a bisection
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:
-    """Return log of the sum of weights times e^terms along the first axis, for weights that add up to 1. A small result keeps its
-    digits."""
+    """Return log of the sum of weights times e^terms along the first axis. The weights add up to 1. A small result keeps its digits."""
     with np.errstate(over="ignore"):
         small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
     return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))

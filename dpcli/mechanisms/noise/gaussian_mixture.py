@@ -181,6 +181,7 @@ class GaussianMixtureSpec(Spec):
         )
 
     def _least_shift(self) -> float:
+        """Return the least positive shift of the mixture, to which smaller shifts are raised."""
         return max(SMALLEST_RATIO, 1e-6 * max(self.sensitivities) / self.sigma)
 
     def _weights(self) -> Weights:

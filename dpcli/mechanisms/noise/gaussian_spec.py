@@ -65,6 +65,7 @@ class SampledGaussian(Mechanism):
         return self._pair().rdp(orders)
 
     def _pair(self) -> GaussianMixture:
+        """Return the mixture over the number of sampled records."""
         return self.pair(binomial_mixture(self.mu, self.rate, self.records))
 
 

@@ -38,7 +38,7 @@ from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.apart import ApartSteps
+    from dpcli.numerics.contour.apart import StepKind
     from dpcli.numerics.contour.cut import CappedLoss, CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
     from dpcli.numerics.mixture import TableRow
@@ -62,7 +62,7 @@ class MixtureLoss:
     counted: ClassVar[bool] = False
 
     @property
-    def loud(self) -> bool:
+    def nearly_noiseless(self) -> bool:
         """Tell whether the outcome of a step nearly always shows if the record took part, because the noise is very small."""
         return self.counted and self.mixture.single and self.mixture.reach >= LOUD
 
@@ -118,18 +118,18 @@ class MixtureLoss:
         raise NotImplementedError
 
 
-def apart_of(mixture: Mixture, without: float) -> ApartSteps | None:
+def step_kind_of(mixture: Mixture, without: float) -> StepKind | None:
     """Return the kind of a step with one shift for contour/apart.py, or None if the step has no such kind.
 
     without: the loss of a step in which the record does not take part, up to a small error.
     """
-    from dpcli.numerics.contour.apart import ApartSteps
+    from dpcli.numerics.contour.apart import StepKind
 
     if not mixture.single or mixture.log_rest == -math.inf:
         return None
     log_weight = mixture.log_weights[0]
     rate = math.exp(log_weight) if mixture.weights is None else mixture.weights[0]
-    return ApartSteps(mixture.reach, rate, without, log_weight - mixture.log_rest + without)
+    return StepKind(mixture.reach, rate, without, log_weight - mixture.log_rest + without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +168,9 @@ class MixtureRemoveLoss(MixtureLoss):
         low, high, bend = m.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
         return cut(self.line, m.reach, *edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass), bend)
 
-    def apart(self) -> ApartSteps | None:
+    def step_kind(self) -> StepKind | None:
         """Return the kind of the step for contour/apart.py."""
-        return apart_of(self.mixture, self.mixture.log_rest)
+        return step_kind_of(self.mixture, self.mixture.log_rest)
 
     def tails_at(self, at: Array) -> Tails:
         x = self.mixture.outcome(at)
@@ -245,9 +245,9 @@ class MixtureReplaceLoss(MixtureLoss):
         angle = math.sqrt(12.0 * level / (TILT * -math.expm1(m.log_rest)))
         return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
 
-    def apart(self) -> ApartSteps | None:
+    def step_kind(self) -> StepKind | None:
         """Return the kind of the step for contour/apart.py."""
-        return apart_of(self.mixture, 0.0)
+        return step_kind_of(self.mixture, 0.0)
 
     def tails_at(self, at: Array) -> Tails:
         m, x = self.mixture, np.copysign(self._outcome(np.abs(at)), at)

@@ -40,8 +40,9 @@ LEAST = 12.0  # least contribution over noise for which the method is tried
 ROUNDING = 4e-16  # relative rounding error of one operation
 
 
-class ApartSteps(NamedTuple):
-    """A kind of steps. mu: contribution over noise. rate: sampling rate. without, present: c_0 and c_1 of the module's docstring."""
+class StepKind(NamedTuple):
+    """A kind of steps on Poisson samples. mu: contribution over noise. rate: sampling rate. without, present: c_0 and c_1 of the module's
+    docstring."""
 
     mu: float
     rate: float
@@ -94,7 +95,7 @@ class CountedLoss(NamedTuple):
         return self.log_delta(epsilon)[side] - log_delta
 
 
-def counted(parts: Sequence[tuple[ApartSteps, int]], log_delta: float, left: float) -> CountedLoss | None:
+def counted(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: float) -> CountedLoss | None:
     """Return the loss of the composition by numbers of participations.
 
     It is None if the noise is not small enough, or if there are too many combinations of counts. left: logarithm of the allowed `missed`,
@@ -138,12 +139,12 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
 def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
     """Yield the results of `counted` for every value in LEFT, so with less and less slack and larger `missed`.
 
-    Nothing is yielded unless every loss has a method `apart` that returns its kind, with enough signal for its noise.
+    Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with enough signal for its noise.
     """
-    kinds: list[tuple[ApartSteps, int]] = []
+    kinds: list[tuple[StepKind, int]] = []
     for loss, n in losses:
-        kind = getattr(loss, "apart", None)
-        part: ApartSteps | None = kind() if kind is not None else None
+        kind = getattr(loss, "step_kind", None)
+        part: StepKind | None = kind() if kind is not None else None
         if part is None or part.mu < LEAST:
             return
         kinds.append((part, n))

@@ -69,7 +69,7 @@ class Attempt(NamedTuple):
 
 def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
     """Yield the sums over the numbers of participations, if all losses have very little noise."""
-    if all(getattr(loss, "loud", False) for loss, _ in losses):
+    if all(getattr(loss, "nearly_noiseless", False) for loss, _ in losses):
         from dpcli.numerics.contour.apart import counts_apart
 
         yield from counts_apart(losses, log_delta)
@@ -78,14 +78,14 @@ def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
 def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     """Yield ways to a contour that suits log delta(eps) near `log_delta`. The way that suffices most often comes first."""
     t = tilt_for(losses, log_delta)
-    loud = any(getattr(loss, "loud", False) for loss, _ in losses)
-    if loud:  # the characteristic function of the whole loss decays late, so it would need many nodes
+    nearly_noiseless = any(getattr(loss, "nearly_noiseless", False) for loss, _ in losses)
+    if nearly_noiseless:  # the characteristic function of the whole loss decays late, so it would need many nodes
         yield Attempt(losses, t, beyond)
     yield Attempt(losses, t, undivided)
     capped = capped_losses(losses, log_delta + SHARE)
     if capped is not None:
         yield Attempt(capped, tilt_for(capped, log_delta), undivided, log_delta + SHARE)
-    if not loud:
+    if not nearly_noiseless:
         yield Attempt(losses, t, beyond)
 
 

@@ -79,8 +79,8 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     far = t * np.geomspace(1.02, 4.0, 8)
     cumulants = loss.cgf(np.append(t, far))
     tilted = loss.tilted(t)
-    cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]))
-    if not math.isfinite(doubt):
+    cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]))
+    if not math.isfinite(error_bound):
         return None
     rise, log_far = cumulants[1:] - cumulant, log_hockey(far)
     steps, targets = [], []
@@ -107,7 +107,7 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     y: Array = step * np.arange(count, dtype=float)
     pole = -np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     tail = math.exp(float(log_tails[enough[0]]))
-    return CountLine(t, step, cumulant, doubt, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
+    return CountLine(t, step, cumulant, error_bound, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
 
 
 def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
@@ -126,7 +126,7 @@ def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
 class CountLine:
     """The integrand of one step on the line Re z = t, with the quantities that `Contour` needs for n steps.
 
-    cumulant: an upper bound on K(t) of one step, at most `doubt` too large. mean: the tilted mean of one step.
+    cumulant: an upper bound on K(t) of one step, at most `error_bound` too large. mean: the tilted mean of one step.
     y: the frequencies, which are multiples of `step`. log_factor: the log characteristic function of one step about its mean, at y.
     pole: the logarithm of 1 / (z (z+1)). tail: a bound for every n on the integral beyond the last frequency, relative to e^{K - t eps}.
     far, rise, log_far: tilts s > t, K(s) - K(t) of one step, and `log_hockey` of s. log_lost: as for `build`.
@@ -135,7 +135,7 @@ class CountLine:
     t: float
     step: float
     cumulant: float
-    doubt: float
+    error_bound: float
     mean: float
     y: Array
     log_factor: ComplexArray
@@ -171,12 +171,14 @@ class CountTable:
         rounding = 2e-14 + 3e-15 * np.sqrt(counts) + 1e-22 * counts
         self._error = rounding * total * line.step / math.pi + line.tail
         missing = (1.0 + line.t) * math.exp(line.log_lost)
-        self._doubt = counts * line.doubt + missing
+        self._error_bound = counts * line.error_bound + missing
 
-    def _at(self, rows: IndexArray, epsilon: Array) -> Array:
+    def _angles(self, rows: IndexArray, epsilon: Array) -> Array:
+        """Return the angles of the integrands of some rows, each at its epsilon."""
         return np.asarray(self._angle[rows] + self.line.y * (self.counts[rows] * self.line.mean - epsilon)[:, None])
 
-    def _total(self, rows: IndexArray, angle: Array) -> Array:
+    def _sums(self, rows: IndexArray, angle: Array) -> Array:
+        """Return the trapezoidal sums of some rows, from the angles of their integrands."""
         return np.asarray(np.einsum("ij,ij->i", self._modulus[rows], np.cos(angle)) * (self.line.step / math.pi))
 
     def newton(self, log_deltas: Array) -> tuple[Array, Array]:
@@ -186,8 +188,8 @@ class CountTable:
         epsilon = np.minimum(self.counts * line.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
         slope, rows = np.full(len(epsilon), math.nan), np.arange(len(epsilon))
         for _ in range(ROUNDS):
-            angle = self._at(rows, epsilon[rows])
-            total = self._total(rows, angle)
+            angle = self._angles(rows, epsilon[rows])
+            total = self._sums(rows, angle)
             change = np.einsum("ij,ij->i", self._modulus[rows] * line.y, np.sin(angle)) * (line.step / math.pi)
             slope[rows] = t - change / total
             move = (self._cumulant[rows] - t * epsilon[rows] + np.log(total) - log_deltas[rows]) / slope[rows]
@@ -201,12 +203,14 @@ class CountTable:
         """Return (lower, upper) bounds on log delta of some rows (None: all), each at its own epsilon, as `Contour.log_delta` does."""
         line, chosen = self.line, np.arange(len(self.counts)) if rows is None else rows
         cumulant, error = self._cumulant[chosen], self._error[chosen]
-        total = self._total(chosen, self._at(chosen, epsilon))
+        total = self._sums(chosen, self._angles(chosen, epsilon))
         base = cumulant - line.t * epsilon
         ulps = 1e-15 * (cumulant + line.t * (np.abs(epsilon) + np.abs(self.counts[chosen] * line.mean)))
         upper = np.where(total + error > 0.0, base + ulps + np.log(np.maximum(total + error, 1e-320)), math.inf)
         upper = np.logaddexp(upper, line.log_lost)
-        low = np.where(total > error, base - ulps - self._doubt[chosen] + np.log(np.maximum(total - error, 1e-320)), -math.inf)
+        low = np.where(
+            total > error, base - ulps - self._error_bound[chosen] + np.log(np.maximum(total - error, 1e-320)), -math.inf
+        )
         gap = self._log_alias(chosen, epsilon) - low
         return np.where(gap < -1e-9, low + np.log1p(-np.exp(np.minimum(gap, -1e-9))), -math.inf), upper
 

@@ -68,7 +68,7 @@ class CutLoss:
     big, gained: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
     far_density, far_ratio: log of Q b times the node distance, and log r, at the nodes for the big part.
     left: the lower tail, if it is as long as the upper one.
-    several, steps: number of steps that one copy stands for.
+    cut_losses, steps: number of different cut losses, and of steps, that one copy stands for.
     """
 
     pair: Line
@@ -87,7 +87,7 @@ class CutLoss:
     far_density: Array
     far_ratio: Array
     left: LeftTail | None
-    several: ClassVar[int] = 1
+    cut_losses: ClassVar[int] = 1
     steps: ClassVar[float] = 1.0
 
     def weighted(self, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
@@ -104,13 +104,13 @@ class CutLoss:
             curved = product(bernoulli(z[:, None], self.ratio), np.exp(self.log_density))
         return np.asarray(curved - self.big - (z + 1.0) * self.gained)
 
-    def doubt(self, z: float) -> float:
+    def error_bound(self, z: float) -> float:
         """Return a bound on the absolute error of `cgf` at one z, which is generous by a factor of several."""
         change = float(self.change(np.array([z]))[0])
         return 3.0 * SLACK * (abs(change) + 2.0 * (self.big + abs(z + 1.0) * self.gained)) / (1.0 + change)
 
     def cgf(self, z: Array) -> Array:
-        """Return K of the small part. It is slightly below 0 at small z, because mass is missing. `doubt` bounds its error."""
+        """Return K of the small part. It is slightly below 0 at small z, because mass is missing. `error_bound` bounds its error."""
         return np.log1p(self.change(z))
 
     @property
@@ -325,7 +325,7 @@ class UncutLoss:
 
     loss: Loss
     big: ClassVar[float] = 0.0
-    several: ClassVar[int] = 0
+    cut_losses: ClassVar[int] = 0
     steps: ClassVar[float] = 1.0
     lost: ClassVar[float] = 0.0
     log_kept: ClassVar[float] = 0.0
@@ -334,7 +334,7 @@ class UncutLoss:
     def cgf(self, z: Array) -> Array:
         return self.loss.cgf(z)
 
-    def doubt(self, z: float) -> float:
+    def error_bound(self, z: float) -> float:
         """Return an upper bound on `cgf` - K."""
         return 3.0 * SLACK * float(self.loss.cgf(np.array([z]))[0])
 

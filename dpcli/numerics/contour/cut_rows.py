@@ -48,9 +48,9 @@ class CutRows:
 
     nodes: the line of nodes. log_rests: log(1 - q_i). centres: means of w under Q_i.
     at, density: s, and the density of Q_i (1 - b) times the node distance, of shapes (nodes,) and (rows, nodes).
-    bigs, gains: Q_i(b) and P_i(b) - Q_i(b).
+    big_masses, mass_differences: Q_i(b) and P_i(b) - Q_i(b).
     log_bins, bins, above: log of upper bounds on b, lower ends s, and Q_i(W > w), of the bins for a bound on E_Q[b r^-power].
-    losts: bounds on P_i(b) of rows whose big part is left out, and 0 for the others.
+    left_out_masses: bounds on P_i(b) of rows whose big part is left out, and 0 for the others.
     """
 
     rows: Shifted
@@ -60,12 +60,12 @@ class CutRows:
     centres: Array
     at: Array
     density: Array
-    bigs: Array
-    gains: Array
+    big_masses: Array
+    mass_differences: Array
     log_bins: Array
     bins: Array
     above: Array
-    losts: Array
+    left_out_masses: Array
 
     @property
     def steps(self) -> float:
@@ -77,37 +77,38 @@ class CutRows:
         with np.errstate(over="ignore", invalid="ignore"):
             gained = product(self.density, np.expm1(self.at[:, None] * power))
             less = np.expm1(self.log_rests[:, None] * power)
-            big = self.bigs[:, None]
+            big = self.big_masses[:, None]
             change = less * (1.0 - big + gained) + (gained - big)
             sizes = np.abs(less) * (1.0 + np.abs(gained)) + np.abs(gained) + big
-        return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.losts[:, None]
+        return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.left_out_masses[:, None]
 
     def cgf(self, z: Array) -> Array:
         return np.asarray(self.counts @ np.log1p(self.changes(z)[0]))
 
-    def doubt(self, z: float) -> float:
+    def error_bound(self, z: float) -> float:
         change, error = self.changes(np.array([z]))
         return float(self.counts @ (error / (1.0 + change))[:, 0])
 
     @property
-    def several(self) -> int:
+    def cut_losses(self) -> int:
+        """The number of rows."""
         return len(self.counts)
 
     @property
     def big(self) -> float:
-        return float(self.counts @ self.bigs)
+        return float(self.counts @ self.big_masses)
 
     @property
     def log_kept(self) -> float:
-        return float(self.counts @ np.log1p(-self.bigs))
+        return float(self.counts @ np.log1p(-self.big_masses))
 
     @property
     def log_less(self) -> float:
-        return float(self.counts @ np.log1p(-self.gains / (1.0 - self.bigs)))
+        return float(self.counts @ np.log1p(-self.mass_differences / (1.0 - self.big_masses)))
 
     @property
     def lost(self) -> float:
-        return float(self.counts @ self.losts)
+        return float(self.counts @ self.left_out_masses)
 
     def missed(self) -> float:
         return 0.0
@@ -123,7 +124,7 @@ class CutRows:
         with np.errstate(divide="ignore", under="ignore"):
             masses = product(self.above, np.exp(self.log_bins[:, None] - power * self.bins[:, None])) + math.exp(LEFT)
             log_big = np.log(masses * (1.0 + 1e-9)) - self.log_rests[:, None] * power
-        log_big = np.where(self.losts[:, None] > 0.0, -np.inf, log_big)
+        log_big = np.where(self.left_out_masses[:, None] > 0.0, -np.inf, log_big)
         log_whole = np.log1p(self.changes(-power - 1.0)[0] + np.exp(log_big))
         log_product = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
         return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
@@ -180,23 +181,23 @@ def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> Cut
     most = float(log_rests.min())  # r = (1 - q) (1 + e^w)
     low, high = (math.log(math.expm1(share * level - most)) for share in (SMALL, BIG))
     centres = np.log(q) - log_rests - 0.5 * mu * mu
-    placed = _sharpness_and_losts(mu, q, centres, low, high, log_mass)
+    placed = _sharpness_and_left_out(mu, q, centres, low, high, log_mass)
     if placed is None:
         return None
-    k, losts = placed
+    k, left_out_masses = placed
     edge = high - LAST / k
     nodes = _line(float(mu.min()), k, edge, math.log(math.expm1(BEND * level)), float((centres - TAIL * mu).min()))
     if (nodes.high - nodes.low) / nodes.step > MOST_NODES:
         return None
     w, s, log_common = (part.real for part in nodes.at(nodes.step, 0.0))
-    bigs, gains, bins = _big(mu, q, centres, k, edge, losts)
+    big_masses, mass_differences, bins = _big(mu, q, centres, k, edge, left_out_masses)
     empty = np.zeros((len(mu), len(w)))
-    result = CutRows(rows, counts, nodes, log_rests, centres, s, empty, bigs, gains, *bins, losts)
+    result = CutRows(rows, counts, nodes, log_rests, centres, s, empty, big_masses, mass_differences, *bins, left_out_masses)
     empty[:] = result.densities(w, log_common).real
     return result
 
 
-def _sharpness_and_losts(
+def _sharpness_and_left_out(
     mu: Array, q: Array, centres: Array, low: float, high: float, log_mass: float
 ) -> tuple[float, Array] | None:
     """Return k and bounds on P(b) of the rows whose big part is left out, or None if no k suits all rows."""
@@ -221,7 +222,7 @@ def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine
 
 
 def _big(
-    mu: Array, q: Array, centres: Array, k: float, edge: float, losts: Array
+    mu: Array, q: Array, centres: Array, k: float, edge: float, left_out_masses: Array
 ) -> tuple[Array, Array, tuple[Array, Array, Array]]:
     """Return Q(b) and P(b) - Q(b), and (log b, s, Q(W > w)) of the bins of `CutRows`.
 
@@ -233,10 +234,10 @@ def _big(
     spend(float(len(mu) * len(w)))
     above, moved = (np.exp(log_ndtr_array((centres + shift - w[:, None]) / mu)).T for shift in (0.0, mu * mu))
     slope = np.exp(place - np.exp(place)) * (1.0 + np.exp(-v)) * APART
-    bigs, gains = above @ slope, q * ((moved - above) @ slope)
+    big_masses, mass_differences = above @ slope, q * ((moved - above) @ slope)
     log_most = np.log(-np.expm1(-np.exp(np.append(place[1:], 40.0))))
     bins = log_most, np.log1p(np.exp(w)), above
-    return np.where(losts > 0.0, 0.0, bigs), np.where(losts > 0.0, 0.0, gains), bins
+    return np.where(left_out_masses > 0.0, 0.0, big_masses), np.where(left_out_masses > 0.0, 0.0, mass_differences), bins
 
 
 def alike_rows(rows: Shifted, level: float) -> Sequence[IndexArray]:

@@ -196,8 +196,8 @@ def build(
         return None
     counts = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
     tilted = [(loss.tilted(t), count) for loss, count in (losses if factor is beyond else stacked(losses))]
-    cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]), counts)
-    if not math.isfinite(doubt):
+    cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), counts)
+    if not math.isfinite(error_bound):
         return None
     rise = cumulants[1:] - cumulant
     if epsilon is None:
@@ -213,7 +213,7 @@ def build(
     y: Array = step * np.arange(len(integrand.log_factor), dtype=float)
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
-    left_out = integrand.doubt * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
+    left_out = integrand.error_bound * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]
     mean = math.fsum(n * part.mean for part, n in tilted)
     swing = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
@@ -225,7 +225,7 @@ def build(
         y, modulus, log_factor = y[kept], modulus[kept], log_factor[kept]
     missing = (1.0 + t) * math.exp(log_lost)  # most by which K of a capped loss may be too large
     return Contour(
-        t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + doubt + missing, log_lost=log_lost,
+        t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + error_bound + missing, log_lost=log_lost,
         mean=mean, y=y, modulus=modulus, angle=log_factor.imag,
         error=rounding + left_out + math.exp(integrand.log_tail), deviation=math.fsum(deviations), far=far, log_far=log_far,
         spare=t + integrand.spare, log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
@@ -260,14 +260,14 @@ class Factor(NamedTuple):
 
     log_factor: its logarithm at the nodes. log_tail: logarithm of a bound on the integral beyond the nodes.
     spare, log_spare: rises of the tilt and log moments of the part that is left out; empty if there is none.
-    doubt: a bound on the absolute error at any node from terms that losses left out.
+    error_bound: a bound on the absolute error at any node from terms that losses left out.
     """
 
     log_factor: ComplexArray
     log_tail: float
     spare: Array
     log_spare: Array
-    doubt: float = 0.0
+    error_bound: float = 0.0
 
 
 class Wanted(NamedTuple):
@@ -303,7 +303,7 @@ def undivided(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     log_factor = np.zeros(count, dtype=complex)
     for part, n in tilted:
         log_factor += n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
-    return Factor(log_factor, end[1], np.zeros(0), np.zeros(0), _doubt(tilted))
+    return Factor(log_factor, end[1], np.zeros(0), np.zeros(0), _error_bound(tilted))
 
 
 def beyond(
@@ -349,13 +349,13 @@ def beyond(
         end[1],
         spare,
         log_spare,
-        _doubt([(halves, n) for halves, _, n in divided]),
+        _error_bound([(halves, n) for halves, _, n in divided]),
     )
 
 
-def _doubt(parts: Sequence[tuple[object, int]]) -> float:
+def _error_bound(parts: Sequence[tuple[object, int]]) -> float:
     """Return a bound on the error from terms that parts left out: the error of a product of characteristic functions is at most the sum."""
-    return math.fsum(n * getattr(part, "doubt", 0.0) for part, n in parts)
+    return math.fsum(n * getattr(part, "error_bound", 0.0) for part, n in parts)
 
 
 def saddle(cumulant: Array, log_delta: float, t: Array) -> Array:

@@ -99,12 +99,12 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
         ways.append(way)
         if chernoff - bound > DROWNED:
             ways.reverse()
-    several = max(math.fsum(loss.several for loss, _ in losses), 1.0)
-    quick = min(QUICK * several, max(QUITE_QUICK, ROW * several))
-    tries = tuple(product((FINE, COARSE) if several <= FEW else (COARSE,), ways))
+    cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)
+    quick = min(QUICK * cut_losses, max(QUITE_QUICK, ROW * cut_losses))
+    tries = tuple(product((FINE, COARSE) if cut_losses <= FEW else (COARSE,), ways))
     for after, (negligible, (t, log_least, factor)) in zip(reversed(range(len(tries))), tries, strict=True):
         cells = quick if factor is undivided and len(ways) > 1 else math.inf
-        with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < several <= MANY else 1.0):
+        with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < cut_losses <= MANY else 1.0):
             at = log_least if log_delta is None else log_delta
             contour = build(losses, at, t, factor, epsilon=epsilon, negligible=negligible)
             if contour is not None:
@@ -207,7 +207,7 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
     if small is None:
         return None
     t = small.t
-    error = math.fsum(n * loss.doubt(t) for loss, n in losses)
+    error = math.fsum(n * loss.error_bound(t) for loss, n in losses)
     kept = math.fsum(n * loss.log_kept for loss, n in losses)
     rest = math.fsum(n * loss.log_less for loss, n in losses)
     power = np.array(POWERS) / epsilon

@@ -83,8 +83,10 @@ class LossPiece:
         return log_mixed(self.rate, g) + self.log_scale
 
     def focused(self, order: float) -> LossPiece:
-        """Return the part of the piece outside of which the base density times r^order is below e^-DROPPED of its value where r^order is
-        largest."""
+        """Return the part of the piece on which r^order matters.
+
+        Outside of it, the base density times r^order is below e^-DROPPED of its value where r^order is largest.
+        """
         low, high = log_mixed(self.rate, np.array([self.low, self.high])).tolist()
         reach = (DROPPED + abs(self.slope) * (self.high - self.low)) / max(abs(order), 1e-300)
         if not high - low > 1.01 * reach:
@@ -268,8 +270,10 @@ class Outcomes:
         return Outcomes(self.log_reference + self.log_ratio + log_m, -log_m, pieces)
 
     def replaced(self, rate: float) -> Outcomes:
-        """Return the pair for replace-one: the losses of `removed` above 0, their mirror image, and an atom at 0 with the remaining
-        mass."""
+        """Return the pair for replace-one. rate: q.
+
+        It has the losses of `removed` above 0, their mirror image, and an atom at 0 with the remaining mass.
+        """
         above = self.removed(rate)
         kept = above.log_ratio > 0.0
         reference, ratio = above.log_reference[kept], above.log_ratio[kept]
@@ -299,6 +303,7 @@ class TiltedOutcomes(TiltedAtoms):
         return self._above(step, count)
 
     def _on_the_line(self, step: float, count: int) -> ComplexArray:
+        """Return `centred` from nodes on the real line."""
         reference, ratio = self._outcomes.nodes(self._t + 1.0, step * count)
         return TiltedAtoms(reference + (self._t + 1.0) * ratio, ratio, self.cumulant).about(self.mean, step, count)
 

@@ -111,6 +111,7 @@ class StackedTilted:
         )
 
     def _block(self, index: IndexArray, low: Array, high: Array, step: Array) -> _Block:
+        """Return the block of the rows with these indices and nodes."""
         weights, loss, log_norm = self._weighed(index, low, high, step)
         mean = np.einsum("ij,ij->i", weights, loss)
         variance = np.einsum("ij,ij->i", weights, (loss - mean[:, None]) ** 2)

@@ -70,7 +70,7 @@ class DividedRows(Protocol):
 class TiltedRows:
     """The sum of the rows' losses under the measure e^{t L - K(t)} dP.
 
-    doubt: absolute error of the last result of `centred` from the remainder of the matrix product.
+    error_bound: absolute error of the last result of `centred` from the remainder of the matrix product.
     """
 
     sharp = True
@@ -86,7 +86,7 @@ class TiltedRows:
         self._means = means
         self.mean = float(part.counts @ (means + part.log_rests))
         self.variance = float(part.counts @ variances)
-        self.doubt = 0.0
+        self.error_bound = 0.0
         self._lines: list[tuple[Array, Array]] | None = None
         moduli, _, s = self._above(part.nodes.strip)
         for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
@@ -117,7 +117,7 @@ class TiltedRows:
         height = min(0.45 * self.part.nodes.strip, self._highest)
         _, s, weights = self.line(height, math.inf, log_error, np.ones_like)
         spread = _transforms(weights, s, step, count, self.part.counts, log_error)
-        self.doubt = spread.doubt
+        self.error_bound = spread.error_bound
         result = np.empty(count, dtype=complex)
         for block in _blocks(len(weights), count):
             result[block] = _powers(spread.at(block), self.part.counts)
@@ -125,6 +125,7 @@ class TiltedRows:
 
     @property
     def _highest(self) -> float:
+        """The largest height of the line of integration."""
         return HEIGHT * float(self.part.rows.shifts.min())
 
     def _moved(self, logarithm: ComplexArray, step: float) -> ComplexArray:
@@ -158,7 +159,7 @@ class SplitRows:
     """Tilted rows divided by the weight e^{-e^{k (w - c)}} into their bulks B_i, with this weight, and the rest. It is a `SplitLoss`."""
 
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
-        self._uncut, self._k, self._edge, self.doubt = tilted, sharpness, edge, 0.0
+        self._uncut, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
         self._height = min(nodes.strip, TURN / (sharpness * nodes.line.rise(edge)))
         self._finest = NODES * self._height
@@ -190,7 +191,7 @@ class SplitRows:
         less = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)
         beyond = _transforms(weights * -np.expm1(log_share), s, step, count, counts, log_error_beyond)
         sizes = float(counts @ np.abs(weights * -np.expm1(log_share)).sum(axis=1))  # at least SUM n_i |phi_i - B_i|
-        self.doubt = beyond.doubt + (less.doubt + beyond.doubt) * sizes
+        self.error_bound = beyond.error_bound + (less.error_bound + beyond.error_bound) * sizes
         both, bulk, rest = (np.empty(count, dtype=complex) for _ in range(3))
         for block in _blocks(len(weights), count):
             both[block], bulk[block], rest[block] = _telescoped(less.at(block), beyond.at(block), beyond.sums, counts)
@@ -219,11 +220,11 @@ class SplitRows:
 class Transforms:
     """The transforms SUM_j weights_ij (e^{i y s_j} - 1) of the rows i, as a product of matrices (rows, rank) and (rank, frequencies).
 
-    sums: SUM_j weights_ij. doubt: the sum over the rows, each times its count, of bounds on the error of a transform.
+    sums: SUM_j weights_ij. error_bound: the sum over the rows, each times its count, of bounds on the error of a transform.
     """
 
-    def __init__(self, left: ComplexArray | None, right: ComplexArray, sums: ComplexArray, doubt: float) -> None:
-        self._left, self._right, self.sums, self.doubt = left, right, sums, doubt
+    def __init__(self, left: ComplexArray | None, right: ComplexArray, sums: ComplexArray, error_bound: float) -> None:
+        self._left, self._right, self.sums, self.error_bound = left, right, sums, error_bound
 
     def at(self, block: slice) -> ComplexArray:
         """Return the transforms at some of the frequencies, as an array of shape (rows, frequencies)."""
@@ -237,15 +238,15 @@ def _transforms(weights: ComplexArray, s: ComplexArray, step: float, count: int,
     turns = np.minimum(2.0, step * count * np.abs(s))  # at least |e^{i y s} - 1|
     heavy = np.abs(weights).sum(axis=0) * turns > LIGHT * math.exp(log_error)
     weights, s, turns = weights[:, heavy], s[heavy], turns[heavy]
-    left, right, doubt = _factored(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
-    return Transforms(left, faded_less_one(right, s, step, count), sums, doubt)
+    left, right, error_bound = _factored(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
+    return Transforms(left, faded_less_one(right, s, step, count), sums, error_bound)
 
 
 def _factored(weights: ComplexArray, turns: Array, counts: Array, most: float) -> tuple[ComplexArray | None, ComplexArray, float]:
-    """Return matrices left and right whose product is nearly `weights`, and the doubt.
+    """Return matrices left and right whose product is nearly `weights`, and a bound on the error of any transform.
 
-    The doubt is the sum of the moduli of weights - left right, times `turns` and the counts. It is at most `most`. If no rank suffices,
-    left is None, right is `weights` and the doubt is 0.
+    The bound is the sum of the moduli of weights - left right, times `turns` and the counts. It is at most `most`. If no rank suffices,
+    left is None, right is `weights` and the bound is 0.
     """
     scaled = weights * turns
     rows, nodes = weights.shape
@@ -256,9 +257,9 @@ def _factored(weights: ComplexArray, turns: Array, counts: Array, most: float) -
         mixed = np.cos(np.outer(1.0 + np.arange(nodes) ** 2, 1.0 + np.arange(rank)) * 0.6180339887)
         left = np.linalg.qr(product(scaled, mixed))[0]
         right = product(left.conj().T, scaled)
-        doubt = float(counts @ np.abs(scaled - product(left, right)).sum(axis=1))
-        if doubt <= most:
-            return left, right / turns, doubt
+        error_bound = float(counts @ np.abs(scaled - product(left, right)).sum(axis=1))
+        if error_bound <= most:
+            return left, right / turns, error_bound
     return None, weights, 0.0
 
 

@@ -160,8 +160,10 @@ def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: flo
 
 
 def _snapped(spacing: float, unit: float) -> float:
-    """Return the largest spacing up to the given one of which `unit` is a whole multiple, or the given one if that would be far too
-    fine."""
+    """Return the largest spacing up to the given one of which `unit` is a whole multiple.
+
+    If that would be far too fine, or if `unit` is 0, it is the given spacing.
+    """
     if unit <= 0.0 or spacing > SNAPPED * unit:
         return spacing
     return unit / math.ceil(unit / spacing)

@@ -154,8 +154,7 @@ class GridCurve:
         return (self._first(below, upper) if below > 0.0 else math.inf), upper
 
     def _reference(self, rest: float) -> float:
-        """Return Chernoff's bound on epsilon from M of the lattice. With this reference the sums are compared with 1, and do not
-        underflow."""
+        """Return Chernoff's bound on epsilon from M of the lattice. Sums relative to it are compared with 1, and do not underflow."""
         return (self.lattice.log_scale - math.log(rest)) / self.lattice.tilt
 
     def _last(self, rest: float) -> float:

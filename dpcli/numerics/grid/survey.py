@@ -66,8 +66,7 @@ class Survey:
         return float(s[int(np.argmin(np.where(np.isfinite(above), above, np.inf)))])
 
     def cut(self, log_rare: float) -> Survey:
-        """Return the survey without the largest losses, whose total P-mass is e^log_rare. They hardly matter, but would determine a
-        tilt."""
+        """Return the survey without the largest losses, of total P-mass e^log_rare, which hardly matter but would determine a tilt."""
         above = np.logaddexp.accumulate(self.log_mass[::-1])[::-1]
         size = max(int(np.searchsorted(-above, -log_rare)), 1)
         return (
