@@ -167,9 +167,7 @@ class AdvancedProfile(PrivacyProfile):
         require_positive(delta, "advanced composition")
         steps = merged(self.steps)
         value, split = advanced_split(steps, delta, self.product, self.mean)
-        plain = (
-            Composed(steps).approx_dp(delta) if self.product else math.inf
-        )  # the first branch of the theorem is the sum of the epsilons
+        plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch, the sum of epsilons
         return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
 MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed, outcome by outcome
-NORM_TOLERANCE = (
-    0.05  # a squared norm at most this far below a whole number counts as that number, so 1.41 means the square root of 2
-)
+NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2
 MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST = 300.0  # largest norm for which shifts are enumerated

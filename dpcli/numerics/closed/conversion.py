@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 SEARCH = 1000.0  # work of a search over the orders, in cells
 ROUNDS = 100  # most steps of Newton's method
 ROUNDING = 4e-15  # absolute rounding error of an epsilon from logarithms near 1
-HALVINGS = (
-    44  # steps of each bisection, which leave 1e-10 in the logarithm of a logarithm; the end that is taken is on the safe side
-)
+HALVINGS = 44  # steps of each bisection, which leave 1e-10 in the logarithm of a logarithm; the end on the safe side is taken
 
 
 def balle(orders: Array, rdp: Array, log_delta: float) -> Array:

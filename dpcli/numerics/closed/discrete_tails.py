@@ -24,9 +24,7 @@ TERMS = 4096  # most terms of a binomial tail that are added up; a geometric ser
 FEW = 1024  # largest number of trials for which every term of the tail is added up
 MAX_COUNT = 10**9  # largest number of equal steps; the sum then has about a million terms
 WORK = 1 << 23  # largest product of the number of lattice points and the number of sizes
-LARGE = (
-    0.25  # largest delta for which the tilt is chosen; above it Chernoff's bound is useless, and the tilt for 0.25 serves as well
-)
+LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
 REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
 
 

@@ -36,7 +36,7 @@ BESIDE = 5e5  # cells for the integrand as it is, if some but not all losses hav
 ROW, JUMP_OF_MANY = (
     8e3,
     1.9e7,
-)  # with more than MAX_PARTS losses: cells for the integrand as it is, for each loss, and for one big jump
+)  # with more than MAX_PARTS losses: cells for each loss of the integrand as it is, and for one big jump
 CLIFF = 1.35  # with many losses: largest ratio of Chernoff's epsilon to the estimate for which the integrand as it is is tried
 FEWEST = 1000.0  # fewest nodes of a smoothed pair
 STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known

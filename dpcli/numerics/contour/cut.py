@@ -43,9 +43,7 @@ TURN = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faste
 NODES = 0.149  # node distance over the height of the strip; e^{-2 pi / NODES} is below e^-42
 NORMAL = 0.3  # largest node distance in standard deviations
 FALL = 0.14  # node distance for the big part, in units of 1 / k
-GROWN = (
-    14.0  # largest log growth of an integrand up to the end of the strip; the error e^{-2 pi / NODES} e^GROWN is still negligible
-)
+GROWN = 14.0  # largest log growth of an integrand up to the end of the strip; e^{-2 pi / NODES} e^GROWN is still negligible
 TILT = 150.0  # largest order that matters, times the level
 FARTHEST = 4.0  # the CGF bounds aliases at orders up to this multiple of the tilt
 FARTHER = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`

@@ -9,8 +9,8 @@ step's outcome is big. Given A, and given its complement, the outcomes still hav
 
 * The first term is the contour integral of the small parts. They are a positive measure of mass at most 1, so every certificate of
   integral.py holds for them. Their CGF is finite at every tilt.
-* The second term has a closed form. Q(A) = 1 - prod (1 - Q(b))^n, and P(A) likewise. P(A) - Q(A) is computed directly, without
-cancellation.
+* The second term has a closed form. Q(A) = 1 - prod (1 - Q(b))^n, and P(A) likewise. P(A) - Q(A) is computed directly, so that
+  nothing cancels.
 * The third term is at least 0. For every lambda > 0, (e^eps - e^s)+ <= e^eps h(lambda) e^{-lambda (s - eps)} with
   h(lambda) = lambda^lambda / (1 + lambda)^{1 + lambda}. So the term is at most e^{(1 + lambda) eps} h(lambda) E_Q[e^{-lambda S}; A]. This
   expectation is prod B^n - prod C^n, where B = E_Q[e^{-lambda L}], and C is the same integral over the small part. The bound is negligible,
@@ -54,31 +54,15 @@ SPARED = -24.0  # logarithm of the largest delta of the bulk alone, relative to 
 DROWNED = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
 SACRIFICED = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
 ROOM = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
-QUICK, QUITE_QUICK = (
-    4e5,
-    5e6,
-)  # cells for the integrand with its bulk if one without bulk is possible: for each part, and least total
+# Cells for the integrand with its bulk if one without bulk is possible, for each part and in total; the total is at least QUITE_QUICK.
+QUICK, QUITE_QUICK = 4e5, 5e6
 ROW = 2e5  # the least total is increased to this many cells for each part
 FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 COARSE = -17.0  # the same quantity for a second attempt, or with many parts
 FEW = 8  # largest number of parts for which FINE is tried
 MANY = 64  # with more than FEW and at most MANY parts, an attempt may use half of the work that is left; with more, all of it
-POWERS = (
-    0.01,
-    1.0,
-    4.0,
-    8.0,
-    11.0,
-    16.0,
-    19.0,
-    23.0,
-    27.0,
-    32.0,
-    45.0,
-    64.0,
-    90.0,
-    128.0,
-)  # values of lambda, in units of 1 / epsilon
+# Values of lambda, in units of 1 / epsilon.
+POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)
 MAX_EPSILON = 300.0  # largest epsilon for which the second term does not overflow
 
 Divided = CutLoss | CutRows | UncutLoss

@@ -23,7 +23,7 @@ Quadrature for many frequencies.
 2. Panels along Im g = H have d <= H / 2.2. The vertical panels cover [0, h], [h, 4h], ... with y max m'/m h <= 1. Ellipses with s = 2.5
    then stay where 0 <= Im g <= pi / 2, except that the lowest one reaches less than h below, where e^{-y arg m} <= e.
 3. A H <= TURNED bounds the rise of the other factors. With FINER points the error is below 2.5^-96 e^{13 + 13 + 5} < e^-56, relative as
-above.
+   above.
 
 Decay of the characteristic function.
 

@@ -20,9 +20,7 @@ from dpcli.numerics.work import spend
 
 UNIT = 7e-16  # u': six roundings of a complex product and sum
 SHORT = 6000  # largest number of points for which the sums are computed directly; beyond, a transform is faster
-FACTORS = (
-    16  # most factors that are multiplied before logarithms are taken; their product does not underflow if each is at least 1e-15
-)
+FACTORS = 16  # most factors that are multiplied directly; if each is at least 1e-15, their product does not underflow
 
 
 def transform_size(length: int) -> int:

@@ -63,7 +63,7 @@ FAR_OR_NEAR = "its losses are too near each other, or too large, for a grid"
 COLUMNS = 1 << 18  # most atoms times orders that are computed at a time
 RAISED = 1e-11  # relative increase of the largest curve, which covers rounding
 MOST_NODES = (
-    1000  # most ratios above 1 of the largest pair; leaving others out keeps it an upper bound, and costs about 1e-4 of epsilon
+    1000  # most ratios above 1 of the largest pair; leaving others out gives an upper bound, and costs about 1e-4 of epsilon
 )
 LOG_LEAST = -650.0  # where the log tail under P is below this, all larger losses count as the largest loss
 LEAST = 1e-300  # least height of a curve that may be above 0

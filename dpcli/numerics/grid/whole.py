@@ -77,9 +77,7 @@ def _range(loss: HasTails) -> tuple[float, float]:
     tails = loss.tails(at)
     above, below = np.flatnonzero(tails.p_above <= LOG_ABOVE), np.flatnonzero(tails.p_below <= LOG_BELOW)
     infinite = float(tails.p_above[-1])
-    if not len(
-        above
-    ):  # the mass beyond FURTHEST counts as infinite loss, so the range ends at the first point with no more mass beyond
+    if not len(above):  # mass beyond FURTHEST counts as infinite loss, so the range ends where only that mass is beyond
         above = np.flatnonzero(tails.p_above <= infinite + 1e-12)
         if infinite > -4.0:
             raise NotRepresentable("a loss in the group is too large to be put on a grid")
