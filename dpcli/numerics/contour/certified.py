@@ -33,10 +33,8 @@ MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
 QUICK = 1.5e5  # cells for the integrand as it is, if one big jump may give a narrower interval
 JUMP = 1.4e7  # cells for one big jump
 BESIDE = 5e5  # cells for the integrand as it is, if some but not all losses have a far tail
-ROW, JUMP_OF_MANY = (
-    8e3,
-    1.9e7,
-)  # with more than MAX_PARTS losses: cells for each loss of the integrand as it is, and for one big jump
+# With more than MAX_PARTS losses: cells for each loss of the integrand as it is, and for one big jump.
+ROW, JUMP_OF_MANY = 8e3, 1.9e7
 CLIFF = 1.35  # with many losses: largest ratio of Chernoff's epsilon to the estimate for which the integrand as it is is tried
 FEWEST = 1000.0  # fewest nodes of a smoothed pair
 STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known

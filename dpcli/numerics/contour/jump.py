@@ -54,9 +54,9 @@ SPARED = -24.0  # logarithm of the largest delta of the bulk alone, relative to 
 DROWNED = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
 SACRIFICED = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
 ROOM = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
-# Cells for the integrand with its bulk if one without bulk is possible, for each part and in total; the total is at least QUITE_QUICK.
+# Cells for the integrand with its bulk if one without bulk is possible: QUICK for each part, but at most QUITE_QUICK in total.
 QUICK, QUITE_QUICK = 4e5, 5e6
-ROW = 2e5  # the least total is increased to this many cells for each part
+ROW = 2e5  # that total is raised to this many cells for each part if this is more
 FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 COARSE = -17.0  # the same quantity for a second attempt, or with many parts
 FEW = 8  # largest number of parts for which FINE is tried

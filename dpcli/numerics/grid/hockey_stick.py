@@ -62,9 +62,7 @@ SLOPE = 1e-15  # rounding error of a slope, relative to height over width
 FAR_OR_NEAR = "its losses are too near each other, or too large, for a grid"
 COLUMNS = 1 << 18  # most atoms times orders that are computed at a time
 RAISED = 1e-11  # relative increase of the largest curve, which covers rounding
-MOST_NODES = (
-    1000  # most ratios above 1 of the largest pair; leaving others out gives an upper bound, and costs about 1e-4 of epsilon
-)
+MOST_NODES = 1000  # most ratios above 1 of the largest pair; leaving others out keeps the bound, and costs about 1e-4 of epsilon
 LOG_LEAST = -650.0  # where the log tail under P is below this, all larger losses count as the largest loss
 LEAST = 1e-300  # least height of a curve that may be above 0
 ROUNDING = 1e-15  # relative rounding error of one step of the recursion, before it is magnified
