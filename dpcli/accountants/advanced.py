@@ -49,7 +49,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
     views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # raises if a step has no (epsilon, delta)
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     if any(mechanism.delta_floor() >= 1.0 for mechanism, _ in steps):
-        raise NotRepresentable("a step's own delta is 1: it promises nothing")
+        raise NotRepresentable("a step's own delta is 1, so it guarantees nothing")
     spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
     spend(STEP * len(steps))
     deltas = split_delta(steps, spent, by_step)

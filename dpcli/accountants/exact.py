@@ -53,7 +53,7 @@ class ExactProfile(PrivacyProfile):
         """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter."""
         require_positive(delta, "the contour integral")
         if delta > 0.5:
-            raise NotRepresentable("it is for delta up to 0.5")
+            raise NotRepresentable("it needs delta of at most 0.5")
         ends: list[tuple[float, float, float]] = []
         for losses in self._sides():
             # If the first epsilon is 0, the total variation distance shows the same for the other direction sooner than a CGF does.
@@ -70,7 +70,7 @@ class ExactProfile(PrivacyProfile):
         """Return the losses of each direction. Raises NotRepresentable if there are more than MAX_PARTS."""
         sides = directions(merged(self.steps))
         if len(sides[0]) > MAX_PARTS:
-            raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
+            raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long")
         return sides
 
     def _delta(self, epsilon: float) -> Bound:

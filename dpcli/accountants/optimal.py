@@ -27,9 +27,9 @@ def optimal_epsilon(groups: Groups, slack: float) -> float:
         if epsilon > 0.0:
             counts[epsilon] = counts.get(epsilon, 0) + count
     if sum(counts.values()) > MAX_COUNT:
-        raise NotRepresentable(f"more than {MAX_COUNT:.0e} steps are too many to sum; advanced composition is close there")
+        raise NotRepresentable(f"more than {MAX_COUNT:.0e} steps are too many to sum; advanced composition gives nearly the same")
     if any(math.isinf(epsilon) or epsilon > 300.0 for epsilon in counts):
-        raise NotRepresentable("one step's epsilon is above 300: basic composition is as good")
+        raise NotRepresentable("one step's epsilon is above 300; basic composition gives the same")
     return two_point_epsilon(tuple(sorted(counts.items())), slack)
 
 

@@ -121,9 +121,9 @@ class SparseVectorSpec(EpsilonSpec):
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("No change moves a query by more than the sensitivity that was divided out.", "release"),
+        moves("No change moves a query by more than the sensitivity for which epsilon is stated.", "release"),
         of_mechanism(
-            "After so many answers above the threshold nothing more is asked.",
+            "The run ends after the stated number of answers above the threshold.",
             "test_answers_without_an_end_above_the_threshold_cost_more",
             "release",
         ),
@@ -131,7 +131,7 @@ class SparseVectorSpec(EpsilonSpec):
 
     epsilon: Annotated[float, Key("pure epsilon of one whole run, in nats", POSITIVE)]
     answers: Annotated[int, Key("number of queries above the threshold after which the run ends", COUNT)] = 1
-    threshold_share: Annotated[float, Key("share of epsilon spent on the threshold's noise", OPEN_UNIT)] = 0.5
+    threshold_share: Annotated[float, Key("share of epsilon for the noise on the threshold", OPEN_UNIT)] = 0.5
 
     def priced(self, epsilon: float) -> Mechanism:
         return Pure(epsilon)

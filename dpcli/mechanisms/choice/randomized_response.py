@@ -121,10 +121,10 @@ class RandomizedResponseSpec(StatedSpec):
     shows_presence: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("Every record responds once, and who responds is known to all."),
+        moves("Every record responds once, and it is public which records respond."),
         of_mechanism(
-            "Under zero-out a blanked record responds by the same probabilities, for a category that is fixed or drawn; uniformly over all "
-            'categories where blank = "uniform" says so.',
+            "Under zero-out a blanked record responds with the same probabilities, for a category that is fixed or drawn, or uniformly over all "
+            'categories if blank = "uniform".',
             "test_a_blank_that_does_not_respond_is_told_from_every_record",
         ),
     )
@@ -134,7 +134,7 @@ class RandomizedResponseSpec(StatedSpec):
     categories: Annotated[int, Key("number of categories", AT_LEAST_TWO)] = 2
     blank: Annotated[
         Literal["uniform"] | None,
-        Key("how a blanked record responds (zero-out): uniformly over all categories; without it, for any of them", claim=True),
+        Key("response of a blanked record under zero-out: uniform over all categories; by default for any one of them", claim=True),
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:

@@ -307,12 +307,12 @@ class RepeatAndSelectSpec(Spec):
         SECRET,
         moves("A trial costs what its entry states."),
         of_mechanism(
-            "How many trials there were, and what the others gave, stays secret.",
+            "The number of trials and the results of the other trials stay secret.",
             "test_a_published_number_of_trials_costs_more",
             "sweep",
         ),
         of_mechanism(
-            "The order of results is fixed beforehand, and the score by which they are compared is priced with the trial.",
+            "The order of results is fixed beforehand, and the score by which they are compared is charged with the trial.",
             "test_an_order_that_is_chosen_by_the_data_costs_more",
             "sweep",
         ),

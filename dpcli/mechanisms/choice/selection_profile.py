@@ -77,7 +77,7 @@ class SelectionLoss:
     def _finite(self) -> ChordPair:
         """Return the pair. Raises NotRepresentable if its losses may be infinite."""
         if not self.pure <= FURTHEST:
-            raise NotRepresentable("the worst pair of a selection is known by its tails, not by its CGF")
+            raise NotRepresentable("only the tails of a selection's worst pair are known, and its CGF is not")
         return _pair(self)
 
     def log_heights(self, x: Array) -> Array:
@@ -139,7 +139,7 @@ def _growth(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> float:
     deltas = np.minimum(np.exp(log_run(run, epsilons)), 1.0)
     growth = trials.log_growth(epsilons, deltas) * (1.0 + ROUNDING) + ROUNDING
     if math.isnan(growth):
-        raise NotRepresentable("how much likelier one choice may be than another is no number")
+        raise NotRepresentable("the bound on how a choice's probability changes between neighbours is not a number")
     return growth
 
 

@@ -25,7 +25,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
 from dpcli.numerics.tails import Tails
 
-_SHOWS = "a key that one unit alone holds may be shown, so that its Renyi divergence is infinite"
+_SHOWS = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
 SURE = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
 LEAST = 5e-324  # the smallest positive float, in place of a probability that underflows
 ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
@@ -83,7 +83,7 @@ class Shown(Mechanism):
 
     def losses(self) -> tuple[ShownLoss, ...]:
         if self.everything:
-            raise NotRepresentable("a key that one unit alone holds is shown for certain")
+            raise NotRepresentable("a key that only one unit holds is certainly shown")
         if self.both:
             return (ShownLoss(self.delta, self.delta),)
         return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
@@ -121,14 +121,14 @@ class StabilityHistogramSpec(Spec):
     fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("No unit adds to more than max_groups keys, or more than max_rows to one.", "release"),
+        moves("No unit adds to more than max_groups keys, or more than max_rows to one key.", "release"),
     )
 
     threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
     scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None
     sigma: Annotated[float | None, Key("sigma of discrete Gaussian noise e^{-x^2/(2 sigma^2)} on each count", POSITIVE)] = None
-    max_groups: Annotated[int, Key("most keys to which one unit of privacy adds", COUNT, claim=True)] = 1
-    max_rows: Annotated[int, Key("most that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
+    max_groups: Annotated[int, Key("largest number of keys to whose counts one unit of privacy adds", COUNT, claim=True)] = 1
+    max_rows: Annotated[int, Key("largest amount that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if (self.scale is None) == (self.sigma is None):
@@ -216,9 +216,9 @@ class ProposeTestReleaseSpec(StatedSpec):
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("The distance moves by at most 1 from neighbour to neighbour.", "release"),
+        moves("The distance moves by at most 1 between neighbours.", "release"),
         of_mechanism(
-            "The distance is 0 where a neighbour has another answer.",
+            "The distance is 0 if a neighbour has another answer.",
             "test_a_distance_that_is_one_too_large_releases_too_often",
             "release",
         ),

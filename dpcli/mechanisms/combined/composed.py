@@ -75,7 +75,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
     needs = [_needs_more(mechanism) for mechanism, _ in parts]
     shares = sum(needs) if not by_step else sum(count for (_, count), need in zip(parts, needs, strict=True) if need)
     if any(needs) and slack <= 0.0:
-        raise NotRepresentable("delta leaves nothing for the steps that need some")
+        raise NotRepresentable("the stated deltas use all of delta, and other steps need a part of it")
     return [
         floor + (max(slack, 0.0) * (1 - 1e-13) / shares / (1 if by_step else count) if need else 0.0)
         for (_, count), floor, need in zip(parts, floors, needs, strict=True)

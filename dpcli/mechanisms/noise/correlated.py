@@ -141,11 +141,11 @@ class ToeplitzSpec(CorrelatedSpec):
             yield "bands", "either coefficients or bands", "neither" if self.bands is None else "both"
         if self.coefficients is not None:
             if not self.coefficients or self.coefficients[0] <= 0.0:
-                yield "coefficients", "a first one > 0", str(list(self.coefficients[:3]))
+                yield "coefficients", "a first coefficient > 0", str(list(self.coefficients[:3]))
             rise = next((k for k in range(1, len(self.coefficients)) if self.coefficients[k] > self.coefficients[k - 1]), None)
             if rise is not None:
                 change = f"{self.coefficients[rise]!r} after {self.coefficients[rise - 1]!r}"
-                yield "coefficients", "numbers that never rise, which the worst participation is proven for", change
+                yield "coefficients", "numbers that never increase, for which the worst participation is proved", change
 
     def encoded_norm(self) -> float:
         column = np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
@@ -178,9 +178,13 @@ class BufferedToeplitzSpec(CorrelatedSpec):
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if len(self.buf_decay) != len(self.output_scale):
-            yield "output_scale", f"one for each of {len(self.buf_decay)} decays", str(len(self.output_scale))
+            yield "output_scale", f"one weight for each of {len(self.buf_decay)} decays", str(len(self.output_scale))
         if sum(self.output_scale) > 1.0:
-            yield "output_scale", "weights that add up to at most 1, so that coefficients never rise", repr(sum(self.output_scale))
+            yield (
+                "output_scale",
+                "weights that add up to at most 1, so that coefficients never increase",
+                repr(sum(self.output_scale)),
+            )
 
     def encoded_norm(self) -> float:
         return toeplitz_sensitivity(self._column(), self.iterations, self.min_separation, self.max_participations)

@@ -393,7 +393,7 @@ class DiscreteGaussianSpec(Spec):
             yield "dimension", "1 with sensitivity, or l2_sensitivity for a vector", str(self.dimension)
         for key, bound in (("linf_sensitivity", self.linf_sensitivity), ("l1_sensitivity", self.l1_sensitivity)):
             if bound is not None and self.l2_sensitivity is None:
-                yield key, "l2_sensitivity beside it, since sensitivity is that of one integer", "sensitivity"
+                yield key, "l2_sensitivity with it, since sensitivity is that of one integer", "sensitivity"
         if self.sigma < 0.05 * self.moved:
             yield "sigma", f"at least sensitivity / 20 = {self.moved / 20.0:g} (less is no privacy)", repr(self.sigma)
 

@@ -120,7 +120,7 @@ class GaussianMixtureSpec(Spec):
         SECRET,
         moves("No record contributes more (L2) than the sensitivity that it drew."),
         of_mechanism(
-            "Every record draws its contribution by itself, whatever it says.",
+            "Every record's contribution is drawn independently, whatever the record contains.",
             "test_a_record_that_chooses_its_own_contribution_moves_more",
         ),
         NOISE,

@@ -135,7 +135,7 @@ class GaussianSpec(Spec):
     ] = None
     sigma: Annotated[float | None, Key("noise standard deviation, in units of the query; needs sensitivity", POSITIVE)] = None
     sensitivity: Annotated[
-        float | None, Key("L2 sensitivity of the query under the file's adjacency, taken as stated", POSITIVE, claim=True)
+        float | None, Key("stated L2 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:

@@ -170,7 +170,7 @@ class LaplaceSpec(Spec):
     ] = None
     scale: Annotated[float | None, Key("scale b of the noise, in units of the query; needs sensitivity", POSITIVE)] = None
     sensitivity: Annotated[
-        float | None, Key("L1 sensitivity of the query under the file's adjacency, taken as stated", POSITIVE, claim=True)
+        float | None, Key("stated L1 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:

@@ -44,7 +44,7 @@ FEW = 64.0  # size of such a logarithm up to which ROUNDED covers its rounding
 WIDEST = 100.0  # largest radius at which the corners are solved for in floating point
 ABSOLUTE = 1e-13  # absolute slack for the logarithm of a moment near 1
 BEYOND = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
-BEYOND_WORDS = "the radius protects nothing: it is beyond what is computed with"
+BEYOND_WORDS = "the radius is too large to protect anything or to compute with"
 FAR = 600.0  # e^FAR is finite
 
 
@@ -239,15 +239,15 @@ class EnsembleMixtureSpec(Spec):
         DRAWN,
     )
 
-    shards: Annotated[int, Key("disjoint shards of the private data, and models fine-tuned on them", SHARDS, claim=True)]
+    shards: Annotated[int, Key("number of disjoint shards of the private data, each with a fine-tuned model", SHARDS, claim=True)]
     radius: Annotated[
         float,
-        Key("most by which a model's log-probability of any token may differ from the public model's, after projection", POSITIVE),
+        Key("largest difference of any token's log-probability from the public model's, after projection", POSITIVE),
     ]
-    model_rate: Annotated[float, Key("probability with which each model takes part in a token", RATE)] = 1.0
+    model_rate: Annotated[float, Key("probability that a model takes part in a token", RATE)] = 1.0
     change: Annotated[
         Literal["replace-shard", "remove-shard"],
-        Key("what one change of the data does: it retrains one shard's model, or a whole shard comes or goes", claim=True),
+        Key("effect of one change of the data: one shard's model is retrained, or a whole shard is added or removed", claim=True),
     ] = "replace-shard"
 
     @property

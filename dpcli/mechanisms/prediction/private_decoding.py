@@ -65,7 +65,7 @@ class PrivateDecodingSpec(Spec):
         DRAWN,
     )
 
-    clip: Annotated[float, Key("most that one private context adds to or takes from a logit", POSITIVE)]
+    clip: Annotated[float, Key("largest change of a logit by one private context", POSITIVE)]
     references: Annotated[
         int,
         Key(
@@ -88,7 +88,7 @@ class PrivateDecodingSpec(Spec):
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if (self.threshold is None) != (self.scale is None):
             missing_key = "scale" if self.scale is None else "threshold"
-            yield missing_key, "threshold and scale together: a distance is compared with noise", f"no {missing_key}"
+            yield missing_key, "threshold and scale together, because a distance is compared with noise", f"no {missing_key}"
 
     @property
     def unsampled(self) -> str:

@@ -93,7 +93,7 @@ class ConfidentGnMaxSpec(VoteSpec):
     premises: ClassVar[Premises] = (
         *VoteSpec.premises,
         of_mechanism(
-            "After the stated queries and answers nothing more is asked.",
+            "The session ends after the stated numbers of queries and answers.",
             "test_a_session_that_asks_on_costs_more",
             "pate and prompt",
         ),

@@ -150,7 +150,7 @@ class Allocated:
 
     def tilted(self, t: float) -> Tilted:
         """Raise NotRepresentable. The ratio is a sum of many terms, so the characteristic function of its logarithm is not known."""
-        raise NotRepresentable("random allocation has no characteristic function here")
+        raise NotRepresentable("the characteristic function of random allocation is not known")
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of the dominating pair; if the lattice cannot hold it, the tails of one step."""

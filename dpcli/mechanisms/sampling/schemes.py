@@ -143,11 +143,13 @@ class Poisson(Batched):
     premises: ClassVar[Premises] = (
         ONCE,
         of_sampling(
-            "Each record is drawn by itself, with the stated probability.",
+            "Each record is drawn independently, with the stated probability.",
             "test_a_shuffled_batch_is_no_poisson_sample",
             "train and federated",
         ),
-        of_sampling("Every step draws afresh.", "test_poisson_samples_that_are_drawn_once_are_no_samples", "train and federated"),
+        of_sampling(
+            "Every step draws a new sample.", "test_poisson_samples_that_are_drawn_once_are_no_samples", "train and federated"
+        ),
         of_sampling("Which records were drawn stays secret.", "test_a_published_poisson_sample_is_no_sample"),
     )
 
@@ -327,7 +329,7 @@ class BallsInBins(OncePerEpoch):
     premises: ClassVar[Premises] = (
         ONCE,
         of_sampling(
-            "Each record draws its steps by itself, afresh in every pass.",
+            "The steps of each record are drawn independently, and anew in every pass.",
             "test_bins_of_one_size_are_no_bins",
             "train and federated",
         ),

@@ -99,7 +99,7 @@ class PostProcessingSpec(Spec):
     free: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         of_mechanism(
-            "It reads what was released, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"
+            "It uses only released values, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"
         ),
     )
 

@@ -22,7 +22,8 @@ class StatedSpec(Spec):
     evidence: ClassVar[int] = 1
 
     stated_for: Annotated[
-        Literal["record", "unit"] | None, Key("whom the statement covers; required where a unit contributes several records")
+        Literal["record", "unit"] | None,
+        Key("whether the statement is for one record or for the unit; required if a unit contributes several records"),
     ] = None
 
     def stated(self) -> Mechanism:
@@ -66,9 +67,9 @@ class GivenSpec(StatedSpec):
 
     premises: ClassVar[Premises] = (SECRET, STATED)
 
-    adjacency: Annotated[Adjacency | None, Key("adjacency of the statement, where it is not the file's; converted explicitly")] = (
-        None
-    )
+    adjacency: Annotated[
+        Adjacency | None, Key("adjacency of the statement, if it is not the file's; it is converted, or refused")
+    ] = None
 
     def changes(self, neighbours: Neighbours) -> int:
         return StatedSpec.changes(self, neighbours) * conversion(self.adjacency, neighbours.adjacency)

@@ -99,7 +99,7 @@ def survey(loss: HasTails) -> Survey:
         typical = np.clip(p - q, edges[:-1], edges[1:])
     occupied = ~np.isneginf(p) & ~np.isnan(typical)
     if not occupied.any():
-        raise NotRepresentable(f"all of the loss lies beyond {FARTHEST:g}, where no grid is laid")
+        raise NotRepresentable(f"all losses are beyond {FARTHEST:g}, the largest loss that a grid covers")
     with np.errstate(all="ignore"):
         infinite = float(loss.tails(np.array([1e300])).p_above[0])
     return Survey(np.append(edges[:-1][occupied], edges[1:][occupied][-1:]), p[occupied], typical[occupied], infinite)
