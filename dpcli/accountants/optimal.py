@@ -29,7 +29,7 @@ def optimal_epsilon(groups: Groups, slack: float) -> float:
     if sum(counts.values()) > MAX_COUNT:
         raise NotRepresentable(f"more than {MAX_COUNT:.0e} steps are too many to sum; advanced composition gives nearly the same")
     if any(math.isinf(epsilon) or epsilon > 300.0 for epsilon in counts):
-        raise NotRepresentable("one step's epsilon is above 300; basic composition gives the same")
+        raise NotRepresentable("one step's epsilon is above 300; basic composition is as good there")
     return two_point_epsilon(tuple(sorted(counts.items())), slack)
 
 

@@ -123,8 +123,8 @@ class RandomizedResponseSpec(StatedSpec):
         SECRET,
         moves("Every record responds once, and it is public which records respond."),
         of_mechanism(
-            "Under zero-out a blanked record responds with the same probabilities, for a category that is fixed or drawn, or uniformly over all "
-            'categories if blank = "uniform".',
+            "Under zero-out a blanked record responds with the same probabilities, for a category that is fixed or drawn, or uniformly "
+            'over all categories if blank = "uniform".',
             "test_a_blank_that_does_not_respond_is_told_from_every_record",
         ),
     )
