@@ -263,7 +263,7 @@ def _curve(
     losses: Losses, surveys: Surveys, tilt: float, log_delta: float, error: float, effort: Effort
 ) -> tuple[GridCurve, float]:
     """Return the curve that suits `tilt`, `log_delta` and the absolute width `error`, and the grid points that it took."""
-    from dpcli.numerics.grid.composed_losses import GridTarget, composed, planned
+    from dpcli.numerics.grid.composed_losses import GridTarget, compose_on_grid, plan_grid
     from dpcli.numerics.grid.survey import common_unit
 
     parts = [(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
@@ -271,8 +271,8 @@ def _curve(
     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
         unit = common_unit([(loss, surveyed(loss), count) for loss, count in losses])
         target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
-        plan = planned(parts, target, max(error, 1e-14), unit, effort.points)
-        return composed(parts, plan), plan.work
+        plan = plan_grid(parts, target, max(error, 1e-14), unit, effort.points)
+        return compose_on_grid(parts, plan), plan.work
 
 
 ACCOUNTANT = Accountant(

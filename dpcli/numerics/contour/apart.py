@@ -95,7 +95,7 @@ class CountedLoss(NamedTuple):
         return self.log_delta(epsilon)[side] - log_delta
 
 
-def counted(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: float) -> CountedLoss | None:
+def count_participations(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: float) -> CountedLoss | None:
     """Return the loss of the composition by numbers of participations.
 
     It is None if the noise is not small enough, or if there are too many combinations of counts. left: logarithm of the allowed `missed`,
@@ -137,7 +137,7 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
 
 
 def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
-    """Yield the results of `counted` for every value in LEFT, so with less and less slack and larger `missed`.
+    """Yield the results of `count_participations` for every value in LEFT, so with less and less slack and larger `missed`.
 
     Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with enough signal for its noise.
     """
@@ -149,6 +149,6 @@ def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iter
             return
         kinds.append((part, n))
     for left in LEFT:
-        counts = counted(kinds, log_delta, left)
+        counts = count_participations(kinds, log_delta, left)
         if counts is not None:
             yield counts

@@ -16,13 +16,23 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import np
-from dpcli.numerics.contour.integral import Contour, Method, beyond, build, log_hockey, solve, tilt_for, total_cgf, undivided
+from dpcli.numerics.contour.integral import (
+    Contour,
+    Method,
+    build,
+    factor_without_bulk,
+    log_hockey,
+    solve,
+    tilt_for,
+    total_cgf,
+    whole_factor,
+)
 from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.apart import CountedLoss
-    from dpcli.numerics.contour.smoothed import Smoothed
+    from dpcli.numerics.contour.smoothed import ContourPair
 
 NARROW = 2e-9  # relative width of an interval at which no other method is tried
 ENOUGH = 2e-7  # relative width after one big jump at which no other method is tried, because the others would take much longer
@@ -78,13 +88,13 @@ def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     t = tilt_for(losses, log_delta)
     nearly_noiseless = any(getattr(loss, "nearly_noiseless", False) for loss, _ in losses)
     if nearly_noiseless:  # the characteristic function of the whole loss decays late, so it would need many nodes
-        yield Attempt(losses, t, beyond)
-    yield Attempt(losses, t, undivided)
+        yield Attempt(losses, t, factor_without_bulk)
+    yield Attempt(losses, t, whole_factor)
     capped = capped_losses(losses, log_delta + SHARE)
     if capped is not None:
-        yield Attempt(capped, tilt_for(capped, log_delta), undivided, log_delta + SHARE)
+        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_delta + SHARE)
     if not nearly_noiseless:
-        yield Attempt(losses, t, beyond)
+        yield Attempt(losses, t, factor_without_bulk)
 
 
 def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
@@ -162,12 +172,12 @@ def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[End
     return ends, None
 
 
-def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) -> Iterator[Smoothed]:
+def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) -> Iterator[ContourPair]:
     """Yield pairs of contours for log delta(eps) near `log_delta`, each with more nodes than the one before, as long as the work allows.
 
     places: epsilons found so far. The next pair is made for the last of them, or for the epsilon of the saddle point if there is none.
     """
-    from dpcli.numerics.contour.smoothed import FEW, MANY, best_smoothed
+    from dpcli.numerics.contour.smoothed import FEW, MANY, best_contour_pair
 
     capped = capped_losses(losses, log_delta + SHARE)
     losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + SHARE)
@@ -177,7 +187,7 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) ->
         start = remaining()
         try:
             with allowance(math.inf, share=0.5):
-                pair = best_smoothed(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
+                pair = best_contour_pair(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
         except NotRepresentable:
             if nodes > FEW or nodes < FEWEST:
                 raise
@@ -199,7 +209,7 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
         if not all(hasattr(loss, "cut") for loss, _ in losses):
             return _limited_to(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
         return (
-            _limited_to(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), undivided), log_delta, ends))
+            _limited_to(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole_factor), log_delta, ends))
             or ends
         )
     return _limited_to(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
@@ -208,7 +218,7 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     """Return `ends`, narrowed by the contours that keep the bulk of the losses."""
     for attempt in attempts(losses, log_delta):
-        if attempt.factor is not undivided:
+        if attempt.factor is not whole_factor:
             break
         ends = _epsilon_near(attempt, log_delta, ends)
         if _is_narrow(ends, NARROW):
@@ -218,12 +228,16 @@ def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 
 def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
     """Return `ends`, narrowed by the integrand as it is if Chernoff's epsilon is close enough to the estimate."""
-    from dpcli.numerics.contour.jumped import about
+    from dpcli.numerics.contour.jumped import first_estimate
 
     t = tilt_for(losses, log_delta)
     at = np.array([t])
     chernoff = float((total_cgf(losses, at) - log_delta + log_hockey(at))[0]) / t
-    return ends if chernoff > CLIFF * about(losses, log_delta) else _epsilon_near(Attempt(losses, t, undivided), log_delta, ends)
+    return (
+        ends
+        if chernoff > CLIFF * first_estimate(losses, log_delta)
+        else _epsilon_near(Attempt(losses, t, whole_factor), log_delta, ends)
+    )
 
 
 def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
@@ -279,7 +293,7 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
     yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
     if cuttable(losses):
         cells = QUICK if all(hasattr(loss, "cut") for loss, _ in losses) else BESIDE
-        first = _limited_to(cells, lambda: Attempt(losses, tilt_for(losses, near), undivided).contour(near, epsilon))
+        first = _limited_to(cells, lambda: Attempt(losses, tilt_for(losses, near), whole_factor).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
         from dpcli.numerics.contour.jumped import jump_to
@@ -318,10 +332,10 @@ def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[floa
     """
     low, high = _log_delta_near(losses, epsilon, near)
     if not high - low <= VAGUE and cuttable(losses):
-        from dpcli.numerics.contour.jumped import LEAST, by_one
+        from dpcli.numerics.contour.jumped import LEAST, log_delta_of_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, max(min(by_one(losses, epsilon), near), LEAST))
+            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST))
         low, high = max(low, again[0]), min(high, again[1])
     return low, high
 

@@ -183,7 +183,7 @@ def build(
         losses: the losses and how often each is added.
         log_delta: about log delta(eps) where the contour is used, < 0.
         t: the tilt.
-        factor: `undivided` (also for None) or `beyond`.
+        factor: `whole_factor` (also for None) or `factor_without_bulk`.
         log_lost: logarithm of an upper bound on the probability that the losses lack. The probability is added to every upper bound.
         epsilon: the epsilon at which delta is wanted. If None, the contour is for the epsilon whose saddle point is t.
         negligible: logarithm of the cut-off and aliased parts that are allowed, relative to e^log_delta. The bounds include these parts.
@@ -195,7 +195,7 @@ def build(
     if not math.isfinite(cumulants[0]):
         return None
     counts = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
-    tilted = [(loss.tilted(t), count) for loss, count in (losses if factor is beyond else stacked(losses))]
+    tilted = [(loss.tilted(t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), counts)
     if not math.isfinite(error_bound):
         return None
@@ -207,7 +207,7 @@ def build(
     step = min(2.0 * math.pi * t / (2.0 - negligible - log_delta), 2.0 * math.pi / max(float(np.nanmin(gaps)), 1e-300))
     variance = math.fsum(n * part.variance for part, n in tilted)
     width = 1.0 / math.sqrt(variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
-    integrand = (factor or undivided)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
+    integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
     y: Array = step * np.arange(len(integrand.log_factor), dtype=float)
@@ -289,7 +289,7 @@ Parts = Sequence[tuple[Tilted, int]]
 Method = Callable[[Parts, float, Wanted], Factor | None]
 
 
-def undivided(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
+def whole_factor(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     """Return the characteristic function of the whole composition, or None if it does not decay soon enough."""
     end = _end(
         lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y),
@@ -306,7 +306,7 @@ def undivided(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     return Factor(log_factor, end[1], np.zeros(0), np.zeros(0), _error_bound(tilted))
 
 
-def beyond(
+def factor_without_bulk(
     tilted: Parts, counts: float, place: Wanted, levels: Sequence[float] = LEVELS, negligible: float = NEGLIGIBLE
 ) -> Factor | None:
     """Return phi^n - B^n, the characteristic function of the composition without its bulk, or None if none of the levels serves.

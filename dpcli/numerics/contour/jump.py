@@ -24,9 +24,9 @@ delta(eps) exceeds the mean without E by at most P(E). Without E the decompositi
 Q(E) <= P(E). So an error of P(E) (1 + e^eps Q(A)) on both sides covers this.
 
 If one loss near epsilon decides, the bulk of the tilted small parts outweighs it by many orders of magnitude, and their transform hardly
-decays. Then the contour is built from S^n - B^n (`beyond` in integral.py), where S is a small part and B its bulk below a share of epsilon.
-The share is so low that B^n alone contributes nearly nothing to delta. The choice of the share and the tilt decides only how narrow the
-bounds are; they hold for every choice.
+decays. Then the contour is built from S^n - B^n (`factor_without_bulk` in integral.py), where S is a small part and B its bulk below a
+share of epsilon. The share is so low that B^n alone contributes nearly nothing to delta. The choice of the share and the tilt decides only
+how narrow the bounds are; they hold for every choice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss, UncutLoss
 from dpcli.numerics.contour.cut_rows import CutRows
-from dpcli.numerics.contour.integral import Contour, Method, beyond, build, log_hockey, undivided
+from dpcli.numerics.contour.integral import Contour, Method, build, factor_without_bulk, log_hockey, whole_factor
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import allowance
@@ -76,7 +76,7 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
     totals = log_hockey(z) - z * epsilon + sum(n * loss.cgf(z) for loss, n in losses)
     totals = np.where(np.isfinite(totals), totals, np.inf)
     chernoff = min(float(totals.min()), 0.0)
-    ways: list[Way] = [(float(z[totals.argmin()]), chernoff - 2.0, undivided)]
+    ways: list[Way] = [(float(z[totals.argmin()]), chernoff - 2.0, whole_factor)]
     bulk = _without_bulk(losses, epsilon, z, totals, floor)
     if bulk is not None:
         bound, way = bulk
@@ -87,7 +87,7 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
     quick = min(QUICK * cut_losses, max(QUITE_QUICK, ROW * cut_losses))
     tries = tuple(product((FINE, COARSE) if cut_losses <= FEW else (COARSE,), ways))
     for after, (negligible, (t, log_least, factor)) in zip(reversed(range(len(tries))), tries, strict=True):
-        cells = quick if factor is undivided and len(ways) > 1 else math.inf
+        cells = quick if factor is whole_factor and len(ways) > 1 else math.inf
         with suppress(NotRepresentable), allowance(cells, share=0.5 if after and FEW < cut_losses <= MANY else 1.0):
             at = log_least if log_delta is None else log_delta
             contour = build(losses, at, t, factor, epsilon=epsilon, negligible=negligible)
@@ -112,7 +112,7 @@ def _without_bulk(losses: Cut, epsilon: float, z: Array, totals: Array, floor: f
         if not math.isfinite(bounds[best]):
             return None
         bound = float(bounds[best])
-        return bound, (float(z[best]), max(bound - ROOM, floor), partial(beyond, levels=(share,), negligible=math.inf))
+        return bound, (float(z[best]), max(bound - ROOM, floor), partial(factor_without_bulk, levels=(share,), negligible=math.inf))
     return None
 
 

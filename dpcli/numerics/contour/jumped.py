@@ -154,7 +154,7 @@ def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
     if core is None or not 0.0 < epsilon < MAX_EPSILON:
         return None
     level = max(epsilon, SPREAD * core[1])
-    about = max(min(log_delta, by_one(losses, epsilon)), LEAST)
+    about = max(min(log_delta, log_delta_of_one(losses, epsilon)), LEAST)
     parts = _cuts_above(losses, epsilon, level, about)
     return None if parts is None else jump(parts, None, epsilon, level, about)
 
@@ -165,7 +165,7 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
     core = _core(losses)
     if core is None:
         return None
-    near, higher = about(losses, log_delta), 1.0
+    near, higher = first_estimate(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
     tried = 0.0  # the last estimate for which the method applied
     in_vain = 0  # number of cuts in a row that did not narrow the interval
@@ -211,7 +211,7 @@ def _farther(last: Jump, log_delta: float, near: float) -> float:
     return min(max(along / near, least), most) * near if math.isfinite(along) else near * (FARTHER if up else 1.0 / FARTHER)
 
 
-def by_one(losses: Losses, epsilon: float) -> float:
+def log_delta_of_one(losses: Losses, epsilon: float) -> float:
     """Return about the logarithm of the delta that one big loss alone causes."""
     rows, left = in_rows(losses)
     alone = [single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in left]  # type: ignore[arg-type]
@@ -228,7 +228,7 @@ def _single(losses: Losses, log_delta: float) -> float:
     return largest
 
 
-def about(losses: Losses, log_delta: float) -> float:
+def first_estimate(losses: Losses, log_delta: float) -> float:
     """Return the first estimate of the epsilon at which delta is e^log_delta, or inf if there is none."""
     core, jumping = _core(losses), tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
     if core is None:

@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.integral import Contour, build, log_hockey, saddle, total_cgf, undivided
+from dpcli.numerics.contour.integral import Contour, build, log_hockey, saddle, total_cgf, whole_factor
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 
@@ -57,7 +57,7 @@ class SmallGaussian:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Smoothed:
+class ContourPair:
     """The contours of f_s (`narrow`) and f_{r s} (`wide`)."""
 
     narrow: Contour
@@ -88,11 +88,11 @@ class Smoothed:
         return (low + math.log1p(-math.expm1(above)) if above < 0.69 else -math.inf), high
 
 
-def smoothed(
+def contour_pair(
     losses: Losses, log_delta: float, t: float, s: float, epsilon: float | None, log_lost: float = -math.inf
-) -> Smoothed | None:
+) -> ContourPair | None:
     """Return the pair of contours on Re z = t with this s, or None if the nodes do not suffice. Arguments as of `build`."""
-    narrow = build((*losses, (SmallGaussian(s), 1)), log_delta, t, undivided, log_lost, epsilon)
+    narrow = build((*losses, (SmallGaussian(s), 1)), log_delta, t, whole_factor, log_lost, epsilon)
     if narrow is None:
         return None
     # If the characteristic function of a step is not near 1, the rounding of the angles is not proportional to the integrand. It adds up
@@ -108,12 +108,12 @@ def smoothed(
         modulus=narrow.modulus * np.exp(-0.5 * more * y * y),
         log_far=narrow.log_far + 0.5 * more * (narrow.far * (narrow.far + 1.0) - t * (t + 1.0)),
     )
-    return Smoothed(narrow, wide)
+    return ContourPair(narrow, wide)
 
 
-def best_smoothed(
+def best_contour_pair(
     losses: Losses, log_delta: float, t: float, epsilon: float | None, nodes: float, log_lost: float = -math.inf
-) -> Smoothed | None:
+) -> ContourPair | None:
     """Return a pair of contours with at most about `nodes` nodes, or None. Its s is as small as AIM requires and the nodes allow."""
     if not t > 0.0:
         return None
@@ -129,7 +129,7 @@ def best_smoothed(
     least = math.sqrt(2.0 * max(DEEP - log_wanted, DEEP)) / (nodes * step)
     s = min(max(min(math.sqrt(AIM * max(near, SMALL / t) / (1.5 * (t + 1.0))), SHORT / t), least), WIDEST)
     for _ in range(TRIES):
-        pair = smoothed(losses, log_delta, t, s, epsilon, log_lost)
+        pair = contour_pair(losses, log_delta, t, s, epsilon, log_lost)
         if pair is not None or not s < WIDEST:
             return pair
         s = min(WIDER * s, WIDEST)

@@ -13,9 +13,9 @@ from dataclasses import replace
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid.convolution import convolved, short, summed, transform_size
+from dpcli.numerics.grid.convolution import convolve, convolve_directly, short, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
-from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
+from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
 from dpcli.numerics.grid.survey import Survey, spread
 from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import remaining
@@ -78,7 +78,7 @@ class GridPlan:
         return exact and max(WIDENED * self.size, self.longest) <= MAX_POINTS and self.work <= work
 
 
-def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
+def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """Return the cheapest plan whose interval for epsilon is about `error` nats wide, or the finest one that `work` points allow.
 
     unit: a loss that shall be a whole multiple of the spacing, or 0. Such a plan has no rounds. If numbers would overflow across a cell,
@@ -95,7 +95,7 @@ def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: f
 
 
 def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
-    """Return the plan of `planned` for this tilt, even if numbers would overflow across a cell."""
+    """Return the plan of `plan_grid` for this tilt, even if numbers would overflow across a cell."""
     work = min(work, remaining() / PASSES)
     window = spread([(view, count) for _, view, count in parts], target.tilt, target.log_negligible)
     reaches = [_reach(part, target) for part in parts]
@@ -156,7 +156,7 @@ def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: flo
     end = max(math.ceil(high / spacing) + 1, start + 2)
     magnified = math.exp(min(-target.log_negligible - 16.0, 100.0))
     at = edges(start, end - start + 1, spacing)
-    return discretised(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
+    return discretise(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
 
 
 def _snapped(spacing: float, unit: float) -> float:
@@ -192,7 +192,7 @@ def _plan(
     return GridPlan(target, spacing, first, size, rounds, work, longest, (orders[0], orders[1]), coarse)
 
 
-def composed(parts: Parts, plan: GridPlan) -> GridCurve:
+def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
     """Return the curve of the composition."""
     lattices: list[tuple[Lattice, int]] = []
     infinite = 0.0
@@ -214,7 +214,7 @@ def _copies_of(one: Lattice, count: int, rounds: int, survey: Survey, target: Gr
         if left:
             over += left * copies
             rest = _trimmed([(one, left)] + ([(rest, 1)] if rest else []), over, 1, survey, target)
-        one, rest = coarsened(_trimmed([(one, 4)], copies * 4, count // 4, survey, target)), coarsened(rest) if rest else None
+        one, rest = coarsen(_trimmed([(one, 4)], copies * 4, count // 4, survey, target)), coarsen(rest) if rest else None
         count, copies = count // 4, copies * 4
     return ([(one, count)] if count else []) + ([(rest, 1)] if rest else [])
 
@@ -228,7 +228,7 @@ def _trimmed(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: 
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
     if not max(-first, first + length) <= FARTHEST_CELL:
         raise NotRepresentable(TOO_STEADY)
-    result = summed(parts) if short(parts) else convolved(parts, first, transform_size(length))
+    result = convolve_directly(parts) if short(parts) else convolve(parts, first, transform_size(length))
     log_rare = target.log_rare - math.log(times)
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     end = max(math.ceil(min(max(above / result.spacing, first), first + length - 1)) - first + 1, 1)
@@ -269,10 +269,10 @@ def _convolve_on_window(side: list[tuple[Lattice, int]], plan: GridPlan) -> tupl
     end, above = edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
     # If the needed window is too wide or infinite, the plan's window is used, and the mass outside is not bounded.
     if not end - begin <= plan.spacing * min(8.0 * plan.size, MAX_POINTS):
-        return convolved(side, plan.first, plan.size), math.inf
+        return convolve(side, plan.first, plan.size), math.inf
     first = min(math.floor(begin / plan.spacing), plan.first)
     length = max(math.ceil(end / plan.spacing) - first + 1, plan.size)
-    result = convolved(side, first, plan.size if (first, length) == (plan.first, plan.size) else transform_size(length))
+    result = convolve(side, first, plan.size if (first, length) == (plan.first, plan.size) else transform_size(length))
     return result, below + above + result.lost
 
 

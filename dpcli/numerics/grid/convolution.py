@@ -110,7 +110,7 @@ def _powers(x: Any, count: int) -> Any:
     return power
 
 
-def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lattice:
+def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lattice:
     """Return the convolution of all lattices, each `count` times, on the grid points first, ..., first + size - 1.
 
     All parts have the same tilt and spacing. Mass outside of the window is wrapped around into it. The caller must bound this mass.
@@ -126,11 +126,11 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
 
 
 def short(parts: Sequence[tuple[Lattice, int]]) -> bool:
-    """Return whether the parts are so short that `summed` is faster than `convolved`."""
+    """Return whether the parts are so short that `convolve_directly` is faster than `convolve`."""
     return sum(count * len(lattice.weights) for lattice, count in parts) <= SHORT
 
 
-def summed(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
+def convolve_directly(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
     """Return the convolution of all lattices on all of its points, computed as sums of products.
 
     Every weight has a small relative error, so that many copies of the result may be convolved in turn.

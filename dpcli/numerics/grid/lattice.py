@@ -87,7 +87,7 @@ def edges(start: int, size: int, spacing: float) -> Array:
     return np.asarray(spacing * (start - edge_share(start, size) + np.arange(size)))
 
 
-def discretised(tails: Tails, start: int, spacing: float, tilt: float, count: int = 1, magnified: float = 1e4) -> Lattice:
+def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int = 1, magnified: float = 1e4) -> Lattice:
     """Return the lattice of a step that is taken `count` times.
 
     Args:
@@ -155,7 +155,7 @@ def _relative_error(mass: Array, error: Array, magnified: float) -> tuple[float,
     return float(error[order][best]), float(beyond[best])
 
 
-def coarsened(lattice: Lattice) -> Lattice:
+def coarsen(lattice: Lattice) -> Lattice:
     """Return a lattice with twice the spacing that dominates this one."""
     spend(2.0 * len(lattice.weights))
     weights, start = lattice.weights, lattice.start

@@ -153,7 +153,7 @@ def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
     return least if all(abs(unit / least - round(unit / least)) <= WHOLE * unit / least for unit in units) else 0.0
 
 
-def some(surveys: Surveys) -> Surveys:
+def representatives(surveys: Surveys) -> Surveys:
     """Return a few surveys that represent all of them.
 
     The heaviest ones, by count times K(1), are included. Of the others, every so many is included, with its count increased so that the
@@ -171,7 +171,7 @@ def some(surveys: Surveys) -> Surveys:
     return [surveys[i] for i in order[:HEAVIEST]] + [(surveys[i][0], scale * surveys[i][1]) for i in chosen]
 
 
-def total(surveys: Surveys, z: Array) -> Array:
+def total_cgf(surveys: Surveys, z: Array) -> Array:
     """Return about K(z) of the composition."""
     result: Array = np.zeros_like(z)
     for view, count in surveys:
@@ -182,10 +182,10 @@ def total(surveys: Surveys, z: Array) -> Array:
 @shared(64)
 def best_tilt(surveys: tuple[tuple[Survey, int], ...], log_delta: float) -> tuple[float, float]:
     """Return the tilt at which Chernoff's bound on epsilon at e^log_delta is least, and that epsilon."""
-    few = some(surveys)
+    few = representatives(surveys)
 
     def bound(z: Array) -> Array:
-        return (total(few, z) - log_delta - np.log(z) - np.log1p(z)) / z
+        return (total_cgf(few, z) - log_delta - np.log(z) - np.log1p(z)) / z
 
     return _smallest(bound)
 
@@ -193,8 +193,8 @@ def best_tilt(surveys: tuple[tuple[Survey, int], ...], log_delta: float) -> tupl
 @shared(64)
 def tilt_for(surveys: tuple[tuple[Survey, int], ...], epsilon: float) -> tuple[float, float]:
     """Return the tilt at which Chernoff's bound on delta(epsilon) is least, and the logarithm of that bound."""
-    few = some(surveys)
-    return _smallest(lambda z: np.maximum(total(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z), LOG_NOTHING))
+    few = representatives(surveys)
+    return _smallest(lambda z: np.maximum(total_cgf(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z), LOG_NOTHING))
 
 
 def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
@@ -236,7 +236,7 @@ def spread(surveys: Surveys, tilt: float, log_rare: float) -> tuple[float, float
     """
     s = _distances(tilt)
     with np.errstate(all="ignore"):
-        parts = [(_cgfs_around(view, tilt), count) for view, count in some(surveys)]
+        parts = [(_cgfs_around(view, tilt), count) for view, count in representatives(surveys)]
         at_tilt, above, below = (sum(count * values[k] for values, count in parts) for k in (0, 1, 2))
         high, low = (above - at_tilt - log_rare) / s, (at_tilt - below + log_rare) / s
     low, high = np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
