@@ -1,10 +1,12 @@
 """Certified intervals for a composition in one direction: methods are tried in turn until one gives a narrow interval.
 
-Every interval holds by its own certificate, so their intersection holds too. The contour methods are, in this order: the integrand as it
-is; the integrand without the far upper tail of each loss; the integrand without the bulk of the losses, which alone does not reach epsilon.
-If the losses have tails that can be cut, the method of one big jump (jump.py) is tried before these, unless the integrand as it is gives a
-narrow interval at once. Losses with very little noise are tried first by the number of participations (apart.py). Last, a small Gaussian
-loss is added (smoothed.py).
+Every interval holds by its own certificate, so their intersection holds too. The methods are tried in this order:
+
+1. The number of participations (apart.py), for losses with very little noise.
+2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
+3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
+   alone does not reach epsilon.
+4. Contours with a small Gaussian loss added (smoothed.py).
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ LOOKS = 2  # most smoothed pairs of contours for bounds on delta, each with more
 LOOSE = 3e-5  # width of bounds on log delta at which smoothing ends, because whole curves are computed and narrower bounds need more nodes
 VAGUE = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
-QUICK = 1.5e5  # cells for the integrand as it is, if one big jump may give a narrower interval
+QUICK = 1.5e5  # cells for the unchanged integrand, if one big jump may give a narrower interval
 JUMP = 1.4e7  # cells for one big jump
-BESIDE = 5e5  # cells for the integrand as it is, if some but not all losses have a far tail
-# With more than MAX_PARTS losses: cells for each loss of the integrand as it is, and for one big jump.
+BESIDE = 5e5  # cells for the unchanged integrand, if some but not all losses have a far tail
+# With more than MAX_PARTS losses: cells for each loss of the unchanged integrand, and for one big jump.
 ROW, JUMP_OF_MANY = 8e3, 1.9e7
-CLIFF = 1.35  # with many losses: largest ratio of Chernoff's epsilon to the estimate for which the integrand as it is is tried
+CLIFF = 1.35  # with many losses: largest ratio of Chernoff's epsilon to the estimate for which the unchanged integrand is tried
 FEWEST = 1000.0  # fewest nodes of a smoothed pair
 STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
 MORE = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
@@ -201,7 +203,7 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) ->
 
 
 def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
-    """Return `ends`, narrowed by the integrand as it is.
+    """Return `ends`, narrowed by the unchanged integrand.
 
     This may take little work only. With many losses it is tried only if Chernoff's bound suggests that it will suffice.
     """
@@ -227,7 +229,7 @@ def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 
 
 def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
-    """Return `ends`, narrowed by the integrand as it is if Chernoff's epsilon is close enough to the estimate."""
+    """Return `ends`, narrowed by the unchanged integrand if Chernoff's epsilon is close enough to the estimate."""
     from dpcli.numerics.contour.jumped import first_estimate
 
     t = tilt_for(losses, log_delta)

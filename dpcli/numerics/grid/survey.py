@@ -156,8 +156,8 @@ def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
 def representatives(surveys: Surveys) -> Surveys:
     """Return a few surveys that represent all of them.
 
-    The heaviest ones, by count times K(1), are included. Of the others, every so many is included, with its count increased so that the
-    total weight stays.
+    The heaviest ones, by count times K(1), are included. Of the others, a few evenly spaced ones are included, with their counts increased
+    so that the total weight stays.
     """
     if len(surveys) <= MANY:
         return surveys
