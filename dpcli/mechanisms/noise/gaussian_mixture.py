@@ -226,7 +226,7 @@ def repeated(single: Weights, records: int) -> Weights:
         return _every_sum(single, records)
     total = _coarse(single)
     for _ in range(records - 1):
-        total = _coarse(_added(total, single))
+        total = _coarse(_sum_of_draws(total, single))
     return total
 
 
@@ -249,7 +249,7 @@ def _every_sum(single: Weights, records: int) -> Weights:
     return total
 
 
-def _added(first: Weights, second: Weights) -> Weights:
+def _sum_of_draws(first: Weights, second: Weights) -> Weights:
     """Return the weights of the sum of two independent draws."""
     rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
     total: Weights = {}

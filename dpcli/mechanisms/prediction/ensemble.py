@@ -98,7 +98,7 @@ class EnsembleMixture(Mechanism):
         For each m, E_A[(1+t(x-1))^a (1+t(y-1))^{1-a}] is maximised over distributions on three corners with mean 1. The moment is the mean
         over m. All computations are on logarithms.
         """
-        log_weight, t, h = _sampled(self.shards, self.rate, self.radius)
+        log_weight, t, h = _sampled_models(self.shards, self.rate, self.radius)
         single_model = AtomicLoss.cgf(_losses(1, self.rate, self.radius, True)[0], orders - 1.0) + log_weight[0]
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
@@ -130,7 +130,7 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
                 yield corners, tuple(np.log(np.maximum(weights, 0.0)).tolist())
 
 
-def _sampled(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
+def _sampled_models(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
     """Return log P(m), t and h for each number m of other models."""
     m = np.arange(float(shards))
     if not radius <= BEYOND:
@@ -159,7 +159,7 @@ def _rho(mixture: EnsembleMixture) -> float:
 @shared(64)
 def _losses(shards: int, rate: float, radius: float, replaces: bool, apart: bool = False) -> tuple[AtomicLoss, ...]:
     """Return the losses of the pair in each direction, with the outcomes that `EnsembleMixture` describes."""
-    log_weight, t, h = _sampled(shards, rate, radius, apart)
+    log_weight, t, h = _sampled_models(shards, rate, radius, apart)
     up, down = _ratios(t, h)
     log_w = -np.logaddexp(0.0, h)
     if replaces:

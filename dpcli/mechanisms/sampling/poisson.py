@@ -74,7 +74,7 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
     return np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)
 
 
-def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
+def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
     """Return `beyond`, and after the last knot the smaller of it and the line of slope `slope` from that knot.
 
     The slope is the largest loss, as log E[e^{z L}] increases no faster.
@@ -86,7 +86,7 @@ def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array
 
 
 @shared(4096)
-def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
+def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
     """Return log chi^2, and the log moments of the remove direction at all integer orders from 2 on, cached."""
     integers = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE)
@@ -160,7 +160,7 @@ class PoissonSampled(Mechanism):
             return self.inner.rdp(orders)
         z, q = orders - 1.0, self.rate
         integers = np.arange(2.0, MAX_ORDER + 1)
-        log_first, remove = _expanded(self.inner, q)
+        log_first, remove = _expansion(self.inner, q)
         inner = z * self.inner.rdp(orders)
         convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
         base = 1.0 - q + q * math.exp(-finite_loss(self.inner))
@@ -171,7 +171,7 @@ class PoissonSampled(Mechanism):
         )
         add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
         pure = finite_loss(self)
-        beyond = continued(z, integers - 1.0, remove, pure, convex)
+        beyond = extend_by_line(z, integers - 1.0, remove, pure, convex)
         bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(bound, pure))
 
@@ -206,7 +206,7 @@ class PoissonReplaced(PoissonSampled):
         # e^{(a-1) D_a} is jointly convex. Without the record, both outputs have the same law; with it, inner's divergence bounds theirs.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
         pure = finite_loss(self)
-        beyond = continued(z, integers - 1.0, bound, pure, convex)
+        beyond = extend_by_line(z, integers - 1.0, bound, pure, convex)
         divergence = np.minimum(chord(z, integers - 1.0, bound, beyond), convex) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(divergence, pure))
 

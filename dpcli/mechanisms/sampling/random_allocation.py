@@ -29,7 +29,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.grid.spread import Spread, average_moments, folded, spread_of, total_of
+from dpcli.numerics.grid.spread import Spread, average_moments, spread_of, sum_of_copies, total_of
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import HasTails, Tails, atom_tails
@@ -90,7 +90,7 @@ def average(step: tuple[HasTails], bins: int) -> Spread | None:
     """
     dropped_digits = max(bins.bit_length() - KEPT_DIGITS, 0)
     copies = min(bins >> dropped_digits << dropped_digits, MOST_COPIES)
-    return None if _spread_of_one(step) is None else folded(lambda k: _doubled(step, k), copies)
+    return None if _spread_of_one(step) is None else sum_of_copies(lambda k: _doubled(step, k), copies)
 
 
 @shared(32)

@@ -100,7 +100,7 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
     q = float(rate)
     if neighbours.records != 1:
         return None
-    tau, ratio = _most_moved(others, rate, most), _ratio(others, rate, most)
+    tau, ratio = _largest_tau(others, rate, most), _ratio(others, rate, most)
     if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
         return None
     few = tau * (most + 1) / (q * most)
@@ -118,16 +118,16 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
     return CutSample(tuple(parts))
 
 
-def _moved(others: int, rate: Fraction, most: int) -> float:
+def _tau(others: int, rate: Fraction, most: int) -> float:
     """Return an upper bound on tau = B / (n+1) P(Binomial(n+1, q) > B)."""
     return most / (others + 1) * math.exp(log_binomial_tail(others + 1, rate, most + 1)) * (1.0 + 1e-15)
 
 
-def _most_moved(others: int, rate: Fraction, most: int) -> float | None:
+def _largest_tau(others: int, rate: Fraction, most: int) -> float | None:
     """Return the largest tau over all numbers of other records up to `others`; None if it is not known."""
     if most >= others * rate:
-        return _moved(others, rate, most)
-    return max(_moved(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
+        return _tau(others, rate, most)
+    return max(_tau(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
 
 
 def _ratio(others: int, rate: Fraction, most: int) -> float:
@@ -135,7 +135,7 @@ def _ratio(others: int, rate: Fraction, most: int) -> float:
     if rate == 1:
         return math.inf
     log_alpha = log_binomial_term(others, rate, most - 1)
-    return _moved(others, rate, most) / math.exp(log_alpha) * (1.0 + 1e-15) if log_alpha > -700.0 else math.inf
+    return _tau(others, rate, most) / math.exp(log_alpha) * (1.0 + 1e-15) if log_alpha > -700.0 else math.inf
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:

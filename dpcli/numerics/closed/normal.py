@@ -71,11 +71,11 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
     """
     value, error = _log_delta(mu, epsilon)
     if not math.isfinite(error):
-        return 0.0, min(_raised(log_ndtr(0.5 * mu - epsilon / mu)), total_variation(mu))
-    return math.exp(value - error), min(_raised(value + error), total_variation(mu))
+        return 0.0, min(_positive_exp(log_ndtr(0.5 * mu - epsilon / mu)), total_variation(mu))
+    return math.exp(value - error), min(_positive_exp(value + error), total_variation(mu))
 
 
-def _raised(log_value: float) -> float:
+def _positive_exp(log_value: float) -> float:
     """Return e^log_value, but at least the smallest positive float, because an upper bound must not underflow to 0, and at most 1."""
     return min(1.0, max(math.exp(min(log_value, 0.0)), math.ulp(0.0)))
 

@@ -40,12 +40,12 @@ def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Arra
     order = np.argsort(block.ravel(), kind="stable")
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
         for rows in np.split(order, np.flatnonzero(np.diff(block.ravel()[order])) + 1):
-            low, high = _narrowed(loss, counts[rows], log_deltas[rows])
+            low, high = _block_bounds(loss, counts[rows], log_deltas[rows])
             lower[rows], upper[rows] = np.fmax(low, 0.0), np.where(np.isnan(high), math.inf, np.maximum(high, 0.0))
     return np.minimum(lower, upper), upper
 
 
-def _narrowed(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
     """Return the intervals of one block. Questions with wide intervals are computed again without the far upper tail of the loss."""
     low, high = np.full(len(counts), -math.inf), np.full(len(counts), math.inf)
     most, least = int(counts.max()), float(log_deltas.min())
@@ -70,7 +70,7 @@ def _block(loss: Loss, counts: Array, log_deltas: Array, log_lost: float) -> tup
     if line is None:
         return None
     size = max(1, HELD // len(line.log_factor))
-    pieces = [line.solved(counts[i : i + size], log_deltas[i : i + size]) for i in range(0, len(counts), size)]
+    pieces = [line.epsilons(counts[i : i + size], log_deltas[i : i + size]) for i in range(0, len(counts), size)]
     return np.concatenate([low for low, _ in pieces]), np.concatenate([high for _, high in pieces])
 
 
@@ -146,7 +146,7 @@ class CountLine:
     log_far: Array
     log_lost: float
 
-    def solved(self, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+    def epsilons(self, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
         """Return (lower, upper) bounds on the epsilons. They may be negative, and are infinite if nothing is proved."""
         spend(20.0 * len(counts) * len(self.y))
         table = CountTable(self, counts)

@@ -47,7 +47,7 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import LIGHT, TiltedAtoms
 from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.mixture import unmix
-from dpcli.numerics.products import faded_less_one, turned_less_one
+from dpcli.numerics.products import characteristic_less_one, decaying_characteristic_less_one
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.work import hold, spend
 
@@ -314,13 +314,13 @@ class TiltedOutcomes(TiltedAtoms):
         """
         atoms, t, mean = self._outcomes, self._t, self.mean
         weights = np.exp(atoms.log_reference + (t + 1.0) * atoms.log_ratio - self.cumulant)
-        change, mass = turned_less_one(weights, atoms.log_ratio - mean, step, count), float(weights.sum())
+        change, mass = characteristic_less_one(weights, atoms.log_ratio - mean, step, count), float(weights.sum())
         for piece in atoms.pieces:
             log_terms, log_m = piece.path(t, step * count)
             weight = np.exp(log_terms - self.cumulant)
             heavy = np.abs(weight) > LIGHT
             loss = log_m[heavy] - piece.sign * mean
-            part = faded_less_one(weight[None, heavy], loss, step, count)[0]
+            part = decaying_characteristic_less_one(weight[None, heavy], loss, step, count)[0]
             change = change + (part if piece.sign > 0.0 else part.conj())
             mass += float(weight.real.sum())
         with np.errstate(divide="ignore"):

@@ -15,7 +15,7 @@ from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import FAR, REACH, Loss, Losses
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.mixture import LEAST, Shifted, TableRow, cgfs, nodes_of_rows, row_groups, row_of, table_of
-from dpcli.numerics.products import turned_less_one_rows
+from dpcli.numerics.products import characteristic_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
 
@@ -112,7 +112,7 @@ class StackedTilted:
 
     def _block(self, index: IndexArray, low: Array, high: Array, step: Array) -> _Block:
         """Return the block of the rows with these indices and nodes."""
-        weights, loss, log_norm = self._weighed(index, low, high, step)
+        weights, loss, log_norm = self._weights_and_losses(index, low, high, step)
         mean = np.einsum("ij,ij->i", weights, loss)
         variance = np.einsum("ij,ij->i", weights, (loss - mean[:, None]) ** 2)
         return _Block(index, low, high, step, log_norm, mean, variance, self._lines(index, low, high, step, log_norm))
@@ -163,11 +163,11 @@ class StackedTilted:
     def _on_the_line(self, block: _Block, rows: IndexArray, fine: Array, step: float, count: int) -> ComplexArray:
         """Return the sum of the log characteristic functions of some rows at `count` frequencies, on real nodes at distances `fine`."""
         index = block.index[rows]
-        weights, loss, _ = self._weighed(index, block.low[rows], block.high[rows], fine)
-        result = turned_less_one_rows(weights, loss - block.mean[rows, None], step, count)
+        weights, loss, _ = self._weights_and_losses(index, block.low[rows], block.high[rows], fine)
+        result = characteristic_less_one_rows(weights, loss - block.mean[rows, None], step, count)
         return np.asarray(self._stack.counts[index] @ log1p_complex(result))
 
-    def _weighed(self, index: IndexArray, low: Array, high: Array, step: Array) -> tuple[Array, Array, Array]:
+    def _weights_and_losses(self, index: IndexArray, low: Array, high: Array, step: Array) -> tuple[Array, Array, Array]:
         """Return (weights that add up to 1, losses, log norms) of some rows on real nodes at distances `step`."""
         x = nodes_of_rows(low, high, step)
         spend(float(x.size))

@@ -22,7 +22,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import faded_less_one, turned, turned_less_one
+from dpcli.numerics.products import characteristic, characteristic_less_one, decaying_characteristic_less_one
 from dpcli.numerics.quadrature import nodes_of
 from dpcli.numerics.work import hold, spend
 
@@ -179,7 +179,7 @@ class TiltedQuadrature:
             weights, loss = np.exp(log_density.real - self.log_norm), ratio.real
             weights = weights / weights.sum()
         heavy = weights > LIGHT
-        return log1p_complex(turned_less_one(weights[heavy], loss[heavy] - self.mean, step, count))
+        return log1p_complex(characteristic_less_one(weights[heavy], loss[heavy] - self.mean, step, count))
 
     def _fine_step(self, y: float, log_error: float) -> float:
         """Return a node distance at which the error is below e^log_error for frequencies up to y.
@@ -206,7 +206,7 @@ class TiltedQuadrature:
         if float(ratio.imag.sum()) < 0.0:  # if arg r < 0 above the real line, the line below it is used, which is the mirror image
             log_density, ratio = log_density.conj(), ratio.conj()
         heavy = log_density.real - first * step * ratio.imag > math.log(LIGHT)
-        total = turned(log_density[heavy], ratio[heavy] - self.mean, step, first, count)
+        total = characteristic(log_density[heavy], ratio[heavy] - self.mean, step, first, count)
         ends = self.decay(step * np.array([first, first + count - 1], dtype=float))
         # The values must obey the bounds of `decay`. If they do not, NaN makes `build` refuse the contour.
         if not np.all(np.abs(total[[0, -1]]) <= 1.001 * np.exp(ends) + 1e-9):
@@ -285,7 +285,7 @@ class SplitLoss:
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
         parts, loss = parts[:, heavy], ratio[heavy] - self._uncut.mean
         rest = float(parts[1].sum().real)
-        less, beyond = faded_less_one(parts, loss, step, count)
+        less, beyond = decaying_characteristic_less_one(parts, loss, step, count)
         change = less + beyond  # phi - 1, whose rounding error is relative to it
         log_whole, log_bulk = log1p_complex(change), log1p_complex(less - rest)
         for logarithm in (log_whole, log_bulk):

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import turned_less_one
+from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
 LIGHT = 1e-45  # smaller weights are left out
@@ -64,7 +64,9 @@ class TiltedAtoms:
         """Return `centred` with the loss measured from `mean` instead of its own mean."""
         heavy = self._weights > LIGHT
         with np.errstate(divide="ignore"):
-            return log1p_complex(turned_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count))
+            return log1p_complex(
+                characteristic_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count)
+            )
 
     def decay(self, y: Array) -> Array:
         return np.zeros(len(y))

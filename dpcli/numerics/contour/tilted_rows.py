@@ -17,7 +17,7 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cut import FARTHEST, NODES, TURN
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex
-from dpcli.numerics.products import faded_less_one, product
+from dpcli.numerics.products import decaying_characteristic_less_one, product
 from dpcli.numerics.work import hold, spend
 
 if TYPE_CHECKING:
@@ -121,14 +121,14 @@ class TiltedRows:
         result = np.empty(count, dtype=complex)
         for block in _blocks(len(weights), count):
             result[block] = _powers(spread.at(block), self.part.counts)
-        return self._moved(np.log(result), step)
+        return self._without_mean(np.log(result), step)
 
     @property
     def _highest(self) -> float:
         """The largest height of the line of integration."""
         return HEIGHT * float(self.part.rows.shifts.min())
 
-    def _moved(self, logarithm: ComplexArray, step: float) -> ComplexArray:
+    def _without_mean(self, logarithm: ComplexArray, step: float) -> ComplexArray:
         """Return the logarithm without e^{i y mean}, and with a real part of at least LEAST, because an infinite one times 0 is NaN.
 
         The constants log(1 - q_i) of the losses are not included on either side.
@@ -194,12 +194,12 @@ class SplitRows:
         self.error_bound = beyond.error_bound + (less.error_bound + beyond.error_bound) * sizes
         both, bulk, rest = (np.empty(count, dtype=complex) for _ in range(3))
         for block in _blocks(len(weights), count):
-            both[block], bulk[block], rest[block] = _telescoped(less.at(block), beyond.at(block), beyond.sums, counts)
+            both[block], bulk[block], rest[block] = _products_and_gap(less.at(block), beyond.at(block), beyond.sums, counts)
         share = rest / both
         near = np.abs(share) < 0.5
         log_both, log_bulk = np.log(both), np.log(bulk)
         log_bulk.real, log_both.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_both.real, LEAST)
-        return tilted._moved(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
+        return tilted._without_mean(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
 
     def decay(self, y: Array) -> Array:
         """Return for each of increasing y an upper bound on log |prod phi_i(v) - prod B_i(v)| for every v >= y.
@@ -238,11 +238,11 @@ def _transforms(weights: ComplexArray, s: ComplexArray, step: float, count: int,
     turns = np.minimum(2.0, step * count * np.abs(s))  # at least |e^{i y s} - 1|
     heavy = np.abs(weights).sum(axis=0) * turns > LIGHT * math.exp(log_error)
     weights, s, turns = weights[:, heavy], s[heavy], turns[heavy]
-    left, right, error_bound = _factored(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
-    return Transforms(left, faded_less_one(right, s, step, count), sums, error_bound)
+    left, right, error_bound = _low_rank(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
+    return Transforms(left, decaying_characteristic_less_one(right, s, step, count), sums, error_bound)
 
 
-def _factored(weights: ComplexArray, turns: Array, counts: Array, most: float) -> tuple[ComplexArray | None, ComplexArray, float]:
+def _low_rank(weights: ComplexArray, turns: Array, counts: Array, most: float) -> tuple[ComplexArray | None, ComplexArray, float]:
     """Return matrices left and right whose product is nearly `weights`, and a bound on the error of any transform.
 
     The bound is the sum of the moduli of weights - left right, times `turns` and the counts. It is at most `most`. If no rank suffices,
@@ -278,7 +278,7 @@ def _powers(change: ComplexArray, counts: Array) -> ComplexArray:
     return result
 
 
-def _telescoped(
+def _products_and_gap(
     less: ComplexArray, beyond: ComplexArray, rests: ComplexArray, counts: Array
 ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
     """Return (prod phi, prod B, prod phi - prod B) over the rows, where phi = 1 + less + beyond, B = phi - M and M = beyond + rest.

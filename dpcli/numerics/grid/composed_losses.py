@@ -159,7 +159,7 @@ def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: flo
     return discretise(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
 
 
-def _snapped(spacing: float, unit: float) -> float:
+def _snap(spacing: float, unit: float) -> float:
     """Return the largest spacing up to the given one of which `unit` is a whole multiple.
 
     If that would be far too fine, or if `unit` is 0, it is the given spacing.
@@ -181,7 +181,7 @@ def _plan(
 ) -> GridPlan:
     """Return the plan with this spacing and these rounds. window: the result of `survey.spread`. reaches: results of `_reach`."""
     low, high, *orders = window
-    spacing = _snapped(spacing, unit)
+    spacing = _snap(spacing, unit)
     first = math.floor(low / spacing)
     size = transform_size(math.ceil(high / spacing) - first + 1)
     work, longest = float(size) * (len(parts) + 1), 0.0
@@ -213,13 +213,13 @@ def _copies_of(one: Lattice, count: int, rounds: int, survey: Survey, target: Gr
         left = count % 4
         if left:
             over += left * copies
-            rest = _trimmed([(one, left)] + ([(rest, 1)] if rest else []), over, 1, survey, target)
-        one, rest = coarsen(_trimmed([(one, 4)], copies * 4, count // 4, survey, target)), coarsen(rest) if rest else None
+            rest = _convolve_and_trim([(one, left)] + ([(rest, 1)] if rest else []), over, 1, survey, target)
+        one, rest = coarsen(_convolve_and_trim([(one, 4)], copies * 4, count // 4, survey, target)), coarsen(rest) if rest else None
         count, copies = count // 4, copies * 4
     return ([(one, count)] if count else []) + ([(rest, 1)] if rest else [])
 
 
-def _trimmed(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: GridTarget) -> Lattice:
+def _convolve_and_trim(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: GridTarget) -> Lattice:
     """Return the convolution of the parts without its negligible ends. The upper end counts as infinite loss, and the lower one as lost.
 
     copies: number of steps in the result. times: how often the result is used.

@@ -56,7 +56,7 @@ class Spectrum:
 
     def multiply(self, weights: Array, count: int) -> None:
         """Multiply by the `count`-fold convolution of `weights`, through its transform."""
-        spectrum = np.fft.rfft(_folded(weights, self.size), self.size)
+        spectrum = np.fft.rfft(_wrap(weights, self.size), self.size)
         slip = UNIT * math.log2(self.size) * float(weights.sum())
         modulus = np.maximum(np.abs(spectrum), slip)
         self._relative += count * (slip / modulus + UNIT)
@@ -122,7 +122,7 @@ def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lat
     weights, rounding = spectrum.inverse()
     weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly rounding errors, which would dominate moments of a higher order
     offset = sum(count * lattice.start for lattice, count in parts)
-    return _joined(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
+    return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
 
 
 def short(parts: Sequence[tuple[Lattice, int]]) -> bool:
@@ -141,10 +141,10 @@ def convolve_directly(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
         for _ in range(count):
             rounding += 2.3e-16 * min(len(weights), len(lattice.weights))
             weights = np.convolve(weights, lattice.weights)
-    return _joined(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, rounding)
+    return _lattice_of(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, rounding)
 
 
-def _joined(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
+def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
     """Return the lattice with these weights. Its other fields are sums over the parts, and include the rounding of this convolution."""
     log_finite = math.fsum(n * math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf for one, n in parts)
     return Lattice(
@@ -163,7 +163,7 @@ def _joined(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, ro
     )
 
 
-def _folded(weights: Array, size: int) -> Array:
+def _wrap(weights: Array, size: int) -> Array:
     """Return the weights wrapped around a circle of `size` points."""
     if len(weights) <= size:
         return weights

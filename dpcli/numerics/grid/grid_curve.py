@@ -165,7 +165,7 @@ class GridCurve:
         sums = self._sums(reference)
         if not len(sums.loss) or self._upper(sums, float(sums.loss[-1])) > 1.0 - 1e-12:
             return math.inf
-        return reference + _bisected(lambda at: self._upper(sums, at) > 1.0 - 1e-12, float(sums.loss[0]), float(sums.loss[-1]))[1]
+        return reference + _bisect(lambda at: self._upper(sums, at) > 1.0 - 1e-12, float(sums.loss[0]), float(sums.loss[-1]))[1]
 
     def _first(self, rest: float, near: float) -> float:
         """Return an epsilon closely below `near` at which the lower bound exceeds `rest`, or -inf."""
@@ -185,12 +185,12 @@ class GridCurve:
         distance = 1e-3 * self.lattice.spacing
         while high - distance > float(sums.loss[0]):
             if exceeds(high - distance):
-                return reference + _bisected(exceeds, high - distance, high)[0]
+                return reference + _bisect(exceeds, high - distance, high)[0]
             distance *= 2.0
         return -math.inf
 
 
-def _bisected(exceeds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def _bisect(exceeds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Return a narrow bracket (low, high) with `exceeds` true at low and false at high, from a wider one."""
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)

@@ -273,7 +273,7 @@ def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array
     spacing = epsilon / m
     x: Array = spacing * np.arange(-m, length + m, dtype=float)
     s: Array = np.exp(x)
-    high, low = _extended(upper, x, s, m), _extended(lower, x, s, m)
+    high, low = _extend(upper, x, s, m), _extend(lower, x, s, m)
     cells = _cells(high, x, s, epsilon, m, length)
     best, some = high[m : m + length].copy(), low[m : m + length].copy()
     for ahead in range(CANDIDATES):
@@ -307,7 +307,7 @@ def _cells(high: Array, x: Array, s: Array, epsilon: float, m: int, length: int)
     return _Cells(index, np.exp(log_ratio), first)
 
 
-def _extended(curve: Array, x: Array, s: Array, m: int) -> Array:
+def _extend(curve: Array, x: Array, s: Array, m: int) -> Array:
     """Return the curve extended to x = -epsilon by symmetry, and beyond its last point by 0."""
     mirrored = np.zeros(m)
     known = min(m, len(curve) - 1)

@@ -131,7 +131,7 @@ def _cells(above: Array, below: Array) -> Array:
     return np.asarray(np.maximum(np.where(below[1:] < -0.7, rising, falling), 0.0))
 
 
-def folded(doubled: Callable[[int], Spread], count: int) -> Spread:
+def sum_of_copies(doubled: Callable[[int], Spread], count: int) -> Spread:
     """Return the sum of `count` independent copies. doubled: returns the sum of 2^k copies at k."""
     total = None
     for k in range(count.bit_length()):

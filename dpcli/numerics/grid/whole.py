@@ -63,7 +63,7 @@ def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     spacing = max(WIDTH * total / points, 1e-9)
     composed: GridOutcomes | None = None
     for (loss, count), (low, high) in zip(parts, ranges, strict=True):
-        part = _power(_gridded(loss, low, high, spacing), count)
+        part = _power(_on_grid(loss, low, high, spacing), count)
         composed = part if composed is None else _sum(composed, part)
     assert composed is not None
     mass = float(composed.weights.sum()) + composed.infinite  # 1 up to rounding, which is far smaller than the excess of the chords
@@ -94,7 +94,7 @@ def _variance(loss: HasTails, low: float, high: float) -> float:
     return float(mass @ (middle - mean) ** 2) / total
 
 
-def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
+def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
     """Return one loss on the grid, by the chords of its hockey-stick curve."""
     first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
     if last - first > 64 * MAX_POINTS:
@@ -111,7 +111,7 @@ def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
     weights[:-1] += mass * (1.0 - share)
     weights[1:] += mass * share
     weights[0] += math.exp(float(tails.p_below[0]))
-    return _trimmed(GridOutcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
+    return _trim(GridOutcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
 
 
 def _cells(above: Array, below: Array) -> tuple[Array, Array]:
@@ -143,10 +143,10 @@ def _sum(first: GridOutcomes, second: GridOutcomes) -> GridOutcomes:
     spend(0.02 * len(first.weights) * len(second.weights))
     weights = np.convolve(first.weights, second.weights)
     infinite = first.infinite + second.infinite
-    return _trimmed(GridOutcomes(first.spacing, first.first + second.first, weights, infinite))
+    return _trim(GridOutcomes(first.spacing, first.first + second.first, weights, infinite))
 
 
-def _trimmed(outcomes: GridOutcomes) -> GridOutcomes:
+def _trim(outcomes: GridOutcomes) -> GridOutcomes:
     """Return the pair without its ends of negligible P-mass: the upper end becomes infinite loss, and the lower end moves up."""
     weights = outcomes.weights
     above, below = np.cumsum(weights[::-1])[::-1], np.cumsum(weights)
