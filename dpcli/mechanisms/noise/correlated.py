@@ -145,7 +145,7 @@ class ToeplitzSpec(CorrelatedSpec):
             rise = next((k for k in range(1, len(self.coefficients)) if self.coefficients[k] > self.coefficients[k - 1]), None)
             if rise is not None:
                 change = f"{self.coefficients[rise]!r} after {self.coefficients[rise - 1]!r}"
-                yield "coefficients", "numbers that never increase, for which the worst participation is proved", change
+                yield "coefficients", "coefficients that never increase (the worst participation is proved only for these)", change
 
     def encoded_norm(self) -> float:
         column = np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
