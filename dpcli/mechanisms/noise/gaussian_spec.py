@@ -109,8 +109,8 @@ class GaussianSpec(Spec):
 
     Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
 
-    Bounds: exact for epsilon, delta, Renyi divergences and rho, with mu = sensitivity / sigma. The pairs on Poisson samples are exact too.
-    For several records with a stated sensitivity, they are upper bounds. No finite epsilon at delta = 0.
+    Bounds: exact for epsilon, delta, Renyi divergences and rho, with mu = sensitivity / sigma. On Poisson samples the pairs are exact,
+    except that several records with a stated sensitivity get upper bounds. No finite epsilon at delta = 0.
 
     Source: Balle & Wang 2018, arXiv:1805.06530 (delta of epsilon); Mironov 2017, arXiv:1702.07476 (Renyi); Bun & Steinke 2016,
     arXiv:1605.02065 (rho = mu^2 / 2).
