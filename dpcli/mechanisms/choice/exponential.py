@@ -244,7 +244,7 @@ def _beyond(x: Array | float) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialSpec(EpsilonSpec):
-    """One of several candidates, chosen with probability proportional to exp(epsilon * score / (2 * sensitivity)).
+    """A choice of one of several candidates, with probability proportional to exp(epsilon * score / (2 * sensitivity)).
 
     epsilon is that of one choice. The sensitivity is the most by which one change moves a score. It is contained in epsilon and is no key.
     Scores are not released.

@@ -78,8 +78,8 @@ class ReportNoisyMaxSpec(EpsilonSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermuteAndFlipSpec(EpsilonSpec):
-    """One of several candidates. They are visited in random order, and each is accepted with probability exp(epsilon (score - best) /
-    (2 * sensitivity)).
+    """A choice of one of several candidates. They are visited in random order, and each is accepted with probability exp(epsilon (score -
+    best) / (2 * sensitivity)).
 
     epsilon is that of one choice. The sensitivity is the most by which one change moves a score. It is contained in epsilon and is no key.
     The result has the law of the index of the largest score after exponential noise. It costs no more than one number of sensitivity

@@ -19,7 +19,7 @@ from dpcli.mechanisms.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """How often an entry runs: `steps` or `epochs`, of which exactly one is set. dataset_size: the number of records, if it is stated."""
+    """The number of runs of an entry: `steps` or `epochs`, of which exactly one is set. dataset_size: number of records, if stated."""
 
     steps: int | None
     epochs: float | None
