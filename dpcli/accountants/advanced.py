@@ -1,8 +1,8 @@
-"""Advanced composition: as published first, and with the sharper mean of the privacy loss.
+"""Advanced composition, as first published (advanced-classical) and with a sharper mean of the privacy loss (advanced).
 
-Consumes each step's epsilon at its share of delta, with some delta kept as slack; both are searched for. epsilon = sum of mean losses +
-sqrt(2 log(1 / slack) sum of epsilon^2), and never more than the plain sum. Bounds: upper. delta = 0 is answered where every step is pure,
-by the plain sum.
+Consumes each step's epsilon at its share of delta. A part of delta, the slack, is kept for the theorem. A search finds a good split. Then
+epsilon is the sum of the mean losses plus sqrt(2 log(1 / slack) sum of epsilon^2). With advanced, it is never more than the sum of the
+steps' epsilons. Bounds: upper. It needs delta > 0.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
     views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # raises if a step has no (epsilon, delta)
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     if any(mechanism.delta_floor() >= 1.0 for mechanism, _ in steps):
-        raise NotRepresentable("a step's own delta is 1: it promises nothing")
+        raise NotRepresentable("a step's own delta is 1, so it guarantees nothing")
     spent = delta if not _needs_delta(steps) else delta - share * (delta - _total(floors, steps, product))
     spend(STEP * len(steps))
     deltas = split_delta(steps, spent, by_step)
@@ -167,7 +167,7 @@ class AdvancedProfile(PrivacyProfile):
         require_positive(delta, "advanced composition")
         steps = merged(self.steps)
         value, split = advanced_split(steps, delta, self.product, self.mean)
-        plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch: the plain sum
+        plain = Composed(steps).approx_dp(delta) if self.product else math.inf  # the theorem's first branch, the sum of epsilons
         return Bound(plain, detail={"slack": 0.0}) if plain <= value else Bound(value, detail={"slack": split.slack})
 
     def shares(self, delta: float) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
-"""Compositions of Gaussians are one Gaussian: exact.
+"""The analytic Gaussian accountant: a composition of Gaussians is one Gaussian, whose epsilon is exact.
 
-Consumes mu of each mechanism, which only unsampled Gaussian noise has; mu^2 adds up. Bounds: lower and upper, a rounding error apart.
-Needs delta > 0.
+Consumes mu of each mechanism, which only unsampled Gaussian noise has. The squares of mu add up. Bounds: lower and upper. They differ by a
+rounding error. It needs delta > 0.
 """
 
 from __future__ import annotations

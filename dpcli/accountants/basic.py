@@ -1,8 +1,8 @@
 """Basic composition: epsilons and deltas add up.
 
-Consumes each step's epsilon at its share of delta, the better of an equal share for every step and an equal one for every entry.
-Bounds: upper; exact for one step. delta = 0 is answered where every step is pure. Steps may be chosen one after the other at
-delta = 0.
+Consumes each step's epsilon at its share of delta. Either every step or every entry gets an equal share, whichever gives the smaller sum.
+Bounds: upper. They are exact for one step. delta = 0 is answered if every step is pure. At delta = 0, steps may be chosen one after the
+other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The exact accountant: a contour integral of the CGF with a certificate on both sides; an interval, not a guess.
+"""The exact accountant: contour integrals of the cumulant generating function, with certified bounds on both sides.
 
-Consumes each step's privacy losses, both directions, with their characteristic functions at a tilt. Bounds: lower and upper on the
-dominating pairs; the lower one is shown where every mechanism attains its pair. Refused for losses of which only tails are known, for more
-than 10,000 different parts, and at delta = 0 or above 0.5.
+Consumes each step's privacy losses in both directions, with their characteristic functions at a tilt. Bounds: lower and upper. They are
+bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. The accountant refuses losses of which
+only the tails are known, more than 10,000 different parts, and delta = 0 or delta above 0.5.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ExactProfile(PrivacyProfile):
         """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter."""
         require_positive(delta, "the contour integral")
         if delta > 0.5:
-            raise NotRepresentable("it is for delta up to 0.5")
+            raise NotRepresentable("it needs delta of at most 0.5")
         ends: list[tuple[float, float, float]] = []
         for losses in self._sides():
             # If the first epsilon is 0, the total variation distance shows the same for the other direction sooner than a CGF does.
@@ -70,7 +70,7 @@ class ExactProfile(PrivacyProfile):
         """Return the losses of each direction. Raises NotRepresentable if there are more than MAX_PARTS."""
         sides = directions(merged(self.steps))
         if len(sides[0]) > MAX_PARTS:
-            raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
+            raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long")
         return sides
 
     def _delta(self, epsilon: float) -> Bound:

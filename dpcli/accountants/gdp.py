@@ -1,7 +1,7 @@
-"""Gaussian differential privacy by the central limit theorem: a number to compare with papers, never a guarantee.
+"""Gaussian differential privacy by the central limit theorem. Its number is for comparison with papers and is not a guarantee.
 
-Consumes mu of each mechanism, or the chi-squared divergence of anything else, and treats the whole as one Gaussian. Bounds: none. The
-number can be too small, so it decides nothing. Exact for unsampled Gaussian noise alone. Needs delta > 0.
+Consumes mu of each Gaussian mechanism, and the chi-squared divergence of any other one. The composition is treated as one Gaussian. Bounds:
+none. The number can be too small, so no check uses it. It is exact only if all steps are unsampled Gaussian noise. It needs delta > 0.
 """
 
 from __future__ import annotations

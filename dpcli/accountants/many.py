@@ -94,7 +94,7 @@ def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses],
     """Return the larger bounds of the two directions. side: returns the bounds of one direction from its losses."""
     sides = directions(merged(tuple(steps)))  # type: ignore[arg-type]
     if any(len(losses) > MAX_PARTS for losses in sides):
-        raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long for a whole curve")
+        raise NotRepresentable(f"more than {MAX_PARTS} different parts would take too long for a whole curve")
     bounds = [side(losses) for losses in sides]
     return np.maximum.reduce([low for low, _ in bounds]), np.maximum.reduce([high for _, high in bounds]).clip(max=1.0)
 

@@ -1,6 +1,7 @@
-"""The moments accountant as first published: integer moments up to 32 and the classic tail bound.
+"""The moments accountant as first published, with integer moments up to 32 and the classic tail bound.
 
-Consumes each step's Renyi curve at orders 2 to 33. For comparison with papers. Bounds: upper, above that of `rdp`. Needs delta > 0.
+Consumes each step's Renyi curve at the orders 2 to 33. It is for comparison with papers. Bounds: upper. They are larger than those of the
+accountant rdp. It needs delta > 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Optimal composition of (epsilon, delta) guarantees: the best that can be said from those numbers alone.
+"""Optimal composition of (epsilon, delta) guarantees: the best bound that follows from these numbers alone.
 
-Consumes each step's epsilon at its share of delta and composes the randomised responses that have them. Bounds: upper: the split of
-delta is that which suits advanced composition, and many different epsilons are rounded up to a lattice. No step's own shape is used.
+Consumes each step's epsilon at its share of delta, and composes randomised responses with these epsilons. Nothing else about the steps is
+used. Bounds: upper. delta is split as for advanced composition, and if there are several different epsilons, the losses are rounded up to a
+lattice.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def optimal_epsilon(groups: Groups, slack: float) -> float:
         if epsilon > 0.0:
             counts[epsilon] = counts.get(epsilon, 0) + count
     if sum(counts.values()) > MAX_COUNT:
-        raise NotRepresentable(f"more than {MAX_COUNT:.0e} steps are too many to sum; advanced composition is close there")
+        raise NotRepresentable(f"more than {MAX_COUNT:.0e} steps are too many to sum; advanced composition gives nearly the same")
     if any(math.isinf(epsilon) or epsilon > 300.0 for epsilon in counts):
-        raise NotRepresentable("one step's epsilon is above 300: basic composition is as good")
+        raise NotRepresentable("one step's epsilon is above 300; basic composition is as good there")
     return two_point_epsilon(tuple(sorted(counts.items())), slack)
 
 

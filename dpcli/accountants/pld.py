@@ -1,8 +1,8 @@
-"""The grid accountant: privacy-loss distributions of anything that has tails, composed by the fast Fourier transform.
+"""The grid accountant: privacy-loss distributions on a grid, composed by the fast Fourier transform.
 
-Consumes each step's privacy losses, both directions, by their tails, rounded outwards to a grid. Bounds: lower and upper on the
-dominating pairs, as far apart as the grid is coarse; the lower one is shown where every mechanism attains its pair. Its width depends
-on the tolerance and the time that are given.
+Consumes the tails of each step's privacy losses in both directions, which are rounded outwards to a grid. Bounds: lower and upper. They are
+bounds for the dominating pairs. The lower one is shown only if every mechanism attains its pair. The finer the grid is, the narrower is the
+interval; its width depends on the given tolerance and time.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def _curve(
     losses: Losses, surveys: Surveys, tilt: float, log_delta: float, error: float, effort: Effort
 ) -> tuple[GridCurve, float]:
     """Return the curve that suits `tilt`, `log_delta` and the absolute width `error`, and the grid points that it took."""
-    from dpcli.numerics.grid.composed_losses import GridTarget, composed, planned
+    from dpcli.numerics.grid.composed_losses import GridTarget, compose_on_grid, plan_grid
     from dpcli.numerics.grid.survey import common_unit
 
     parts = [(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
@@ -271,8 +271,8 @@ def _curve(
     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
         unit = common_unit([(loss, surveyed(loss), count) for loss, count in losses])
         target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
-        plan = planned(parts, target, max(error, 1e-14), unit, effort.points)
-        return composed(parts, plan), plan.work
+        plan = plan_grid(parts, target, max(error, 1e-14), unit, effort.points)
+        return compose_on_grid(parts, plan), plan.work
 
 
 ACCOUNTANT = Accountant(

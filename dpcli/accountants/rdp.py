@@ -1,7 +1,8 @@
-"""Renyi differential privacy over real orders, with the conversion chosen by name.
+"""Renyi differential privacy over real orders, with two conversions to epsilon.
 
-Consumes each step's Renyi curve; curves add up, and the best real order is searched for. `rdp` converts as Balle et al. 2020,
-`rdp-classic` as Mironov 2017. Bounds: upper at whichever order the search ends. Needs delta > 0.
+Consumes each step's Renyi curve. The curves add up, and a search finds the best real order. The accountant rdp uses the conversion of Balle
+et al. 2020, and rdp-classic that of Mironov 2017. Bounds: upper. They hold at every order, so the search cannot make them wrong. It needs
+delta > 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Renyi differential privacy with the best conversion from each single order.
 
-Consumes each step's Renyi curve, as `rdp`. The smaller of its conversion and of the joint range of two divergences, at the orders that
-its search visited and near the best one. Bounds: upper. Needs delta > 0.
+Consumes each step's Renyi curve, as the accountant rdp does. The result is the smaller epsilon of two conversions: that of rdp, and the
+joint range of two divergences at orders near the best order of rdp. Bounds: upper. It needs delta > 0.
 """
 
 from __future__ import annotations

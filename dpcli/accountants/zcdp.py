@@ -1,7 +1,7 @@
 """Zero-concentrated differential privacy: rhos add up.
 
-Consumes each mechanism's rho, which sampling does not lower, and converts the total at the best real order. Bounds: upper. Needs delta
-> 0. Steps may be chosen one after the other.
+Consumes each mechanism's rho, which sampling does not lower. The total is converted to epsilon at the best real order. Bounds: upper. It
+needs delta > 0. Steps may be chosen one after the other.
 """
 
 from __future__ import annotations

@@ -1,2 +1,1 @@
-"""Families of mechanisms, one in each file: the keys of the pipeline file (`...Spec`) and the privacy loss they stand for (a
-`Mechanism`)."""
+"""Families of mechanisms, one in each file. A `...Spec` has the keys of the pipeline file, and a `Mechanism` has the privacy loss."""

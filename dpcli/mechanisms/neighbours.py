@@ -1,4 +1,4 @@
-"""Neighbouring datasets: the adjacency, and how many records change together."""
+"""The neighbouring relation: the adjacency of datasets, and the number of records that change together."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class Adjacency(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The datasets that are compared.
+    """The relation between the two datasets that are compared.
 
-    adjacency: what one change is.
-    contributions: most records that one unit of privacy (a user, say) contributes.
-    group: units that change together, in one way: under add-remove all come or all go. One that comes as another goes is a replacement, and
-        under Poisson sampling a pair of its own, which neither direction of the group's dominates.
+    adjacency: the kind of one change.
+    contributions: most records that one unit of privacy, such as a user, contributes.
+    group: number of units that change together, all in the same way. Under add-remove, either all are added or all are removed. If one is
+        added and another one removed, that is a replacement. On Poisson samples a replacement has a pair of its own, which the pairs of a
+        group do not dominate.
     """
 
     adjacency: Adjacency
@@ -32,6 +33,7 @@ class Neighbours:
 
     @property
     def records(self) -> int:
+        """The number of records that change together, at most."""
         return self.contributions * self.group
 
     @property
@@ -41,6 +43,5 @@ class Neighbours:
 
 
 def any_sampled(rate: float, records: int) -> float:
-    """The probability that at least one of `records` is in a Poisson sample."""
-
+    """Return the probability that at least one of `records` records is in a Poisson sample of this rate."""
     return rate if records == 1 or rate == 1.0 else -math.expm1(records * math.log1p(-rate))

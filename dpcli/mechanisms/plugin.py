@@ -1,4 +1,4 @@
-"""Types of mechanisms and sampling schemes."""
+"""Registry of the types of mechanisms and of the sampling schemes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of one mechanism type in a pipeline file."""
+"""The base class of mechanism types, whose fields are the keys of an entry in a pipeline file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from dpcli.mechanisms.mechanism import Mechanism
 
 
 class Spec:
-    """The keys of one mechanism type; subclasses are frozen dataclasses whose fields are the keys.
+    """The keys of one mechanism type. Subclasses are frozen dataclasses whose fields are the keys.
 
-    contribution_form: True if the noise is stated relative to one record's contribution (C), so that sampling under replace-one
-    can tell the record's two versions from its absence.
-    evidence: what a charge of this type rests on: 2, noise that a theorem prices (or other entries, of which it is as good as the
-    weakest); 1, a number that somebody states; 0, the bare word that no private data are touched. A type proves what it claims.
-    needs_delta: no finite epsilon holds with probability one; what a type that runs other entries needs, these say.
-    free: it never touches private data. selects: it is a search that releases its best run alone.
-    fixed_threshold: more noise may cost more, as it carries more over a threshold that stays: no noise can be solved for.
-    example: keys that make sense under every adjacency that the type allows; entries that it names are called "part".
-    discrete_twin: the type of the same noise on whole numbers, if this one draws floating-point numbers that are published as such.
-    shows_presence: whether a record takes part is not hidden, so that it makes no sense under add-remove.
+    contribution_form: whether the noise is stated relative to C, the bound on one record's contribution. Sampling under replace-one needs
+        this, because it must also compare each version of the record with its absence.
+    evidence: what the cost of this type is based on. 2 is noise whose cost a theorem gives, or other entries, in which case the weakest of
+        them counts. 1 is a number that somebody states. 0 is the mere statement that no private data are used.
+    needs_delta: whether no finite epsilon holds at delta = 0. For a type that runs other entries, those entries decide.
+    free: whether the type never uses private data. selects: whether it is a search that releases only its best run.
+    fixed_threshold: whether more noise may cost more, because it carries more values over a fixed threshold. Then no search for the noise
+        is possible.
+    example: keys that make sense under every adjacency that the type allows. Entries that it names are called "part".
+    discrete_twin: the type with the same noise on whole numbers, if this type draws floating-point numbers that are published.
+    shows_presence: whether the release shows if a record takes part, so that the type makes no sense under add-remove.
     """
 
     __slots__ = ()
@@ -42,7 +43,7 @@ class Spec:
     shows_presence: ClassVar[bool] = False
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
-        """Yield what is inconsistent among the keys, as (key, expected, found)."""
+        """Yield each inconsistency of the keys, as (key, expected, found)."""
         return iter(())
 
     @property
@@ -51,44 +52,44 @@ class Spec:
 
     @property
     def stated_pair(self) -> tuple[float, float] | None:
-        """(epsilon, delta) if that is what somebody states, None if the type prices something else."""
+        """The pair (epsilon, delta) if the keys state one, otherwise None."""
         return None
 
     @property
     def delta_spent(self) -> float:
-        """Delta that one step for one unit needs whatever epsilon is: the least delta at which any epsilon is finite, 0 if any is."""
+        """The delta that one step needs for one unit at any epsilon: the least delta at which epsilon is finite, or 0."""
         return self.stated_pair[1] if self.stated_pair else 0.0
 
     @property
     def taken_for_vector(self) -> int | None:
-        """A sensitivity that is priced as a vector's because nothing says that it is one number's, None if there is none."""
+        """A sensitivity that is priced as that of a vector because no key says that it is of one number; None if there is none."""
         return None
 
     def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
-        """The spec with the entries that it names looked up; itself if it names none."""
+        """Return the spec with the entries that it names, found by `lookup`; the spec itself if it names none."""
         return self
 
     @property
     def unsampled(self) -> str:
-        """Reason why the entry cannot be sampled ("whose keys ..."); empty if it can."""
+        """The reason why the entry cannot be sampled, as a clause ("whose keys ..."); empty if it can be sampled."""
         return ""
 
     @property
     def whole_runs(self) -> bool:
-        """Tell whether an entry that it names runs as it stands, with its own sampling and epochs."""
+        """Tell whether an entry that this one names runs with its own sampling and epochs."""
         return False
 
     def part_path(self, position: int) -> tuple[str | int, ...]:
-        """The key that names its `position`-th entry."""
+        """Return the path of the key that names the entry at `position` among the entries that this one names."""
         return ("mechanisms", position)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """The mechanism run once on all of the data. Raises InputError if it makes no sense under this relation."""
+        """Return the mechanism of one run on all of the data. Raises InputError if it makes no sense under this neighbouring relation."""
         raise InputError(f"{type(self).__name__} cannot be resolved")
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """The mechanism run on a sample that holds each record independently with probability `rate`."""
-        # Some record of the group is in the sample with probability 1 - (1-q)^k; given that, the group theorem covers what follows.
+        """Return the mechanism of one run on a sample that contains each record independently with probability `rate`."""
+        # Some record of the group is in the sample with probability 1 - (1-q)^k. Given that, the bound for the whole group holds.
         group_rate = any_sampled(rate, neighbours.records)
         inner = self.resolve(neighbours)
         self.require_contribution_form(neighbours)
@@ -96,13 +97,19 @@ class Spec:
         return sampled if rate == 1.0 or self.moved_by_any(neighbours) else sampled.unclaimed()
 
     def moved_by_any(self, neighbours: Neighbours) -> bool:
-        """Return whether any one of the changing records in a sample may move the release as far as all of them: one record, or a unit's
-        records if what is stated covers the unit. Otherwise a sample that holds some of them only moves it less."""
+        """Return whether any one of the changing records may move the release as far as all of them together.
+
+        This is so for one record, and for the records of one unit if the statement covers the unit. Otherwise a sample with only some of
+        the records moves the release less.
+        """
         covers_unit = not self.contribution_form and getattr(self, "stated_for", None) != "record"
         return neighbours.records == 1 or (neighbours.group == 1 and covers_unit)
 
     def require_contribution_form(self, neighbours: Neighbours) -> None:
-        """Refuse Poisson sampling if the statement does not cover a record's absence beside its two versions."""
+        """Raise InputError if the keys do not bound the difference between a version of a record and its absence.
+
+        Poisson sampling needs this bound under replace-one and zero-out.
+        """
         if neighbours.adjacency is not Adjacency.ADD_REMOVE and not self.contribution_form:
             raise InputError(
                 f"Poisson sampling under {neighbours.adjacency.value} needs noise_multiplier (noise over one record's contribution): both "

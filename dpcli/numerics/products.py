@@ -64,7 +64,7 @@ def _pieces(count: int, size: int) -> Iterator[tuple[int, int]]:
         yield count * k // number, count * (k + 1) // number
 
 
-def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
+def characteristic_less_one(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
     """Return SUM_j weights_j (e^{i y loss_j} - 1) at y = 0, step, ..., (count-1) step.
 
     With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b. So nothing cancels near 0.
@@ -79,8 +79,8 @@ def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> Com
     return np.asarray((total + product(small, weights)).ravel()[:count])
 
 
-def turned_less_one_rows(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
-    """Return `turned_less_one` of every row, as an array of shape (rows, count). weights, loss: shape (rows, terms)."""
+def characteristic_less_one_rows(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
+    """Return `characteristic_less_one` of every row, as an array of shape (rows, count). weights, loss: shape (rows, terms)."""
     fine = math.isqrt(max(count - 1, 0)) + 1
     rows = -(-count // fine)
     spend((1.0 + 0.12 * (fine + rows) + 0.006 * rows * fine) * loss.size)  # a product costs less than an exponential
@@ -93,7 +93,7 @@ def turned_less_one_rows(weights: Array, loss: Array, step: float, count: int) -
 def _multiples(angle: Array, count: int) -> ComplexArray:
     """Return e^{i k angle} - 1 for k = 0, ..., count-1, along a new axis before the last.
 
-    Each multiple is computed from the one before by the product formula of `turned_less_one`.
+    Each multiple is computed from the one before by the product formula of `characteristic_less_one`.
     """
     result = np.zeros((*angle.shape[:-1], count, angle.shape[-1]), dtype=complex)
     first = _less_one(angle)
@@ -103,8 +103,8 @@ def _multiples(angle: Array, count: int) -> ComplexArray:
     return result
 
 
-def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
-    """Return `turned_less_one` for losses with Im >= 0 and for several rows of weights, one result row for each.
+def decaying_characteristic_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
+    """Return `characteristic_less_one` for losses with Im >= 0 and for several rows of weights, one result row for each.
 
     The modulus of e^{i y loss} decreases with y for such losses.
     """
@@ -153,7 +153,7 @@ def _less_one(angle: Array) -> ComplexArray:
     return result
 
 
-def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
+def characteristic(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
     """Return SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0."""
     fine, rows = _plan(count, len(loss))
     small = np.exp(np.outer(step * np.arange(fine), 1j * loss))

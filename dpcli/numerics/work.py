@@ -41,14 +41,14 @@ def spend(cells: float) -> None:
     if left is not None:
         left[0] -= cells + CALL
         if left[0] < 0.0:
-            raise TooMuchWork("it would take more than the work that one question may cost")
+            raise TooMuchWork("it would take more work than one question may cost")
 
 
 def foresee(cells: float) -> None:
     """Raise TooMuchWork if fewer than `cells` are left, without spending any. cells: a lower bound on the work that will be needed."""
     left = _left.get()
     if left is not None and cells > left[0]:
-        raise TooMuchWork("it would take more than the work that one question may cost")
+        raise TooMuchWork("it would take more work than one question may cost")
 
 
 def remaining() -> float:

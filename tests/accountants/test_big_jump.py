@@ -71,7 +71,7 @@ def test_the_reference_values_are_met_and_turned_round(rate: float, noise: float
 
 def test_what_was_shown_holds_when_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
-        raise NotRepresentable("it would take more than the work that one question may cost")
+        raise NotRepresentable("it would take more work than one question may cost")
 
     monkeypatch.setattr(certified, "attempts", refused)
     monkeypatch.setattr(certified, "smoothed_pairs", refused)

@@ -66,7 +66,7 @@ def test_a_huge_epsilon_is_what_it_says(epsilon: float, steps: int) -> None:
 
 
 def test_a_survey_that_sees_nothing_refuses() -> None:
-    with pytest.raises(NotRepresentable, match="all of the loss lies beyond 1e"):
+    with pytest.raises(NotRepresentable, match="all losses are beyond 1e"):
         survey(loss('type = "pure-dp"\nepsilon = 1e10\n'))
 
 

@@ -23,7 +23,7 @@ from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianLoss
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.numerics.contour.integral import build
-from dpcli.numerics.grid.convolution import convolved
+from dpcli.numerics.grid.convolution import convolve
 from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.grid.survey import common_unit
 from dpcli.numerics.work import allowance, remaining
@@ -111,7 +111,7 @@ def test_factors_and_logarithms_are_the_same_convolution(counts: tuple[int, ...]
     for lattice, n in parts:
         for _ in range(n):
             plain = np.convolve(plain, lattice.weights)
-    found = convolved(parts, sum(n * lattice.start for lattice, n in parts), len(plain) + 7)
+    found = convolve(parts, sum(n * lattice.start for lattice, n in parts), len(plain) + 7)
     padded = np.append(plain, np.zeros(7))
     assert found.weights == pytest.approx(padded, abs=1e-13)
     assert math.sqrt(float(((found.weights - padded) ** 2).sum())) <= found.error <= 1e-9

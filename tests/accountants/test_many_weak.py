@@ -28,7 +28,7 @@ from dpcli.numerics.contour import cut_rows as rows_module
 from dpcli.numerics.contour import jumped
 from dpcli.numerics.contour.cut_rows import CutRows, cut_rows
 from dpcli.numerics.contour.jump import jump
-from dpcli.numerics.contour.tilted_rows import _telescoped
+from dpcli.numerics.contour.tilted_rows import _products_and_gap
 from dpcli.numerics.mixture import ShiftedRemove, binomial_mixture
 from dpcli.numerics.work import limited
 from tests.accountants.one_step import one
@@ -176,18 +176,20 @@ def test_moments_of_rows_are_those_of_a_dense_rule(level: float) -> None:
     for row in range(len(COUNTS)):
         weights, ratio, small = dense(found, row)
         big = float(weights @ (1.0 - small))
-        if found.losts[row] == 0.0:
-            assert found.bigs[row] == pytest.approx(big, rel=1e-9, abs=1e-17)
-            assert found.gains[row] == pytest.approx(float(weights @ ((1.0 - small) * np.expm1(ratio))), rel=1e-9, abs=1e-17)
+        if found.left_out_masses[row] == 0.0:
+            assert found.big_masses[row] == pytest.approx(big, rel=1e-9, abs=1e-17)
+            assert found.mass_differences[row] == pytest.approx(
+                float(weights @ ((1.0 - small) * np.expm1(ratio))), rel=1e-9, abs=1e-17
+            )
         else:
-            assert float(weights @ ((1.0 - small) * np.exp(ratio))) <= found.losts[row] <= math.exp(-40.0)
+            assert float(weights @ ((1.0 - small) * np.exp(ratio))) <= found.left_out_masses[row] <= math.exp(-40.0)
         for k, order in enumerate(z.tolist()):
             exact = float(weights @ (small * np.expm1((order + 1.0) * np.where(small > 0.0, ratio, 0.0)))) - big
             assert change[row, k] == pytest.approx(exact, abs=max(error[row, k], 1e-12 * (1.0 + abs(exact))))
         for k, order in enumerate(power.tolist()):
             whole, part = float(weights @ np.expm1(-order * ratio)), float(weights @ ((1.0 - small) * np.exp(-order * ratio)))
             wholes[k] += COUNTS[row] * math.log1p(whole)
-            shares[k] += COUNTS[row] * part / (1.0 + whole) if found.losts[row] == 0.0 else 0.0
+            shares[k] += COUNTS[row] * part / (1.0 + whole) if found.left_out_masses[row] == 0.0 else 0.0
     assert np.all(log_whole >= wholes - 1e-15)
     assert np.all(np.exp(log_share) >= shares * (1.0 - 1e-9) - 1e-25)
 
@@ -228,7 +230,7 @@ def test_a_difference_of_products_keeps_its_digits() -> None:
     """Where products differ by 1e-18 of themselves; counts through logarithms."""
     less, beyond = np.full((3, 1), -1e-3 + 2e-3j), np.full((3, 1), 1e-19 - 2e-19j)
     rests, counts = np.full(3, 3e-19 + 0.0j), np.array([1.0, 40.0, 1.0])
-    both, _, gap = _telescoped(less, beyond, rests, counts)
+    both, _, gap = _products_and_gap(less, beyond, rests, counts)
     phi = 1.0 - 1e-3 + 2e-3j
     assert gap[0] == pytest.approx(42.0 * (4e-19 - 2e-19j) * phi**41, rel=1e-12, abs=0.0)
     assert both[0] == pytest.approx(phi**42, rel=1e-13)

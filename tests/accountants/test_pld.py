@@ -34,7 +34,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.normal import gaussian_epsilon
-from dpcli.numerics.grid.composed_losses import GridTarget, planned
+from dpcli.numerics.grid.composed_losses import GridTarget, plan_grid
 from dpcli.numerics.grid.survey import common_unit, survey
 from dpcli.numerics.work import allowance
 from tests.accountants.one_step import KNOWN, Known
@@ -319,7 +319,7 @@ def test_an_atom_beside_which_all_else_is_large_sets_no_grid(place: float) -> No
     parts = [(loss, survey(loss), 1024)]
     assert abs(place) > 1e-12 or common_unit(parts) == 0.0
     target = GridTarget(20.0, math.log(1e-5), math.log(1e-8), -24.0)
-    assert planned(parts, target, 1e-4, common_unit(parts), 2e7).rounds[0] > 0
+    assert plan_grid(parts, target, 1e-4, common_unit(parts), 2e7).rounds[0] > 0
 
 
 def test_an_example_in_which_nearly_every_token_costs_nothing_is_close() -> None:

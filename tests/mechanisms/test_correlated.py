@@ -182,11 +182,11 @@ bands = 200
         ("bands = 200", "", "either coefficients or bands, found neither"),
         ("bands = 200", "bands = 2\ncoefficients = [1.0]", "found both"),
         ("bands = 200", "coefficients = [1.0, 0.5, 0.6]", "never rise, which the worst participation is proven for, found 0.6 after 0.5"),
-        ("bands = 200", "coefficients = [0.0]", "a first one > 0"),
+        ("bands = 200", "coefficients = [0.0]", "a first coefficient > 0"),
         ("bands = 200", "coefficients = [1.0, -0.5]", "number >= 0"),
         ("max_participations = 5", "", "max_participations"),
         ('banded-toeplitz"', 'buffered-toeplitz"\nbuf_decay = [0.9]\noutput_scale = [1.1]', "add up to at most 1"),
-        ('banded-toeplitz"', 'buffered-toeplitz"\nbuf_decay = [0.9]\noutput_scale = [0.1, 0.2]', "one for each of 1 decays"),
+        ('banded-toeplitz"', 'buffered-toeplitz"\nbuf_decay = [0.9]\noutput_scale = [0.1, 0.2]', "one weight for each of 1 decays"),
     ])  # fmt: skip
 def test_bad_files(old: str, new: str, message: str, tmp_path: Any) -> None:
     file = tmp_path / "pipeline.toml"

@@ -17,9 +17,9 @@ from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
-from dpcli.numerics.grid.convolution import convolved, transform_size
+from dpcli.numerics.grid.convolution import convolve, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
-from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
+from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
 from dpcli.numerics.mixture import binomial_mixture
 from dpcli.numerics.tails import atom_tails
 from tests.cases import of_each
@@ -60,7 +60,7 @@ def true_curve(loss: PrivacyLoss, epsilons: np.ndarray) -> np.ndarray:
 
 def laid(loss: PrivacyLoss, spacing: float, tilt: float) -> Lattice:
     start = -int(6.0 / spacing)
-    return discretised(loss.tails(edges(start, int(18.0 / spacing), spacing)), start, spacing, tilt)
+    return discretise(loss.tails(edges(start, int(18.0 / spacing), spacing)), start, spacing, tilt)
 
 
 @of_each("loss", LOSSES)
@@ -78,8 +78,8 @@ def test_the_curve_lies_between_the_bounds(loss: PrivacyLoss, tilt: float, spaci
 @of_each("tilt", [0.3, 8.0])
 def test_coarsening_keeps_the_order(loss: PrivacyLoss, tilt: float) -> None:
     fine = laid(loss, 0.0071, tilt)
-    exact, (lower, upper) = true_curve(loss, EPSILONS), bounds(coarsened(fine), EPSILONS)
-    assert (curve(fine, EPSILONS) <= curve(coarsened(fine), EPSILONS) + 1e-13).all()
+    exact, (lower, upper) = true_curve(loss, EPSILONS), bounds(coarsen(fine), EPSILONS)
+    assert (curve(fine, EPSILONS) <= curve(coarsen(fine), EPSILONS) + 1e-13).all()
     assert (lower <= exact + 1e-13).all() and (exact <= upper + 1e-13).all()
 
 
@@ -136,9 +136,9 @@ def test_compositions_lie_between_the_bounds(
             mass = math.exp(log_ways + float(np.dot(counts, log_p)))
             exact += mass * np.maximum(-np.expm1(at - float(np.dot(counts, losses))), 0.0)
     start, size = math.floor(float(losses[0]) / spacing) - 2, math.ceil(float(np.ptp(losses)) / spacing) + 6
-    one = discretised(atom_tails(edges(start, size, spacing), losses, log_p, log_p - losses), start, spacing, tilt, count)
-    one = coarsened(one) if coarser else one
-    lattice = convolved([(one, count)], count * one.start, transform_size(count * len(one.weights)))
+    one = discretise(atom_tails(edges(start, size, spacing), losses, log_p, log_p - losses), start, spacing, tilt, count)
+    one = coarsen(one) if coarser else one
+    lattice = convolve([(one, count)], count * one.start, transform_size(count * len(one.weights)))
     lower, upper = bounds(lattice, at)
     assert (lower <= exact + 1e-12).all() and (exact <= upper + 1e-12).all()
     for log_delta in (-1.0, -3.0):
@@ -155,7 +155,7 @@ def test_convolution_equals_the_sum_over_pairs() -> None:
         (Lattice(1.0, 0.1, start, rng.random(size) / size, 0.2, 0.0, 0.0, 0.0), n) for start, size, n in ((-3, 5, 2), (1, 4, 1))
     ]
     direct = np.convolve(np.convolve(parts[0][0].weights, parts[0][0].weights), parts[1][0].weights)
-    found = convolved(parts, -5, transform_size(len(direct)))
+    found = convolve(parts, -5, transform_size(len(direct)))
     assert found.start == -5
     assert found.weights[: len(direct)] == pytest.approx(direct, abs=1e-15)
     assert np.linalg.norm(found.weights[: len(direct)] - direct) <= found.error
@@ -165,10 +165,10 @@ def test_convolution_equals_the_sum_over_pairs() -> None:
 def test_rounding_of_a_large_power_stays_within_its_bound() -> None:
     lattice = Lattice(1.0, 0.1, -2, np.array([0.02, 0.1, 0.7, 0.15, 0.03]), 0.0, 0.0, 0.0, 0.0)
     count, size = 1000, 4096
-    fast = convolved([(lattice, count)], -2 * count, transform_size(size))
-    slow = convolved([(lattice, 10)], -20, 64)
+    fast = convolve([(lattice, count)], -2 * count, transform_size(size))
+    slow = convolve([(lattice, 10)], -20, 64)
     for _ in range(2):
-        slow = convolved([(slow, 10)], 10 * slow.start, transform_size(10 * len(slow.weights)))
+        slow = convolve([(slow, 10)], 10 * slow.start, transform_size(10 * len(slow.weights)))
     length = min(len(fast.weights), len(slow.weights))
     assert np.linalg.norm(fast.weights[:length] - slow.weights[:length]) <= fast.error + slow.error
     assert fast.error < 1e-9
@@ -176,14 +176,14 @@ def test_rounding_of_a_large_power_stays_within_its_bound() -> None:
 
 def test_infinite_mass_composes() -> None:
     lattice = Lattice(1.0, 0.1, 0, np.array([0.5, 0.5]), 0.0, 1e-3, 0.0, 0.0)
-    assert convolved([(lattice, 20)], 0, 32).infinite == pytest.approx(-math.expm1(20 * math.log1p(-1e-3)))
+    assert convolve([(lattice, 20)], 0, 32).infinite == pytest.approx(-math.expm1(20 * math.log1p(-1e-3)))
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=30), st.floats(1e-4, 0.2), st.floats(0.1, 20.0), st.integers(-40, 10))
 def test_coarsening_any_lattice_keeps_the_order_everywhere(raw: list[float], spacing: float, tilt: float, start: int) -> None:
     """Left of the first grid point too."""
     lattice = Lattice(tilt, spacing, start, np.array(raw) + 1e-6, 0.0, 0.0, 0.0, 0.0)
-    high = coarsened(lattice)
+    high = coarsen(lattice)
     at = spacing * np.concatenate(([start - 400.0], np.linspace(start - 4.0, start + len(raw) + 1.0, 60)))
     exact, size = curve(lattice, at), float(curve(lattice, at[:1])[0])
     assert (exact <= curve(high, at) + 1e-12 * size).all()

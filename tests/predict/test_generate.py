@@ -225,7 +225,7 @@ def test_what_private_tokens_cost_is_said_before(folder: Path) -> None:
     "change, message",
     [
         (("steps = 5", "steps = 321"), "steps: expected at most 320, the tokens of all texts of one batch"),
-        (("\nscale = 0.1", ""), "expected threshold and scale together: a distance is compared with noise, found no scale"),
+        (("\nscale = 0.1", ""), "expected threshold and scale together, because a distance is compared with noise, found no scale"),
         (("batches = 2", "batches = 1001"), "generate.batches: expected at most 1,000 with a threshold"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The exponential mechanism: bounded range, which is sharper than pure epsilon."""
+"""The exponential mechanism, with bounds from its bounded range, which are sharper than those from its pure epsilon."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from dpcli.numerics.work import shared
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
-BLOCK = 128  # choices whose curve is computed as a whole
-LEAST, MOST = 1e-3, 16.0  # ranges for which that pays, and rounding, which grows with e^epsilon, is far below what is added for it
-STEPS = 4096  # steps of the grid that all choices share
-FEWEST, MANY = 32, 128  # least and largest number of these steps for one choice, per unit of epsilon
-SERIES = 8.0  # where the series below has its digits
-LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges whose probabilities and their complements are numbers
+BLOCK = 128  # most choices whose worst curve is computed together
+LEAST, MOST = 1e-3, 16.0  # ranges for which this is worthwhile, and for which rounding, which grows with e^epsilon, is well covered
+STEPS = 4096  # number of grid steps that all choices together should have
+FEWEST, MANY = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
+SERIES = 8.0  # largest argument of the power series in `RangeLoss.cgf`
+LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges for which the probabilities of `TwoCandidates` do not underflow or round to 1
 
 
 @dataclass(frozen=True, slots=True)
 class RangeLoss:
-    """The pair whose curve is the worst over all choices of one range: delta(x) = (e^{eps/2} - e^{x/2})^2 / (e^eps - 1), |x| <= eps.
+    """The loss of the pair whose curve is the worst over all choices of range `epsilon`.
 
-    At each x some two-point pair of the family attains it (Dong, Durfee, Rogers 2020, arXiv:1909.13830), and no member attains all of it.
-    Its derivatives in e^x make L of density e^{(eps + x)/2} / (2 (e^eps - 1)) under P, and Q has e^-x times as much. A pair whose curve
-    is nowhere below that of a mechanism dominates it in compositions, adaptive ones too (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem
-    10).
+    The curve is delta(x) = (e^{eps/2} - e^{x/2})^2 / (e^eps - 1) for |x| <= eps. At each x some two-point pair attains it (Dong, Durfee,
+    Rogers 2020, arXiv:1909.13830), but no such pair attains the whole curve. The derivatives of the curve with respect to e^x show that L
+    has the density e^{(eps + x)/2} / (2 (e^eps - 1)) under P, and e^-x times that under Q. A pair whose curve is nowhere below that of a
+    mechanism dominates it in compositions, also in adaptive ones (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
     """
 
     mirrored: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class RangeLoss:
     epsilon: float
 
     def cgf(self, z: Array) -> Array:
-        """log of sinhc((z + 1/2) eps) / sinhc(eps / 2), sinhc(a) = sinh(a) / a; exact up to rounding, which is added."""
+        """Return log(sinhc((z + 1/2) eps) / sinhc(eps / 2)), with sinhc(a) = sinh(a) / a, rounded up."""
         b = 0.5 * self.epsilon
         a = (z + 0.5) * self.epsilon
         near = np.minimum(a, SERIES)
@@ -69,7 +69,11 @@ class RangeLoss:
         return Outcomes(np.zeros(0), np.zeros(0), (LossPiece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
 
     def tails(self, at: Array) -> Tails:
-        """P(L > l) = e^{(eps + l)/2} (e^{(eps - l)/2} - 1) / (e^eps - 1), Q(L > l) without the first factor; the rest by symmetry."""
+        """Return the tails.
+
+        P(L > l) = e^{(eps + l)/2} (e^{(eps - l)/2} - 1) / (e^eps - 1), and Q(L > l) is the same without the first factor. The lower tails
+        follow by symmetry.
+        """
         inside = np.clip(at, -self.epsilon, self.epsilon)
         up, down = 0.5 * (self.epsilon + inside), 0.5 * (self.epsilon - inside)
         total = log_expm1(self.epsilon)
@@ -79,12 +83,13 @@ class RangeLoss:
 
 @dataclass(frozen=True, slots=True)
 class ChoicesLoss:
-    """The worst curve of `count` choices, each of range `epsilon` and made from the answers of those before it, as a pair of atoms.
+    """The loss of a pair of atoms with the worst curve of `count` choices of range `epsilon`, each of which may depend on earlier answers.
 
-    It dominates, whatever else runs between the choices: what has a pair of its own may as well run before them all, since a choice that
-    sees more is no better for privacy (backward induction, as in numerics/grid/hockey_stick.py). If what runs between is itself known
-    by the curve of all of its runs together, and each may depend on all outputs before it: interactive mechanisms that run concurrently
-    are dominated by the product of the pairs of each (Vadhan, Zhang 2022, arXiv:2207.08335).
+    The pair also dominates if other mechanisms run between the choices. A mechanism with a pair of its own may be assumed to run before all
+    choices, because a choice that can use more earlier outputs has no better privacy (backward induction, as in
+    numerics/grid/hockey_stick.py). The other case is a mechanism that is known only by the curve of all of its runs together, each of which
+    may depend on all earlier outputs. Interactive mechanisms that run concurrently are dominated by the product of their pairs (Vadhan,
+    Zhang 2022, arXiv:2207.08335).
     """
 
     epsilon: float
@@ -100,22 +105,27 @@ class ChoicesLoss:
         return self.pair().tails(at)
 
     def pair(self) -> ChordPair:
+        """Return the pair, cached."""
         return _pair(self.epsilon, self.count)
 
 
 def curve_of(epsilon: float, count: int) -> ChoiceCurve:
-    """Bounds on the curve of so many choices, on a grid as fine as they are few."""
+    """Return bounds on the worst curve of `count` choices. The fewer choices there are, the finer is the grid for each."""
     return choice_curve(epsilon, count, math.ceil(max(1.0, epsilon) * min(max(STEPS // count, FEWEST), MANY)))
 
 
 @shared(16)
 def _pair(epsilon: float, count: int) -> ChordPair:
+    """Return the pair of `ChoicesLoss`."""
     curve = curve_of(epsilon, count)
     return symmetric_pair(curve.spacing, curve.upper)
 
 
 def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, int], ...]:
-    """Pairs that together dominate `count` adaptive choices: blocks whose worst curve is computed, and the closed form elsewhere."""
+    """Return losses, with counts, of pairs that together dominate `count` adaptive choices.
+
+    They are blocks of choices whose worst curve is computed, and single choices with the closed form.
+    """
     block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if LEAST <= epsilon <= MOST else 1
     if block == 1:
         return ((RangeLoss(epsilon), count),)
@@ -128,11 +138,11 @@ def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, 
 
 @dataclass(frozen=True, slots=True)
 class TwoCandidates(Mechanism):
-    """The loss is t or t - epsilon, 0 < t < epsilon (Dong, Durfee, Rogers 2020, arXiv:1909.13830).
+    """A choice between two candidates with loss t or t - epsilon, 0 < t < epsilon (Dong, Durfee, Rogers 2020, arXiv:1909.13830).
 
-    Attained: by scores of which one rises and the other falls by all of the sensitivity, from a lead that gives the first candidate
-    probability (1 - e^{t - epsilon}) / (1 - e^{-epsilon}). Between D' and D other scores have this pair: of the two directions one is
-    enough for a lower bound.
+    Scores attain the pair in one direction: one score rises and the other falls by the whole sensitivity, from a lead that gives the first
+    candidate the probability (1 - e^{t - epsilon}) / (1 - e^{-epsilon}). In the other direction, other scores have this pair. One direction
+    suffices for a lower bound.
     """
 
     epsilon: float
@@ -149,24 +159,25 @@ class TwoCandidates(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class BoundedRange(Mechanism):
-    """Losses within an interval of length epsilon: the exponential mechanism exp(epsilon u / (2 sensitivity)), and Gumbel noisy max.
+    """A choice whose losses lie within an interval of length epsilon.
 
-    For some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), else t - eps, in the worst case (Dong, Durfee,
-    Rogers 2020, arXiv:1909.13830); t may depend on the data and on earlier answers, so every bound here is the maximum over t: of one
-    choice, or, in `together`, of several that follow one another (numerics/grid/hockey_stick.py).
+    The exponential mechanism exp(epsilon u / (2 sensitivity)) has this property, and so has noisy max with Gumbel noise. In the worst case,
+    for some t in [0, eps] the loss is t with probability p_t = (e^eps - e^t)/(e^eps - 1), and t - eps otherwise (Dong, Durfee, Rogers 2020,
+    arXiv:1909.13830). t may depend on the data and on earlier answers, so every bound is the maximum over t. `together` bounds several
+    choices one after the other (numerics/grid/hockey_stick.py).
     """
 
     epsilon: float
 
     def approx_dp(self, delta: float) -> float:
-        """max_t p_t (1 - e^{eps' - t}) = (e^{eps/2} - e^{eps'/2})^2 / (e^eps - 1), solved for eps'."""
+        """Return the eps' with max_t p_t (1 - e^{eps' - t}) = (e^{eps/2} - e^{eps'/2})^2 / (e^eps - 1) = delta."""
         if delta == 0.0:
             return self.epsilon
         spread = math.sqrt(delta * -math.expm1(-self.epsilon)) * (1.0 - 1e-15)
         return max(0.0, self.epsilon + 2.0 * math.log1p(-spread)) if spread < 1.0 else 0.0
 
     def zcdp(self) -> float:
-        """eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or what pure epsilon gives if that is smaller."""
+        """Return eps^2/8 (Cesar & Rogers 2021, arXiv:2004.07223), or the rho of the pure epsilon if that is smaller."""
         return min(squared(self.epsilon, 8), Pure(self.epsilon).zcdp())
 
     def losses(self) -> tuple[RangeLoss]:
@@ -179,25 +190,27 @@ class BoundedRange(Mechanism):
         return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
 
     def rdp(self, orders: Array) -> Array:
-        """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} at its largest; eps if that is not a number."""
+        """Return the divergences from the largest moment p_t e^{z t} + (1-p_t) e^{z (t-eps)}, or eps if it cannot be computed."""
         z, e0 = orders - 1.0, self.epsilon
         with np.errstate(all="ignore"):
             t, left = _largest_moment(z, e0)
-            log_high = np.log(-np.expm1(-left)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, under Q
+            log_high = np.log(-np.expm1(-left)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, the probability under Q
             log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
             result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -left), axis=1)) / z
-            result = result * (1.0 + 1e-15 * e0)  # logarithms as large as eps were added
-        # If a probability or a loss is too small for a double, one of the two is lost: eps itself bounds every order.
+            result = result * (1.0 + 1e-15 * e0)  # covers the rounding of sums of logarithms as large as eps
+        # If a probability or a loss underflows, the result is not usable. eps itself is a bound at every order.
         return np.where((t > 0.0) & (left > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialChoice(BoundedRange):
-    """Choices by the exponential mechanism, among candidates and by scores that the keys leave open."""
+    """A choice by the exponential mechanism. The keys do not determine the candidates and the scores."""
 
     def witness(self, order: float) -> Mechanism | None:
-        """Two candidates, at the t whose moment is the largest: the keys allow any scores, of several records too, which all move them
-        the same way."""
+        """Return a choice between two candidates, at the t with the largest moment.
+
+        The keys allow any scores. If there are several records, all of them may move the scores in the same way.
+        """
         with np.errstate(all="ignore"):
             t, left = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
         plain = LEAST_WITNESS <= self.epsilon <= MOST_WITNESS
@@ -205,9 +218,10 @@ class ExponentialChoice(BoundedRange):
 
 
 def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
-    """t and epsilon - t, both to their last digits, where the moment is largest: e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps})).
+    """Return t and epsilon - t, both with all digits, for the largest moment: e^t = z (e^eps - e^{-z eps}) / ((z+1) (1 - e^{-z eps})).
 
-    Each is log1p of a quotient of terms >= 0: as a difference of logarithms, t rounds to eps at large z eps, and the bound to 0.
+    Each is computed as log1p of a quotient of non-negative terms. As a difference of logarithms, t would round to eps at large z eps, and
+    the bound would round to 0.
     """
     y = z * epsilon
     near = np.exp(-y) * (_beyond(y) + z * _beyond(-epsilon))
@@ -219,7 +233,7 @@ def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
 
 
 def _beyond(x: Array | float) -> Array:
-    """e^x - 1 - x, without cancelling near 0; >= 0."""
+    """Return e^x - 1 - x, which is at least 0, without cancellation near 0."""
     small = np.abs(x) < 0.1
     s = np.where(small, x, 0.0)
     series = (
@@ -230,17 +244,17 @@ def _beyond(x: Array | float) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialSpec(EpsilonSpec):
-    """A choice of one of several candidates, chosen with probability proportional to exp(epsilon * score / (2 * sensitivity)).
+    """A choice of one of several candidates, with probability proportional to exp(epsilon * score / (2 * sensitivity)).
 
-    sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. Scores are
-    not released.
+    epsilon is that of one choice. The sensitivity is the most by which one change moves a score. It is contained in epsilon and is no key.
+    Scores are not released.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
-    says whom epsilon covers.
+    Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
+    records, stated_for says whether epsilon is for one record or for the unit.
 
     Bounds: upper. The loss lies in an interval of length epsilon (bounded range), which is sharper than pure epsilon: rho <= epsilon^2 /
-    8. exact and pld compose the worst choices that may be made from earlier answers. `account` shows a lower bound, which choices
-    between two candidates attain. Finite at delta = 0.
+    8. The accountants exact and pld compose the worst choices that may depend on earlier answers. `account` shows a lower bound, which
+    choices between two candidates attain. Finite at delta = 0.
 
     Source: McSherry & Talwar 2007 (pure epsilon); Dong, Durfee, Rogers 2020, arXiv:1909.13830 (bounded range); Cesar & Rogers 2021,
     arXiv:2004.07223 (rho).

@@ -1,17 +1,22 @@
-"""Choices by comparing noisy numbers: report noisy max, permute-and-flip (the index of the largest noisy score), above threshold.
+"""Choices by comparing noisy numbers: report noisy max and permute-and-flip, which choose the largest noisy score, and above threshold.
 
-Theorem. Add to every score independent noise of one law, with density f and distribution function F, in such units that f <= 1 - F: so have
-Exp(1) and Lap(1). Let one change move the difference of any two scores by at most epsilon. Then the index of the largest noisy score is
+Theorem. Add to every score independent noise with density f and distribution function F, in units in which f <= 1 - F. Exp(1) and Lap(1)
+have this property. Let one change move the difference of any two scores by at most epsilon. Then the index of the largest noisy score is
 dominated by the pair (Lap(epsilon), Lap(0)) of unit scale, which is sharper than epsilon-DP.
 
-Proof. Let S be a set of candidates, X the largest noisy score in S and Y that outside of S. With F_i and f_i those of score i in S, the
-density of X is sum_i f_i prod_{j != i} F_j <= sum_i (1 - F_i) prod_{j != i} F_j, the probability that exactly one of them is larger, so at
-most P(X > x). Averaged over Y, the density of Z = X - Y is at most P(Z > z); the same of Y makes it at most P(Z < z). S is chosen with
-probability P(Z > 0), and after the change with P(Z > epsilon) at least. P(Z > z) falls at no more than the rate min(P(Z > z), P(Z < z)),
-which is that of Laplace noise exactly: so P(Z > epsilon) is at least P(l > epsilon) where l is Laplace noise, shifted such that P(l > 0) =
-P(Z > 0). What holds of every S is that the trade-off curve lies above that of the Laplace pair.
+Proof.
 
-Two candidates attain each point of that curve with Exp(1), no two of them all of it: so no lower bound is claimed.
+1. Let S be a set of candidates, X the largest noisy score in S, and Y the largest noisy score outside of S. Let F_i and f_i belong to score
+   i in S.
+2. The density of X is sum_i f_i prod_{j != i} F_j <= sum_i (1 - F_i) prod_{j != i} F_j. The right-hand side is the probability that exactly
+   one of the scores is larger, which is at most P(X > x).
+3. Averaged over Y, this shows that the density of Z = X - Y is at most P(Z > z). The same argument for Y shows that it is at most P(Z < z).
+4. S is chosen with probability P(Z > 0) before the change, and with at least P(Z > epsilon) after it.
+5. P(Z > z) falls at a rate of at most min(P(Z > z), P(Z < z)). For Laplace noise this rate is exact. So P(Z > epsilon) is at least
+   P(l > epsilon), where l is Laplace noise, shifted so that P(l > 0) = P(Z > 0).
+6. This holds for every S, so the trade-off curve lies above that of the Laplace pair.
+
+With Exp(1), two candidates attain each single point of that curve, but no two candidates attain all of it. So no lower bound is claimed.
 """
 
 from __future__ import annotations
@@ -32,7 +37,10 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 
 
 def noisy_maximum(epsilon: float) -> Mechanism:
-    """The theorem's bound; and the pure one, whose sums have closed forms that are sharper than a grid if the two hardly differ."""
+    """Return the mechanism with the theorem's bound and the bound from pure epsilon, of which accountants use the smaller one.
+
+    Sums of pure bounds have closed forms. If both bounds hardly differ, these are sharper than a grid.
+    """
     if not SMALLEST_RATIO < epsilon <= LARGEST_RATIO:
         return Pure(epsilon)
     return LeastOf((Laplace(epsilon).unclaimed(), Pure(epsilon)))
@@ -40,15 +48,14 @@ def noisy_maximum(epsilon: float) -> Mechanism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportNoisyMaxSpec(EpsilonSpec):
-    """The index of the score that is the largest after noise of the same distribution on each; neither the noisy nor the true scores are
-    released.
+    """The index of the score that is largest after noise with the same distribution on each. No true or noisy score is released.
 
-    epsilon is that of one report: with the sensitivity of each score divided out, the scale of the noise is 2 / epsilon. With Gumbel noise
-    it is the exponential mechanism (bounded range). With Laplace or exponential noise it is no worse than one number of sensitivity epsilon
-    with Laplace noise of scale 1, which is sharper than pure epsilon.
+    epsilon is that of one report. The scale of the noise is 2 / epsilon times the sensitivity of a score. With Gumbel noise the choice is
+    that of the exponential mechanism (bounded range). With Laplace or exponential noise it costs no more than one number of sensitivity
+    epsilon with Laplace noise of scale 1, which is less than the pure epsilon implies.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
-    says whom epsilon covers.
+    Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
+    records, stated_for says whether epsilon is for one record or for the unit.
 
     Bounds: upper. Finite at delta = 0.
 
@@ -62,7 +69,7 @@ class ReportNoisyMaxSpec(EpsilonSpec):
     epsilon: Annotated[float, Key("pure epsilon of one report, in nats", POSITIVE)]
     noise: Annotated[
         Literal["gumbel", "laplace", "exponential"],
-        Key("noise added to each score; gumbel has the bounded-range form, which is the sharpest"),
+        Key("distribution of the noise on each score; gumbel gives the smallest cost, by its bounded range"),
     ] = "laplace"
 
     def priced(self, epsilon: float) -> Mechanism:
@@ -71,14 +78,15 @@ class ReportNoisyMaxSpec(EpsilonSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermuteAndFlipSpec(EpsilonSpec):
-    """A choice of one of several candidates: they are visited in random order, and each is accepted with probability exp(epsilon (score -
+    """A choice of one of several candidates. They are visited in random order, and each is accepted with probability exp(epsilon (score -
     best) / (2 * sensitivity)).
 
-    sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. It is the
-    index of the largest score after exponential noise, and no worse than one number of sensitivity epsilon with Laplace noise of scale 1.
+    epsilon is that of one choice. The sensitivity is the most by which one change moves a score. It is contained in epsilon and is no key.
+    The result has the law of the index of the largest score after exponential noise. It costs no more than one number of sensitivity
+    epsilon with Laplace noise of scale 1.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
-    says whom epsilon covers.
+    Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
+    records, stated_for says whether epsilon is for one record or for the unit.
 
     Bounds: upper, sharper than pure epsilon. Finite at delta = 0.
 
@@ -97,15 +105,15 @@ class PermuteAndFlipSpec(EpsilonSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseVectorSpec(EpsilonSpec):
-    """The queries of a stream that exceed a threshold, until `answers` of them have; the noisy values themselves are not released.
+    """The queries of a stream that exceed a threshold, until `answers` queries have exceeded it. The noisy values are not released.
 
-    The whole run, however many queries there are, is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers
-    sensitivity / eps2) on each query, eps1 = threshold_share * epsilon, eps2 = epsilon - eps1. Noise on the threshold is drawn once.
+    The whole run is epsilon-DP, whatever the number of queries. The noise is Lap(sensitivity / eps1) on the threshold, which is drawn once,
+    and Lap(2 answers sensitivity / eps2) on each query. Here eps1 = threshold_share * epsilon and eps2 = epsilon - eps1.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
-    says whom epsilon covers.
+    Neighbours: all three adjacencies; the statement is for the file's adjacency. A group of k units costs k epsilon. If a unit has several
+    records, stated_for says whether epsilon is for one record or for the unit.
 
-    Bounds: upper, from pure epsilon alone. Finite at delta = 0.
+    Bounds: upper, from the pure epsilon alone. Finite at delta = 0.
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, standard form.
     """
@@ -113,17 +121,17 @@ class SparseVectorSpec(EpsilonSpec):
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("No change moves a query by more than the sensitivity that was divided out.", "release"),
+        moves("No change moves a query by more than the sensitivity for which epsilon is stated.", "release"),
         of_mechanism(
-            "After so many answers above the threshold nothing more is asked.",
+            "The run ends after the stated number of answers above the threshold.",
             "test_answers_without_an_end_above_the_threshold_cost_more",
             "release",
         ),
     )
 
     epsilon: Annotated[float, Key("pure epsilon of one whole run, in nats", POSITIVE)]
-    answers: Annotated[int, Key("how many times above the threshold end the run", COUNT)] = 1
-    threshold_share: Annotated[float, Key("share of epsilon spent on the threshold's noise", OPEN_UNIT)] = 0.5
+    answers: Annotated[int, Key("number of queries above the threshold after which the run ends", COUNT)] = 1
+    threshold_share: Annotated[float, Key("share of epsilon for the noise on the threshold", OPEN_UNIT)] = 0.5
 
     def priced(self, epsilon: float) -> Mechanism:
         return Pure(epsilon)

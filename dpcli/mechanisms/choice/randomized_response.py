@@ -1,4 +1,4 @@
-"""k-ary randomised response: each record's category is kept with some probability, else replaced by another at random."""
+"""k-ary randomised response: each record's category is reported with some probability, and otherwise another one at random."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse(Mechanism):
-    """Keeps the category with probability p = e^eps / (e^eps + k - 1); each other one has (1-p)/(k-1).
+    """A response with the true category with probability p = e^eps / (e^eps + k - 1), and each other one with (1-p)/(k-1).
 
-    Two versions of a record differ in two outcomes (loss +eps and -eps) and agree in the other k - 2. Its Renyi curve is that of
-    Mironov 2017, arXiv:1702.07476, Proposition 5, for k = 2. rho: that of the two-point pair, which dominates.
-    Attained: by a record that changes its category.
+    Two versions of a record differ in the probabilities of two outcomes, with losses +eps and -eps. The other k - 2 outcomes have loss 0.
+    For k = 2 the Renyi curve is that of Mironov 2017, arXiv:1702.07476, Proposition 5. rho is that of the two-point pair, which dominates.
+    A record that changes its category attains the pair.
     """
 
     epsilon: float
     categories: int
 
     def _log_probabilities(self) -> tuple[float, float]:
+        """Return the log probabilities of the true category and of each other one."""
         log_total = self.epsilon + math.log1p((self.categories - 1) * math.exp(-self.epsilon))
         return self.epsilon - log_total, -log_total
 
     def approx_dp(self, delta: float) -> float:
-        """Exact: delta(eps) = p - e^eps (1-p)/(k-1)."""
+        """Return epsilon from the exact delta(eps) = p - e^eps (1-p)/(k-1)."""
         if delta == 0.0:
             return self.epsilon
         log_kept, log_other = self._log_probabilities()
@@ -56,24 +57,24 @@ class RandomizedResponse(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class BlankedResponse(Mechanism):
-    """The response of a record, as `RandomizedResponse` has it, against one that is uniform over all k categories, and the reverse.
+    """The response of a record against a response that is uniform over all k categories, and the reverse.
 
-    The category of the record has the likelihood ratio k p, each other one k (1-p)/(k-1). rho: that of the pure epsilon.
-    Attained: by a record that is blanked.
+    The category of the record has the likelihood ratio k p, and each other one k (1-p)/(k-1), with p as in `RandomizedResponse`. rho is
+    that of the pure epsilon. A record that is blanked attains the pairs.
     """
 
     epsilon: float
     categories: int
 
     def _log_ratios(self) -> tuple[float, float]:
-        """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all their digits at a small epsilon."""
+        """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all digits at a small epsilon."""
         k, e0 = self.categories, self.epsilon
         kept = -math.log1p((k - 1) / k * math.expm1(-e0))
         other = -math.log1p(math.expm1(e0) / k) if e0 < 30.0 else math.log(k) - e0 - math.log1p((k - 1) * math.exp(-e0))
         return kept, other
 
     def approx_dp(self, delta: float) -> float:
-        """Exact up to rounding, from above: delta(eps) = p - e^eps / k, or (k-1)/k - e^eps (1-p) in the other direction."""
+        """Return epsilon from delta(eps) = p - e^eps / k, or (k-1)/k - e^eps (1-p) in the other direction, rounded up."""
         k, (kept, other) = self.categories, self._log_ratios()
         ends = [0.0]
         for most, mass in ((kept, math.exp(kept) / k), (-other, (k - 1) / k)):
@@ -90,7 +91,7 @@ class BlankedResponse(Mechanism):
 
     def losses(self) -> tuple[AtomicLoss, AtomicLoss]:
         log_k, (kept, other) = math.log(self.categories), self._log_ratios()
-        log_rest = math.log1p(-1.0 / self.categories)  # of the k - 1 other categories, under the uniform response
+        log_rest = math.log1p(-1.0 / self.categories)  # log probability of the k - 1 other categories under the uniform response
         return (
             AtomicLoss((-log_k, log_rest), (kept, other)),
             AtomicLoss((kept - log_k, other + log_rest), (-kept, -other)),
@@ -99,18 +100,19 @@ class BlankedResponse(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomizedResponseSpec(StatedSpec):
-    """Each record's category, reported truthfully with probability e^epsilon / (e^epsilon + categories - 1), else another one at random.
+    """Each record's category, reported truthfully with probability e^epsilon / (e^epsilon + categories - 1), and otherwise another one at
+    random.
 
-    The local model: the response of every record is released. keep states the probability instead of epsilon.
+    This is the local model: the response of every record is released. keep states the probability of the true category instead of epsilon.
 
-    Neighbours: replace-one and zero-out; refused under add-remove, since whether a record responds is not hidden. Several records respond
-    separately, and their responses compose. Under zero-out a blanked record responds too: by the same probabilities, for one category or
-    for one drawn at random. One that reports nothing, or that it is blank, is told from every other, and no epsilon covers that.
-    blank = "uniform" states that its response is uniform over all categories, which costs less: at epsilon 1 and two categories .620 in
-    place of 1.
+    Neighbours: replace-one and zero-out. add-remove is refused, because whether a record responds is not hidden. Several records respond
+    independently, and their responses compose. Under zero-out a blanked record must respond too, with the same probabilities, for a fixed
+    category or for a category that is drawn at random. If it reported nothing, or that it is blank, it could be told from every other
+    record, and no epsilon would hold. blank = "uniform" states that its response is uniform over all categories, which costs less. With
+    epsilon 1 and two categories, for example, it costs .620 instead of 1.
 
-    Bounds: exact under replace-one, and under zero-out with blank = "uniform"; under zero-out without it an upper bound, as for which
-    category a blanked record responds is not stated. Finite at delta = 0.
+    Bounds: exact under replace-one, and under zero-out with blank = "uniform". Under zero-out without it, an upper bound, because the
+    category for which a blanked record responds is not stated. Finite at delta = 0.
 
     Source: Kairouz, Oh, Viswanath 2015, arXiv:1311.0776; Mironov 2017, arXiv:1702.07476 (Renyi, two categories).
     """
@@ -119,20 +121,20 @@ class RandomizedResponseSpec(StatedSpec):
     shows_presence: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("Every record responds once, and who responds is known to all."),
+        moves("Every record responds once, and it is public which records respond."),
         of_mechanism(
-            "Under zero-out a blanked record responds by the same probabilities, for a category that is fixed or drawn; uniformly over all "
-            'categories where blank = "uniform" says so.',
+            "Under zero-out a blanked record responds with the same probabilities, for a category that is fixed or drawn, or uniformly "
+            'over all categories if blank = "uniform".',
             "test_a_blank_that_does_not_respond_is_told_from_every_record",
         ),
     )
 
     epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
-    keep: Annotated[float | None, Key("probability that the true category is reported; instead of epsilon", OPEN_UNIT)] = None
+    keep: Annotated[float | None, Key("probability that the true category is reported, instead of epsilon", OPEN_UNIT)] = None
     categories: Annotated[int, Key("number of categories", AT_LEAST_TWO)] = 2
     blank: Annotated[
         Literal["uniform"] | None,
-        Key("how a blanked record responds (zero-out): uniformly over all categories; without it, for any of them", claim=True),
+        Key("response of a blanked record under zero-out: uniform over all categories; by default for any one of them", claim=True),
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
@@ -145,12 +147,12 @@ class RandomizedResponseSpec(StatedSpec):
         epsilon = self.epsilon
         if epsilon is None:
             assert self.keep is not None
-            keep = Fraction(self.keep)  # exactly: if the odds are near 1, their logarithm is their distance from it
+            keep = Fraction(self.keep)  # exact, because the logarithm of odds near 1 is about their distance from 1
             epsilon = math.log1p(float((keep * self.categories - 1) / (1 - keep)))
         return RandomizedResponse(epsilon, self.categories)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """Several records answer separately: their responses compose."""
+        """Return the mechanism under the neighbouring relation. The responses of several records compose."""
         if neighbours.adjacency.value == "add-remove":
             raise InputError(
                 "randomized-response hides a record's category, not its presence: it needs adjacency = replace-one or zero-out"
@@ -160,9 +162,11 @@ class RandomizedResponseSpec(StatedSpec):
                 f'blank = "uniform" says how a blanked record responds: it needs adjacency = zero-out, not {neighbours.adjacency.value}'
             )
         changes, one = self.changes(neighbours), self.stated()
-        known_blank = self.blank is not None and neighbours.group == 1  # of a group some may become blank, and others cease to be
+        # In a group, some units may be blanked while others cease to be blank, so BlankedResponse is for one unit only.
+        known_blank = self.blank is not None and neighbours.group == 1
         response: Mechanism = BlankedResponse(one.epsilon, one.categories) if known_blank else one
         if changes > 1:
             response = Composed(((response, changes),))
-        # Without `blank` it is not stated for which category a blanked record responds: it need not be another one, kept as often.
+        # Without `blank`, the category for which a blanked record responds is not stated. It may be the same as before, so the pair need
+        # not be attained.
         return response if neighbours.replaces or known_blank else response.unclaimed()

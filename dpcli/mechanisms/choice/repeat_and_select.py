@@ -45,9 +45,7 @@ LADDER_RUNGS = 7  # orders that are tried for a bound at one order: the order it
 # Relative slacks that cover rounding; a unit in the last place is 2.2e-16.
 SERIES_SLACK = 4e-15  # for the mean near eta = 0, where the series drops terms below 2e-19, and about ten operations remain
 MEAN_FORMULA_SLACK = 2e-15  # for the mean at other eta, by about eight operations
-EXPONENT_SLACK = (
-    4e-16  # for the mean, per unit of its exponent: an absolute error of the exponent is a relative error of the result
-)
+EXPONENT_SLACK = 4e-16  # for the mean, per unit of its exponent, whose absolute error is a relative error of the result
 PURE_SLACK = 1e-14  # for a pure epsilon, by about twenty operations
 TANH_SLACK = 1e-15  # for a pure epsilon by tanh, by four operations
 MOMENT_SLACK = 1e-12  # for a Renyi divergence, by several logarithms and exponentials
@@ -231,7 +229,10 @@ class RepeatAndSelect(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsTable:
-    """The number of trials: mean and, for the truncated negative binomial, eta; gamma, its halting rate, may replace the mean."""
+    """The distribution of the number of trials. Either its mean or gamma, its halting probability, is stated.
+
+    The truncated negative binomial distribution has the shape eta as well.
+    """
 
     distribution: Annotated[
         Literal["poisson", "geometric", "logarithmic", "truncated-negative-binomial"], Key("distribution of the number of trials")
@@ -284,17 +285,17 @@ _DISTRIBUTIONS: dict[str, Callable[[TrialsTable], Trials]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatAndSelectSpec(Spec):
-    """Tuning: another entry of the file runs a random number of times, and only the best result is released; its cost is charged here.
+    """Tuning: another entry of the file runs a random number of times, and only the best result is released. All trials are charged here.
 
-    The number of trials is drawn afresh and stays secret, and nothing else about the other trials is released. Each trial may draw its
-    hyperparameters at random, but from a distribution that does not depend on the data. The order of results is fixed beforehand, and
-    comparing them reads no private data that the trial's entry does not price: a score on private data is one more release of each
-    trial. With Poisson trials there may be no trial at all, and then nothing is released.
+    The number of trials is drawn at random and stays secret, and nothing else about the other trials is released. Each trial may draw its
+    hyperparameters at random, but from a distribution that does not depend on the data. The order of results is fixed beforehand. Comparing
+    results must not use private data beyond what the trial's entry is charged for. A score on private data is therefore one more release of
+    each trial. With a Poisson number of trials there may be no trial at all, and then nothing is released.
 
-    Neighbours: as in the entry that runs.
+    Neighbours: the relations of the entry that runs.
 
-    Bounds: upper, from a run's pure epsilon if it has one, its privacy profile and its Renyi divergences; no lower bound is claimed.
-    At delta = 0 there is an answer if a run is pure.
+    Bounds: upper, from a run's pure epsilon if it has one, from its privacy profile and from its Renyi divergences. No lower bound is
+    claimed. At delta = 0 there is an answer if a run is pure.
 
     Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles).
     """
@@ -306,12 +307,12 @@ class RepeatAndSelectSpec(Spec):
         SECRET,
         moves("A trial costs what its entry states."),
         of_mechanism(
-            "How many trials there were, and what the others gave, stays secret.",
+            "The number of trials and the results of the other trials stay secret.",
             "test_a_published_number_of_trials_costs_more",
             "sweep",
         ),
         of_mechanism(
-            "The order of results is fixed beforehand, and the score by which they are compared is priced with the trial.",
+            "The order of results is fixed beforehand, and the score by which they are compared is charged with the trial.",
             "test_an_order_that_is_chosen_by_the_data_costs_more",
             "sweep",
         ),

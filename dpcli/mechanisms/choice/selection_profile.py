@@ -1,13 +1,13 @@
-"""The privacy profile of the best of a random number of runs, from that of one run.
+"""The privacy profile of a selection, which releases the best of a random number of runs, from the profile of one run.
 
-K runs, K of generating function f; the best output has at y the density Q(y) f'(X), X uniform between Q(< y) and Q(<= y) (ties are broken
-by a uniform number that is the same in law for both data). f' increases to f'(1) = E[K]. Let R be at least f'(q) / f'(q') for the
-probabilities q, q' that one event can have under one run on neighbouring data. Then, point by point,
+Let K be the number of runs, and f its generating function. The best output has at y the density Q(y) f'(X), where X is uniform between
+Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both datasets. f' increases to f'(1) = E[K]. Let R be at least
+f'(q) / f'(q') for all probabilities q and q' that one event can have under one run on neighbouring data. Then, point by point,
 
-    Q f'(q) - e^eps Q' f'(q') <= f'(q) (Q - e^{eps - log R} Q') <= E[K] (Q - e^{eps - log R} Q')+,
+    Q f'(q) - e^eps Q' f'(q') <= f'(q) (Q - e^{eps - log R} Q') <= E[K] (Q - e^{eps - log R} Q')+.
 
-so that the delta of the selection at eps >= 0 is at most E[K] times that of one run at eps - log R; to show nothing, if K = 0, has the
-same probability on both and takes nothing. Of this form: Koskela, Redberg, Wang 2024, arXiv:2402.06701.
+So the delta of the selection at eps >= 0 is at most E[K] times the delta of one run at eps - log R. If K = 0, nothing is released. This has
+the same probability for both datasets, and adds nothing to delta. Koskela, Redberg, Wang 2024, arXiv:2402.06701, give bounds of this form.
 """
 
 from __future__ import annotations
@@ -41,18 +41,22 @@ class TrialCounts(Protocol):
 
     @property
     def mean(self) -> float:
-        """E[K], from above."""
+        """An upper bound on E[K]."""
         ...
 
     def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """Upper bound on log f'(q) / f'(q') if one run has these deltas at these epsilons, of which the first is 0."""
+        """Return an upper bound on log R if one run has these deltas at these epsilons. The first epsilon is 0."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionLoss:
-    """A pair whose curve is the least of that bound, of what follows from the Renyi curve of `selection`, and of its
-    pure epsilon (inf if it has none); held on a grid. run: pairs that dominate one run, one for each direction."""
+    """The loss of a pair on a grid whose curve is the least of three bounds on the selection.
+
+    The bounds are that of the module's docstring, the one from the selection's Renyi curve, and the one from its pure epsilon.
+    run: losses of pairs that dominate one run, one for each direction. trials: the distribution of K.
+    selection: the mechanism with the Renyi curve. pure: its pure epsilon, or inf.
+    """
 
     run: tuple[PrivacyLoss, ...]
     trials: TrialCounts
@@ -60,23 +64,24 @@ class SelectionLoss:
     pure: float
 
     def cgf(self, z: Array) -> Array:
-        """Return the CGF of the atoms. Raises NotRepresentable without pure epsilon."""
+        """Return the CGF of the pair. Raises NotRepresentable if there is no pure epsilon."""
         return self._finite().cgf(z)
 
     def tilted(self, t: float) -> Tilted:
-        """The atoms. Raises NotRepresentable without pure epsilon."""
+        """Return the pair under the tilt t. Raises NotRepresentable if there is no pure epsilon."""
         return self._finite().tilted(t)
 
     def tails(self, at: Array) -> Tails:
         return _pair(self).tails(at)
 
     def _finite(self) -> ChordPair:
+        """Return the pair. Raises NotRepresentable if its losses may be infinite."""
         if not self.pure <= FURTHEST:
-            raise NotRepresentable("the worst pair of a selection is known by its tails, not by its CGF")
+            raise NotRepresentable("only the tails of a selection's worst pair are known, and its CGF is not")
         return _pair(self)
 
     def log_heights(self, x: Array) -> Array:
-        """Upper bounds on log delta at increasing x >= 0, by the run's profile and the pure epsilon."""
+        """Return upper bounds on log delta at increasing epsilons x >= 0, from the run's profile and the pure epsilon."""
         shift = _growth(self.run, self.trials)
         result = log_run(self.run, x - shift) + math.log(self.trials.mean) + ROUNDING
         if self.pure < math.inf:
@@ -86,7 +91,7 @@ class SelectionLoss:
         return np.minimum(result, 0.0)
 
     def epsilon(self, log_delta: float) -> float:
-        """Return where that falls to e^log_delta; inf where it does not."""
+        """Return the epsilon at which the bound of `log_heights` falls to `log_delta`; inf if it does not."""
 
         def excess(x: float) -> float:
             return float(self.log_heights(np.array([x]))[0]) - log_delta
@@ -102,7 +107,10 @@ class SelectionLoss:
 
 
 def own_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """The run's own pairs if they are known for no more than RUN, whatever else has been asked; else `rough_run`."""
+    """Return the losses of the run's own pairs if they take at most RUN units of work; otherwise those of `rough_run`.
+
+    RUN does not depend on the work that was spent before.
+    """
     with suppress(NotRepresentable), allowance(RUN, RUN):
         losses = inner.losses()
         log_run(losses, np.zeros(1))
@@ -111,7 +119,7 @@ def own_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
 
 
 def rough_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """Pairs of one run without a grid for many steps: that of its Renyi curve in their place."""
+    """Return losses of pairs that dominate one run without a grid for many steps. A composition gets the pair of its Renyi curve."""
     if not inner.summed:
         with suppress(NotRepresentable):
             return inner.losses()
@@ -120,24 +128,24 @@ def rough_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
 
 
 def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
-    """Upper bounds on log delta of one run at any increasing x, the larger of both directions."""
+    """Return upper bounds on log delta of one run at increasing epsilons x, for the worse direction."""
     return np.asarray(np.maximum.reduce([log_deltas(loss, x) for loss in run]))
 
 
 @shared(16)
 def _growth(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> float:
-    """Return log R from the curve of one run."""
+    """Return log R from the privacy profile of one run."""
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
     deltas = np.minimum(np.exp(log_run(run, epsilons)), 1.0)
     growth = trials.log_growth(epsilons, deltas) * (1.0 + ROUNDING) + ROUNDING
     if math.isnan(growth):
-        raise NotRepresentable("how much likelier one choice may be than another is no number")
+        raise NotRepresentable("the bound on how a choice's probability changes between neighbours is not a number")
     return growth
 
 
 @shared(16)
 def _pair(loss: SelectionLoss) -> ChordPair:
-    """The atoms, remembered."""
+    """Return the pair, cached."""
     at = np.geomspace(1e-6, FURTHEST, EPSILONS)
     falls = loss.log_heights(at)
     end = int(np.argmax(falls <= max(LOG_LEAST, float(falls[-1]))))

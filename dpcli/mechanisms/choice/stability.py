@@ -1,4 +1,4 @@
-"""Releases that test stability first: the stability histogram and propose-test-release."""
+"""Releases that first test the stability of the answer: the stability histogram and propose-test-release."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
 from dpcli.numerics.tails import Tails
 
-_SHOWS = "a key that one unit alone holds may be shown, so that its Renyi divergence is infinite"
-SURE = 1.0 - 1e-9  # A release with a larger probability of showing a unit's own keys gives no privacy.
-LEAST = 5e-324  # the smallest positive float, for a probability that underflows
-ONE_BY_ONE = 64  # Up to this size of a group, every number of its units that share a key is tried.
+_SHOWS = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
+SURE = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
+LEAST = 5e-324  # the smallest positive float, in place of a probability that underflows
+ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 
@@ -83,7 +83,7 @@ class Shown(Mechanism):
 
     def losses(self) -> tuple[ShownLoss, ...]:
         if self.everything:
-            raise NotRepresentable("a key that one unit alone holds is shown for certain")
+            raise NotRepresentable("a key that only one unit holds is certainly shown")
         if self.both:
             return (ShownLoss(self.delta, self.delta),)
         return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
@@ -96,19 +96,20 @@ def shown(log_hidden: float, both: bool) -> Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilityHistogramSpec(Spec):
-    """Keys that the data hold, with their noisy counts, if these exceed `threshold`; nothing is said of the others.
+    """The keys in the data whose noisy counts exceed `threshold`, with these noisy counts. Nothing is released about other keys.
 
-    To each count of a key that is there, discrete Laplace noise (scale) or discrete Gaussian noise (sigma) is added; a key whose noisy
-    count is above the threshold is released with it. A unit of privacy adds to at most max_groups keys, and at most max_rows to each.
-    Which keys there may be need not be known. What the release pays for it is delta: a key that nobody else holds is shown with probability
-    P(max_rows + noise > threshold), and some key of a unit's max_groups with 1 - (1 - that)^max_groups.
+    Discrete Laplace noise (scale) or discrete Gaussian noise (sigma) is added to the count of each key in the data. A unit of privacy adds
+    to the counts of at most max_groups keys, and at most max_rows to each. The possible keys need not be known beforehand. The price for
+    this is a delta: a key that only one unit holds is shown with probability p = P(max_rows + noise > threshold), and one of the unit's
+    max_groups keys is shown with probability 1 - (1 - p)^max_groups.
 
-    Neighbours: all three adjacencies. Under add-remove and zero-out a unit's keys move in one direction; under replace-one the keys of
-    either version move, twice as many, and either version may have keys of its own. max_contributions changes nothing: both limits are
-    those of a unit. k units that change at once may share their keys or not, and the worst of it is taken.
+    Neighbours: all three adjacencies. Under add-remove and zero-out, the counts of a unit's keys move in one direction. Under replace-one,
+    the counts of the keys of both versions move, which are twice as many, and each version may have keys that only it holds.
+    max_contributions has no effect, because both limits are for a unit. k units that change together may share keys or not. The worst case
+    is used.
 
-    Bounds: upper: the noise on all keys that a unit moves, beside what its own keys show, though no key is both; delta is exact if
-    epsilon is large. Renyi divergences are infinite. No finite epsilon below that delta.
+    Bounds: upper. They add the noise on all counts that a unit moves and the delta of the keys that only it holds, although no key belongs
+    to both groups. delta is exact if epsilon is large. Renyi divergences are infinite. No finite epsilon below that delta.
 
     Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
     arXiv:1511.08552; Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917 (several keys).
@@ -120,14 +121,14 @@ class StabilityHistogramSpec(Spec):
     fixed_threshold: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("No unit adds to more than max_groups keys, or more than max_rows to one.", "release"),
+        moves("No unit adds to more than max_groups keys, or more than max_rows to one key.", "release"),
     )
 
     threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
     scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None
     sigma: Annotated[float | None, Key("sigma of discrete Gaussian noise e^{-x^2/(2 sigma^2)} on each count", POSITIVE)] = None
-    max_groups: Annotated[int, Key("most keys to which one unit of privacy adds", COUNT, claim=True)] = 1
-    max_rows: Annotated[int, Key("most that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
+    max_groups: Annotated[int, Key("largest number of keys to whose counts one unit of privacy adds", COUNT, claim=True)] = 1
+    max_rows: Annotated[int, Key("largest amount that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if (self.scale is None) == (self.sigma is None):
@@ -192,19 +193,21 @@ def _sharing(group: int) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeTestReleaseSpec(StatedSpec):
-    """The answer f(x) if d(x) + DLap(1 / epsilon) > T, else none; d(x) counts the changes that keep x away from data of another answer.
+    """The answer f(x) if d(x) + DLap(1 / epsilon) > T, and no answer otherwise. d(x) is the distance of x to data with another answer.
 
-    d is a whole number, moves by at most 1 from neighbour to neighbour, and is 0 if a neighbour's answer differs; T is the smallest
-    whole number >= 0 with P(DLap(1 / epsilon) > T) <= delta. With `mechanism`, what is released after the test is that entry, charged
-    here: noise for answers that differ by at most its sensitivity, and d is 0 if a neighbour's differs by more.
+    The distance d counts changes. It is a whole number, moves by at most 1 between neighbours, and is 0 if a neighbour has another answer.
+    T is the smallest whole number >= 0 with P(DLap(1 / epsilon) > T) <= delta. With `mechanism`, the entry of that name is released after
+    the test, and is charged here. Its noise must suit answers that differ by at most its sensitivity, and d is 0 if the answer of a
+    neighbour differs by more.
 
-    Neighbours with different answers both have d = 0: they release with probability at most delta. Those of one answer differ by a test on
-    d, which is epsilon. k units that change at once: k epsilon, and e^{(k-1) epsilon} delta, since d < k if their answers differ.
+    If two neighbours have different answers, d = 0 for both, and each releases an answer with probability at most delta. If they have the
+    same answer, they differ only by the test on d, which costs epsilon. k units that change together cost k epsilon and
+    e^{(k-1) epsilon} delta, because d < k if their answers differ.
 
-    Neighbours: all three adjacencies, those by which the changes of d are counted. If a unit has several records, stated_for says
-    whom epsilon and delta cover.
+    Neighbours: all three adjacencies. d counts changes of the file's adjacency. If a unit has several records, stated_for says whether
+    epsilon and delta are for one record or for the unit.
 
-    Bounds: upper, of the pair (epsilon, delta) alone, and of what follows the test. No finite epsilon below delta.
+    Bounds: upper, from the pair (epsilon, delta) alone, and from the release after the test. No finite epsilon below delta.
 
     Source: Dwork & Lei 2009, Differential privacy and robust statistics; Vadhan 2017, The complexity of differential privacy, section 3.
     """
@@ -213,17 +216,17 @@ class ProposeTestReleaseSpec(StatedSpec):
     needs_delta: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         SECRET,
-        moves("The distance moves by at most 1 from neighbour to neighbour.", "release"),
+        moves("The distance moves by at most 1 between neighbours.", "release"),
         of_mechanism(
-            "The distance is 0 where a neighbour has another answer.",
+            "The distance is 0 if a neighbour has another answer.",
             "test_a_distance_that_is_one_too_large_releases_too_often",
             "release",
         ),
     )
 
     epsilon: Annotated[float, Key("epsilon of the test, in nats: the noise on the distance has scale 1 / epsilon", POSITIVE)]
-    delta: Annotated[float, Key("largest probability to pass the test where a neighbour's answer differs", OPEN_UNIT)]
-    mechanism: Annotated[str | None, Key("name of the entry that is released after the test; absent for the answer itself")] = None
+    delta: Annotated[float, Key("largest probability of passing the test if a neighbour has another answer", OPEN_UNIT)]
+    mechanism: Annotated[str | None, Key("name of the entry that is released after the test; by default the answer itself")] = None
 
     @property
     def delta_spent(self) -> float:

@@ -1,4 +1,4 @@
-"""Several mechanisms as one: on the same records (composed), or on disjoint parts of the data (parallel)."""
+"""Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Parts = tuple[tuple[Mechanism, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class SumLoss:
-    """The loss of independent releases: CGFs add."""
+    """The sum of independent losses, each with a count. Its CGF is the sum of their CGFs."""
 
     parts: tuple[tuple[PrivacyLoss, int], ...]
 
@@ -43,26 +43,29 @@ class SumLoss:
         return total
 
     def tilted(self, t: float) -> Tilted:
-        """Refuse: the contour accountant takes the parts one by one."""
+        """Raise NotRepresentable, because the contour accountant uses the parts one by one."""
         raise NotRepresentable("a group is tilted part by part")
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails of a pair that dominates the group's; for a sample of it, since the grid accountant takes an unsampled group
-        part by part."""
+        """Return the tails of a pair that dominates the composition.
+
+        They are for samples of a group. Without sampling, the grid accountant uses the parts one by one.
+        """
         return outcomes_of(self).tails(at)
 
 
 @shared(16)
 def outcomes_of(loss: SumLoss) -> GridOutcomes:
+    """Return the finitely many outcomes of a pair that dominates the composition. They are cached."""
     from dpcli.numerics.grid.whole import composition
 
     return composition(loss.parts)
 
 
 def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]:
-    """Shares of `delta` for one step of each part: its floor, and for steps that need more an equal part of what is left.
+    """Return the delta of one step of each part: its floor plus, for steps that need more, an equal share of the rest of `delta`.
 
-    by_step: equal for every step; otherwise every part gets the same in total.
+    by_step: whether all steps get equal shares of the rest. Otherwise all parts get equal shares in total.
     Raises NotRepresentable if the floors alone exceed delta.
     """
     floors = [mechanism.delta_floor() for mechanism, _ in parts]
@@ -72,7 +75,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
     needs = [_needs_more(mechanism) for mechanism, _ in parts]
     shares = sum(needs) if not by_step else sum(count for (_, count), need in zip(parts, needs, strict=True) if need)
     if any(needs) and slack <= 0.0:
-        raise NotRepresentable("delta leaves nothing for the steps that need some")
+        raise NotRepresentable("the stated deltas use all of delta, and other steps need a part of it")
     return [
         floor + (max(slack, 0.0) * (1 - 1e-13) / shares / (1 if by_step else count) if need else 0.0)
         for (_, count), floor, need in zip(parts, floors, needs, strict=True)
@@ -81,28 +84,29 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
 
 @shared(256)
 def _needs_more(mechanism: Mechanism) -> bool:
-    """Return whether its epsilon is finite at some delta, but not at its floor; remembered, as a search splits delta anew at each step."""
+    """Return whether the mechanism's epsilon is finite at delta = 0.5 but infinite at its floor. Cached for searches that ask often."""
     return math.isinf(mechanism.approx_dp(mechanism.delta_floor())) and not math.isinf(mechanism.approx_dp(0.5))
 
 
 def _at_floors(parts: Parts, delta: float) -> float:
-    """Sum of the epsilons at the deltas that the parts need at the least, as stated. Raises NotRepresentable if these exceed delta."""
+    """Return the sum of the epsilons at the parts' floors of delta. Raises NotRepresentable if the floors exceed `delta`."""
     split_delta(parts, delta)
     return _sum_at_floors(parts)
 
 
 @shared(256)
 def _sum_at_floors(parts: Parts) -> float:
+    """Return the sum of the parts' epsilons at their floors of delta, cached."""
     return total((count, mechanism.approx_dp(mechanism.delta_floor())) for mechanism, count in parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Composed(Mechanism):
-    """Adaptive composition of `parts`, each with its count.
+    """The adaptive composition of `parts`, each with its count.
 
-    (epsilon, delta): sums (Dwork & Roth 2014, Theorem 3.16), the better of two splits of delta. Renyi, zCDP: sums (Mironov 2017,
-    arXiv:1702.07476, Proposition 1). Gaussians: mu^2 adds up. Dominating pairs: products (Zhu, Dong, Wang 2022, arXiv:2106.08567,
-    Theorem 10).
+    Epsilons and deltas add up (Dwork & Roth 2014, Theorem 3.16); the better of two splits of delta is used. Renyi divergences and rhos add
+    up (Mironov 2017, arXiv:1702.07476, Proposition 1). For Gaussians, mu^2 adds up. The product of dominating pairs dominates (Zhu, Dong,
+    Wang 2022, arXiv:2106.08567, Theorem 10).
     """
 
     summed: ClassVar[bool] = True
@@ -116,7 +120,7 @@ class Composed(Mechanism):
                 best = _at_floors(self.parts, delta)
             return best
         for by_step in (True, False):
-            with suppress(NotRepresentable):  # delta is too small for the parts' own: no finite epsilon
+            with suppress(NotRepresentable):  # if delta does not cover the parts' floors, there is no finite epsilon
                 deltas = split_delta(self.parts, delta, by_step)
                 best = min(best, math.fsum(n * m.approx_dp(d) for (m, n), d in zip(self.parts, deltas, strict=True)))
         return best
@@ -131,11 +135,11 @@ class Composed(Mechanism):
         return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
 
     def attained(self) -> bool:
-        """Attained if all parts are: on the same two datasets, as `Mechanism.attained` promises."""
+        """Return whether all parts are attained. They are then attained on the same two datasets, as `Mechanism.attained` promises."""
         return all(mechanism.attained() for mechanism, _ in self.parts)
 
     def unclaimed(self) -> Mechanism:
-        """Part by part, since accountants take a group apart."""
+        """Return the composition with each part unclaimed, because accountants use the parts one by one."""
         return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
@@ -152,17 +156,17 @@ class Composed(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedSpec(Spec):
-    """Other entries of the file, run together on the same records, and on one sample if it is sampled; charged here and nowhere else.
+    """Other entries of the file that run together on the same records. If this entry is sampled, they run on one sample.
 
-    Everything that the entries release is released. Entries that no composed one names each draw a sample of their own, which costs less
-    than two releases from one batch, unless both state the same `sample`, which is priced as this is. A member's own steps count in each
-    step of this entry.
+    The members' cost is charged here and nowhere else, and everything that they release is released. A member's own steps count in each
+    step of this entry. Entries that no composed entry names each draw a sample of their own. This costs less than two releases from one
+    sample. Entries with the same `sample` key run on one sample too, and are priced in the same way as this entry.
 
-    Neighbours: those that every member allows.
+    Neighbours: the relations that every member allows.
 
-    Bounds: sums of the members' (epsilon, delta), Renyi and zCDP bounds, and products of their dominating pairs; exact if all of theirs
-    are. Gaussians on one sample are one Gaussian; anything else that is sampled is known by its pair on a grid, an upper bound. delta = 0
-    is answered if every member is pure.
+    Bounds: the members' epsilons, deltas, Renyi divergences and rhos add up, and their dominating pairs are multiplied. The result is exact
+    if all members' bounds are. Gaussians on one sample are one Gaussian. The pair of any other sampled group is computed on a grid, which
+    gives an upper bound. delta = 0 is answered if every member is pure.
 
     Source: Dwork & Roth 2014, Theorem 3.16; Mironov 2017, arXiv:1702.07476, Proposition 1; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem
     10.
@@ -180,7 +184,7 @@ class ComposedSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class BoundGroup(Spec):
-    """The members of a composed entry, looked up, or the entries that share a sample."""
+    """The members of a composed entry, or the entries that share a sample, with their counts."""
 
     members: tuple[tuple[Spec, int], ...]
 
@@ -196,7 +200,10 @@ class BoundGroup(Spec):
         return Composed(tuple((spec.resolve(neighbours), count) for spec, count in self.members))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Gaussians on one sample are one Gaussian; anything else is known by its pair on a grid, and by a bound on its Renyi curve."""
+        """Return the mechanism on a Poisson sample. Gaussians on one sample are one Gaussian.
+
+        Any other group has a pair on a grid and a bound on its Renyi curve.
+        """
         if self.contribution_form:
             add_remove = Neighbours(Adjacency.ADD_REMOVE)
             try:
@@ -210,10 +217,11 @@ class BoundGroup(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Parallel(Mechanism):
-    """Parallel composition of `branches`, one per disjoint part (McSherry 2009, Theorem 4): each view is the largest branch's.
+    """Parallel composition of `branches`, one for each disjoint part of the data (McSherry 2009, Theorem 4).
 
-    For add-remove, and for zero-out if a blank adds nothing: a replaced record may move from one part to another and touch two.
-    Accountants ask each branch with what is outside of the parts (`cases`); the views here are for what asks this step alone.
+    It holds for add-remove, and for zero-out if a blank record adds nothing to any part. A replaced record may move from one part to
+    another and change two. Accountants compose each branch with the steps outside of the parts (`cases`). The methods here are for callers
+    that need this step alone, and return the largest value over the branches.
     """
 
     branches: tuple[Composed, ...]
@@ -222,11 +230,11 @@ class Parallel(Mechanism):
         return tuple(dict.fromkeys(branch.parts for branch in self.branches))
 
     def attained(self) -> bool:
-        """Attained if all branches are: some neighbours differ in a record of each part, by as much as any do."""
+        """Return whether all branches are attained. For each part, some neighbours differ in a record of it as much as neighbours may."""
         return all(branch.attained() for branch in self.branches)
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Refuse: which branch is the worst depends on what else runs, and on delta."""
+        """Raise NotRepresentable, because the worst branch depends on the other steps and on delta."""
         raise NotRepresentable("disjoint parts have no single dominating pair")
 
     def approx_dp(self, delta: float) -> float:

@@ -1,4 +1,4 @@
-"""Several changes at once: the group theorem, if a mechanism knows nothing better."""
+"""Group privacy: the cost of several changes at once by the group theorems, for mechanisms without a better bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.numerics.work import spend
 
 
 def grouped(inner: Mechanism, size: int) -> Mechanism:
-    """`inner` for `size` changes at once; also how an add-remove guarantee becomes a replace-one guarantee (size 2)."""
+    """Return the mechanism of `inner` for `size` changes at once. With size 2, an add-remove guarantee becomes one for replace-one."""
     return inner if size == 1 else Group(inner, size)
 
 
@@ -23,17 +23,21 @@ def grouped(inner: Mechanism, size: int) -> Mechanism:
 class Group(Mechanism):
     """The guarantee of `inner` for k = `size` >= 2 changes, by the group theorems.
 
-    (epsilon, delta): k eps, delta (e^{k eps} - 1)/(e^eps - 1) (Vadhan 2017, Lemma 2.2). zCDP: k^2 rho (Bun & Steinke 2016,
-    arXiv:1605.02065). Renyi, k <= 2^c: order a costs 3^c D_{2^c a}, for a >= 2 (Mironov 2017, arXiv:1702.07476, Proposition 2); below
-    order 2 the value at 2 serves, since the divergence increases with the order. If rho is known, k^2 rho a, if smaller; if a
-    pure epsilon is, k epsilon.
+    * (epsilon, delta): k eps and delta (e^{k eps} - 1)/(e^eps - 1) (Vadhan 2017, Lemma 2.2).
+    * zCDP: k^2 rho (Bun & Steinke 2016, arXiv:1605.02065).
+    * Renyi: for k <= 2^c and a >= 2, the divergence of order a is at most 3^c D_{2^c a} (Mironov 2017, arXiv:1702.07476, Proposition 2).
+      Below order 2 the bound at order 2 holds, because the divergence increases with the order. If rho or a pure epsilon is known,
+      k^2 rho a and k epsilon are bounds too, and the smallest one is used.
     """
 
     inner: Mechanism
     size: int
 
     def approx_dp(self, delta: float) -> float:
-        """k eps(d) for the largest record-level d found that the theorem brings to at most `delta`: any such d is sound."""
+        """Return k eps(d) for a delta d of `inner` for which the theorem gives at most `delta`.
+
+        Every such d gives an upper bound. The search looks for the largest one.
+        """
         floor, k = self.inner.delta_floor(), self.size
         pure = multiple(k, self.inner.approx_dp(0.0)) if floor == 0.0 else math.inf
         if delta <= 0.0 or pure == 0.0:

@@ -1,4 +1,4 @@
-"""Alternatives to one mechanism: one of two is chosen by chance and the choice is known, or several bounds hold at once."""
+"""Mechanisms that are chosen at random with the choice revealed (`Labelled`), and several bounds on one mechanism (`LeastOf`)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ HALVINGS = 40  # steps of a bisection
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:
-    """Return log of the sum of weights times e^terms along the first axis, if the weights add up to 1; a small one keeps its digits."""
+    """Return log of the sum of weights times e^terms along the first axis. The weights add up to 1. A small result keeps its digits."""
     with np.errstate(over="ignore"):
         small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
     return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
 
 
 class TiltedLabelled:
-    """A mixture of tilted losses."""
+    """A mixture of tilted losses. It implements `Tilted`.
+
+    Args:
+        log_weights: log probabilities of the parts under P, without the tilt.
+        offsets: the loss of each part's label, which is added to the part's loss.
+        t: the tilt.
+        parts: the parts' tilted losses.
+    """
 
     def __init__(self, log_weights: Array, offsets: Array, t: float, parts: tuple[Tilted, ...]) -> None:
         log_moments = log_weights + t * offsets + np.array([part.cumulant for part in parts])
@@ -55,23 +62,26 @@ class TiltedLabelled:
 
 @dataclass(frozen=True, slots=True)
 class LabelledLoss:
-    """The loss of parts[i] with probability e^{log_weights[i]} under P; log_others: the probabilities under Q, if they are not the
-    same, so that the label has a loss of its own."""
+    """The loss of a part that is chosen at random and revealed: parts[i] with probability e^{log_weights[i]} under P.
+
+    log_others: log probabilities under Q, if they differ. The label then has a loss of its own.
+    """
 
     log_weights: tuple[float, ...]
     parts: tuple[PrivacyLoss, ...]
     log_others: tuple[float, ...] | None = None
 
     def _offsets(self) -> Array:
+        """Return the loss of each label."""
         return np.asarray(np.array(self.log_weights) - np.array(self.log_others or self.log_weights))
 
     def cgf(self, z: Array) -> Array:
-        """log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), c_i the loss of the label, so that a small K keeps its digits."""
+        """Return log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), where c_i is the loss of the label. In this form a small K keeps its digits."""
         terms = np.array([part.cgf(z) for part in self.parts]) + z * self._offsets()[:, None]
         return log_mean(np.array(self.log_weights)[:, None], terms)
 
     def tilted(self, t: float) -> TiltedLabelled:
-        """A mixture, with the weights w_i e^{K_i(t)}: the parts' own K(t), since a bound would not weigh them rightly."""
+        """Return the mixture with the weights w_i e^{K_i(t)}. K_i(t) is the parts' own value, because a bound would give wrong weights."""
         return TiltedLabelled(np.array(self.log_weights), self._offsets(), t, tuple(part.tilted(t) for part in self.parts))
 
     def tails(self, at: Array) -> Tails:
@@ -83,10 +93,10 @@ class LabelledLoss:
 
 @dataclass(frozen=True, slots=True)
 class Labelled(Mechanism):
-    """`often` with probability 1 - e^log_rare, else `rare`, and it is seen which.
+    """The mechanism `rare` with probability e^log_rare, and `often` otherwise, with the choice revealed.
 
-    Hockey-stick divergences, and moments e^{(a-1) D_a}, are jointly convex: a mixture whose label is hidden is covered too. An upper
-    bound on the probability of `rare` serves if `rare` costs at least as much.
+    Hockey-stick divergences and moments e^{(a-1) D_a} are jointly convex, so the bounds also hold if the choice is hidden. The probability
+    of `rare` may be an upper bound if `rare` costs at least as much as `often`.
     """
 
     often: Mechanism
@@ -98,7 +108,10 @@ class Labelled(Mechanism):
         return math.log(-math.expm1(self.log_rare)) if self.log_rare > -0.7 else math.log1p(-math.exp(self.log_rare))
 
     def approx_dp(self, delta: float) -> float:
-        """The larger epsilon of the two at deltas whose mean is `delta`; any such deltas are sound, and the best are searched."""
+        """Return the larger epsilon of the two mechanisms, at deltas whose weighted mean is `delta`.
+
+        Any such deltas give an upper bound. The best ones found by bisection are used.
+        """
         share, best = math.exp(self.log_rare), math.inf
         low, high = math.log(max(delta, 1e-320)), min(0.0, math.log(max(delta, 1e-320)) - self.log_rare)
         if delta <= 0.0 or share == 0.0:
@@ -126,7 +139,7 @@ class Labelled(Mechanism):
         return tuple(LabelledLoss(weights, tuple(side[min(k, len(side) - 1)] for side in sides)) for k in range(number))
 
     def attained(self) -> bool:
-        """No: the label may be hidden, and the weights are bounds."""
+        """Return False, because the choice may be hidden, and the probabilities may be bounds."""
         return False
 
     def rdp(self, orders: Array) -> Array:
@@ -137,7 +150,10 @@ class Labelled(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class LeastOf(Mechanism):
-    """Whichever costs less of mechanisms that all dominate what happens. Accountants may ask each; not attained."""
+    """The cheapest of several mechanisms that all dominate the same release. Its pair is not claimed to be attained.
+
+    Accountants may use each of the mechanisms (`ways`).
+    """
 
     each: tuple[Mechanism, ...]
 
@@ -158,7 +174,7 @@ class LeastOf(Mechanism):
         return self.each[0].zcdp()
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """Return the losses of the first, for whoever asks for one."""
+        """Return the losses of the first mechanism, for callers that need a single pair."""
         return self.each[0].losses()
 
     def rdp(self, orders: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Additive noise: what the keys state under the neighbouring relation, and noise so small that it protects nothing."""
+"""Rules for all types of additive noise: the sensitivity over the noise that the keys state, and noise too small to protect anything."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
 
-LARGEST_RATIO = 1e100  # sensitivity over noise; beyond it epsilon has no finite floating-point form worth printing
-SMALLEST_RATIO = 1e-150  # below it the square underflows; such noise is accounted as this much, which is more
+LARGEST_RATIO = 1e100  # largest sensitivity over noise; beyond it epsilon is taken to be infinite
+SMALLEST_RATIO = 1e-150  # a smaller sensitivity over noise is rounded up to this, because its square would underflow
 
 
 @dataclass(frozen=True, slots=True)
 class NoPrivacy(Mechanism):
-    """A release that is as good as the value itself; epsilon is taken to be infinite. ratio: sensitivity over noise."""
+    """A release whose noise is too small to protect anything, so that epsilon is taken to be infinite. ratio: sensitivity over noise."""
 
     ratio: float
 
@@ -38,7 +38,10 @@ class NoPrivacy(Mechanism):
 
 
 def with_noise(kind: Callable[[float], Mechanism], ratio: float) -> Mechanism:
-    """Additive noise at this sensitivity over noise; at the ends of what floating point holds, a bound on it."""
+    """Return the mechanism of a noise type at a sensitivity over noise. kind: returns the mechanism at a ratio.
+
+    A ratio above LARGEST_RATIO gives `NoPrivacy`. One below SMALLEST_RATIO is rounded up to it, without a claim that the pair is attained.
+    """
     if ratio > LARGEST_RATIO:
         return NoPrivacy(ratio)
     return kind(ratio) if ratio > SMALLEST_RATIO else kind(SMALLEST_RATIO).unclaimed()
@@ -47,7 +50,10 @@ def with_noise(kind: Callable[[float], Mechanism], ratio: float) -> Mechanism:
 def noise_problems(
     multiplier: float | None, noise_key: str, noise: float | None, sensitivity: float | None
 ) -> Iterator[tuple[str, str, str]]:
-    """The rule shared by all additive noise: a noise_multiplier, or noise together with its sensitivity."""
+    """Yield the violations of the rule that the keys state either noise_multiplier, or the noise and the sensitivity.
+
+    Each is (key, expected, found). noise_key: name of the key with the noise.
+    """
     if multiplier is not None:
         for key, value in ((noise_key, noise), ("sensitivity", sensitivity)):
             if value is not None:
@@ -59,10 +65,10 @@ def noise_problems(
 
 
 def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: float | None, neighbours: Neighbours) -> float:
-    """Sensitivity over noise under the neighbouring relation.
+    """Return the sensitivity over the noise under the neighbouring relation.
 
-    `noise_multiplier` is relative to one record's contribution C: k records move the sum by k C, and by 2 k C if each is replaced.
-    A stated `sensitivity` already is the query's under the file's adjacency and unit; only a larger group scales it.
+    A noise multiplier is relative to C, the bound on one record's contribution. k records move the sum by k C, or by 2 k C if each is
+    replaced. A stated sensitivity is that of the query under the file's adjacency and unit, so only a group increases it.
     """
     if multiplier is not None:
         ratio = quotient(neighbours.records * (2.0 if neighbours.replaces else 1.0), multiplier)

@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 
-SMOOTH_SIGMA = 3.0  # From this sigma on, sums over the integers equal the integrals up to a factor of 1 + e^-170.
+SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
 MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed, outcome by outcome
-# A squared norm that is at most this far below a whole number is taken to be that number. So 1.41 stands for the square root of 2.
-NORM_TOLERANCE = 0.05
+NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2
 MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST = 300.0  # largest norm for which shifts are enumerated
@@ -328,18 +327,21 @@ def _cells(sigma: float, shift: Shift) -> float:
 class DiscreteGaussianSpec(Spec):
     """Whole numbers plus discrete Gaussian noise: one integer (sensitivity), or every entry of a vector of integers (l2_sensitivity).
 
-    The noise has probability proportional to e^{-x^2 / (2 sigma^2)} on the integers; sigma is in units of the query and is not quite its
-    standard deviation. Sensitivities are taken as stated, under the file's adjacency and unit; only a group multiplies them.
+    The noise has probability proportional to e^{-x^2 / (2 sigma^2)} on the integers. sigma is in units of the query, and is not exactly the
+    standard deviation. Sensitivities are for the file's adjacency and unit. Only a group multiplies them.
 
-    A vector is not priced as one integer: a shift by (1, 1, 1, 1), of norm 2, can have several times the delta of a shift by 2. It is
-    priced by all whole-number shifts that its norms allow: (1, 1) if l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others if it is
-    3.16228, of which linf_sensitivity = 1 leaves only ten ones. A squared norm at most 0.05 below a whole number counts as that number. A
-    sensitivity above 1 is taken for that of a vector too, unless dimension = 1 is stated.
+    A vector is not priced as one integer, because a shift by (1, 1, 1, 1), of norm 2, can have several times the delta of a shift by 2. It
+    is priced by all whole-number shifts that its norms allow. If l2_sensitivity is 1.41422, this is the shift (1, 1). If it is 3.16228,
+    these are (3, 1), (2, 2, 1, 1) and others, of which linf_sensitivity = 1 leaves only the shift with ten ones. A squared norm that is at
+    most 0.05 below a whole number counts as that number. A sensitivity above 1 is priced as that of a vector too, unless dimension = 1 is
+    stated.
 
-    Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
+    Neighbours: all three adjacencies. There is no Poisson sampling under replace-one or zero-out, because the keys do not bound one
+    record's contribution.
 
-    Bounds: exact for one integer (upper above sigma = 2000), and for vectors that one shift stands for; the largest of the pairs of several
-    shifts; the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2) if they are too many. No finite epsilon at delta = 0.
+    Bounds: exact for one integer up to sigma = 2000, and for vectors with a single worst shift. For several shifts, the pair whose curve is
+    the largest of theirs. If there are too many shifts, the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2). No finite epsilon at
+    delta = 0.
 
     Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorems 4 and 14.
     """
@@ -357,7 +359,7 @@ class DiscreteGaussianSpec(Spec):
     sensitivity: Annotated[
         int | None,
         Key(
-            "sensitivity of one integer under the file's adjacency, taken as stated; a vector states l2_sensitivity",
+            "sensitivity of one integer under the file's adjacency; for a vector, state l2_sensitivity",
             COUNT,
             claim=True,
         ),
@@ -369,17 +371,17 @@ class DiscreteGaussianSpec(Spec):
     linf_sensitivity: Annotated[
         int | None,
         Key(
-            "the most that one integer of the vector moves, beside l2_sensitivity; as far as that allows where absent",
+            "largest move of one integer of the vector, together with l2_sensitivity, which limits it by default",
             COUNT,
             claim=True,
         ),
     ] = None
     l1_sensitivity: Annotated[
         int | None,
-        Key("the most that the integers move in all, beside l2_sensitivity; as far as that allows where absent", COUNT, claim=True),
+        Key("largest sum of the integers' moves, together with l2_sensitivity, which limits it by default", COUNT, claim=True),
     ] = None
     dimension: Annotated[
-        int | None, Key("how many integers are released; 1 says that sensitivity is that of one integer", COUNT, claim=True)
+        int | None, Key("number of integers that are released; 1 means that sensitivity is that of one integer", COUNT, claim=True)
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
@@ -391,12 +393,13 @@ class DiscreteGaussianSpec(Spec):
             yield "dimension", "1 with sensitivity, or l2_sensitivity for a vector", str(self.dimension)
         for key, bound in (("linf_sensitivity", self.linf_sensitivity), ("l1_sensitivity", self.l1_sensitivity)):
             if bound is not None and self.l2_sensitivity is None:
-                yield key, "l2_sensitivity beside it, since sensitivity is that of one integer", "sensitivity"
+                yield key, "l2_sensitivity with it, since sensitivity is that of one integer", "sensitivity"
         if self.sigma < 0.05 * self.moved:
             yield "sigma", f"at least sensitivity / 20 = {self.moved / 20.0:g} (less is no privacy)", repr(self.sigma)
 
     @property
     def moved(self) -> float:
+        """The stated L2 sensitivity of the integer or the vector."""
         stated = self.l2_sensitivity if self.sensitivity is None else self.sensitivity
         assert stated is not None
         return stated

@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on integers."""
+"""Discrete Laplace noise, also called two-sided geometric noise, on integers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,22 @@ MAX_ATOMS = 4096  # largest sensitivity for which the pair has an atom for each 
 
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplace(Mechanism):
-    """Noise with probability proportional to e^{-|x|/scale}; s = integer sensitivity, a = 1/scale.
+    """Noise on an integer with probability proportional to e^{-|x|/scale}.
 
-    The loss is (2x - s) a for 0 <= x <= s with all mass beyond at the ends: s + 1 outcomes. For s = 1 that is binary randomised
-    response of epsilon a. For s > MAX_ATOMS the pair is that of fewer, larger moves: one by c has epsilon c a, so that s moves by 1 are
-    dominated by s / c moves, rounded up, of noise of scale / c. A vector of the same L1 sensitivity is covered: go from one dataset
-    to the other by s steps, each of one coordinate by 1. The likelihood ratio of a step is e^a or e^-a, e^a with probability r/(1+r) before
-    it, r = e^-a; so an event S has at most g(q(S)) after it, g(y) = e^a min(y, r/(1+r)) + e^-a max(0, y - r/(1+r)), which rises: the best
-    test of that randomised response. In one coordinate the thresholds {x >= c}, drawn between two of them, attain g in every step. rho: the
-    two-point pair's, which dominates.
+    Let s be the integer sensitivity and a = 1/scale. The loss is (2x - s) a for 0 <= x <= s, and all mass beyond is at the two ends, so
+    there are s + 1 outcomes. For s = 1 this is binary randomised response with epsilon a. An integer that moves by s attains the pair, for
+    s up to MAX_ATOMS. For a larger s, one move by c has epsilon c a, so s moves by 1 are dominated by s / c moves, rounded up, with noise
+    of scale / c. rho is that of the two-point pair, which dominates.
+
+    A vector with L1 sensitivity s has the same bounds.
+
+    1. Go from one dataset to the other by s steps, each of which changes one coordinate by 1.
+    2. The likelihood ratio of a step is e^a or e^-a. With r = e^-a, it is e^a with probability r/(1+r) before the step.
+    3. So an event S has after the step at most the probability g(q(S)), where g(y) = e^a min(y, r/(1+r)) + e^-a max(0, y - r/(1+r)). g
+       increases, and belongs to the best test of that randomised response.
+    4. In one coordinate, the thresholds {x >= c}, with a random choice between two of them, attain g in every step.
+
     Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
-    Attained up to MAX_ATOMS, by an integer that moves by s.
     """
 
     scale: float
@@ -41,10 +46,14 @@ class DiscreteLaplace(Mechanism):
 
     @property
     def epsilon(self) -> float:
+        """The pure epsilon, sensitivity / scale."""
         return quotient(self.sensitivity, self.scale)
 
     def approx_dp(self, delta: float) -> float:
-        """Exact: delta(eps) = 1 - (r^{s-x+1} + e^eps r^x)/(1 + r), x the first outcome whose loss exceeds eps, r = e^-a."""
+        """Return epsilon from the exact delta(eps) = 1 - (r^{s-x+1} + e^eps r^x)/(1 + r).
+
+        Here r = e^-a, and x is the first outcome whose loss exceeds eps.
+        """
         a, s = 1.0 / self.scale, self.sensitivity
         if delta == 0.0:
             return self.epsilon
@@ -56,7 +65,7 @@ class DiscreteLaplace(Mechanism):
 
         if excess(0.0) <= 0.0:
             return 0.0
-        return min(bracket_root(excess, 0.0, self.epsilon)[1] * (1.0 + 2e-15), self.epsilon)  # the exponents are rounded
+        return min(bracket_root(excess, 0.0, self.epsilon)[1] * (1.0 + 2e-15), self.epsilon)  # the factor covers rounding
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()
@@ -78,15 +87,16 @@ class DiscreteLaplace(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscreteLaplaceSpec(Spec):
-    """Whole numbers plus two-sided geometric noise: probability proportional to e^{-|x| / scale} on the integers.
+    """Whole numbers plus two-sided geometric noise, with probability proportional to e^{-|x| / scale} on the integers.
 
-    sensitivity is the L1 sensitivity of the integer, or vector of integers, taken as stated under the file's adjacency and unit; only a
-    group multiplies it. scale is in units of the query.
+    sensitivity is the L1 sensitivity of the integer, or vector of integers, under the file's adjacency and unit. Only a group multiplies
+    it. scale is in units of the query.
 
-    Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
+    Neighbours: all three adjacencies. There is no Poisson sampling under replace-one or zero-out, because the keys do not bound one
+    record's contribution.
 
-    Bounds: pure epsilon = sensitivity / scale; exact for one integer that moves by at most 4096, an upper bound for vectors and
-    beyond that. Finite at delta = 0.
+    Bounds: the pure epsilon is sensitivity / scale. Bounds are exact for one integer that moves by at most 4096. They are upper bounds for
+    larger moves and for vectors. Finite at delta = 0.
 
     Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
     """
@@ -102,7 +112,7 @@ class DiscreteLaplaceSpec(Spec):
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
     sensitivity: Annotated[
         int,
-        Key("L1 sensitivity of the integer, or vector of integers, under the file's adjacency, taken as stated", COUNT, claim=True),
+        Key("stated L1 sensitivity of the integer, or vector of integers, under the file's adjacency", COUNT, claim=True),
     ]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:

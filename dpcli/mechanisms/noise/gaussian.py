@@ -1,4 +1,4 @@
-"""Gaussian noise, unsampled: exact in every representation."""
+"""Gaussian noise without sampling, for which every bound is exact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcli.numerics.tails import Tails, normal_tails
 
 @dataclass(frozen=True, slots=True)
 class GaussianLoss:
-    """L ~ N(mu^2/2, mu^2): K(z) = mu^2 z (z+1) / 2. The reverse direction is its mirror image."""
+    """The loss L ~ N(mu^2/2, mu^2), with the CGF K(z) = mu^2 z (z+1) / 2. The loss of the other direction has the same law."""
 
     mirrored: ClassVar[bool] = True
 
@@ -28,7 +28,7 @@ class GaussianLoss:
         return TiltedNormal(0.5 * mu2 * t * (t + 1.0), mu2 * (t + 0.5), mu2)
 
     def tails(self, at: Array) -> Tails:
-        """L = mu x - mu^2/2 for x ~ N(mu, 1) under P and N(0, 1) under Q."""
+        """Return the tails of L = mu x - mu^2/2, where x ~ N(mu, 1) under P and x ~ N(0, 1) under Q."""
         return normal_tails(at / self.mu + 0.5 * self.mu, self.mu, 0.0)
 
 
@@ -36,10 +36,11 @@ class GaussianLoss:
 class Gaussian(Mechanism):
     """Gaussian noise with mu = L2 sensitivity / standard deviation.
 
+    A sum attains the pair if every added or removed record contributes its whole bound in one direction. A replaced record contributes it
+    in this direction before, and in the opposite direction after. The sum then moves by the sensitivity.
+
     Source: analytic form Balle & Wang 2018, arXiv:1805.06530, Theorem 8; Renyi divergence Mironov 2017, arXiv:1702.07476,
     Proposition 7; zCDP Bun & Steinke 2016, arXiv:1605.02065, Proposition 6.
-    Attained: by a sum to which every record that comes or goes adds its whole bound in one direction (and to which a replaced one adds
-    it in that direction before, and in the opposite one after): it moves by the sensitivity.
     """
 
     mu: float

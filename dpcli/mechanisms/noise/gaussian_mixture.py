@@ -40,12 +40,13 @@ def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) 
 
 @dataclass(frozen=True, slots=True)
 class GaussianMixture(Mechanism):
-    """(sum_i p_i N(s_i, 1), N(0, 1)) and its reverse, add-remove or zero-out (theorem in normal_mixture.py).
+    """Gaussian noise on a sum that moves by a random amount, under add-remove or zero-out.
 
-    Contributions of full norm in one direction attain the pair.
+    Its pairs are (sum_i p_i N(s_i, 1), N(0, 1)) and the reverse, by the theorem of normal_mixture.py. Contributions of full norm in one
+    direction attain them.
     """
 
-    stretch: ClassVar[float] = 1.0  # distance of the two largest shifts, in reaches of the mixture
+    stretch: ClassVar[float] = 1.0  # largest distance of a shift under P from one under Q, in units of the largest shift
 
     mixture: Mixture
 
@@ -79,9 +80,9 @@ class GaussianMixture(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class GaussianMixtureReplaced(GaussianMixture):
-    """(sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)), under replace-one.
+    """Gaussian noise on a sum that moves by a random amount, under replace-one.
 
-    Two versions of a record that move the sum in opposite directions attain the pair.
+    Its pair is (sum_i p_i N(s_i, 1), sum_i p_i N(-s_i, 1)). Two versions of a record that move the sum in opposite directions attain it.
     """
 
     stretch: ClassVar[float] = 2.0
@@ -97,16 +98,17 @@ class GaussianMixtureReplaced(GaussianMixture):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianMixtureSpec(Spec):
-    """A sum plus Gaussian noise, where one record moves the sum by a random amount that is drawn afresh, and in the same way, for every
-    record.
+    """A sum plus Gaussian noise, where each record moves the sum by an amount that is drawn at random for it.
 
-    With probability probabilities[i] a record contributes at most sensitivities[i] (L2); sigma is the standard deviation of the noise in
-    the same units. The draw is not released, does not depend on what the record says, and each record has its own.
+    With probability probabilities[i] a record contributes at most sensitivities[i] (L2). sigma is the standard deviation of the noise in
+    the same units. Each record has its own draw, from the same distribution. The draw is not released, and does not depend on the record's
+    content.
 
-    Neighbours: all three adjacencies; a record that is zeroed counts as one that leaves.
+    Neighbours: all three adjacencies. A zeroed record costs as much as a removed one.
 
-    Bounds: the exact pair of mixtures, for several records of the sum of their draws; an upper bound if probabilities do not add up
-    exactly, contributions lie a million times apart, or a group is too large to add up draw by draw. No finite epsilon at delta = 0.
+    Bounds: the exact pair of mixtures. For several records it is the pair of the sum of their draws. The bounds are upper bounds if the
+    probabilities do not add up to exactly 1, if contributions differ by a factor of more than a million, or if a group is too large to add
+    up its draws one by one. No finite epsilon at delta = 0.
 
     Source: Choquette-Choo et al. 2023, arXiv:2310.15526.
     """
@@ -118,7 +120,7 @@ class GaussianMixtureSpec(Spec):
         SECRET,
         moves("No record contributes more (L2) than the sensitivity that it drew."),
         of_mechanism(
-            "Every record draws its contribution by itself, whatever it says.",
+            "Every record's contribution is drawn independently, whatever the record contains.",
             "test_a_record_that_chooses_its_own_contribution_moves_more",
         ),
         NOISE,
@@ -179,6 +181,7 @@ class GaussianMixtureSpec(Spec):
         )
 
     def _least_shift(self) -> float:
+        """Return the least positive shift of the mixture, to which smaller shifts are raised."""
         return max(SMALLEST_RATIO, 1e-6 * max(self.sensitivities) / self.sigma)
 
     def _weights(self) -> Weights:
@@ -223,7 +226,7 @@ def repeated(single: Weights, records: int) -> Weights:
         return _every_sum(single, records)
     total = _coarse(single)
     for _ in range(records - 1):
-        total = _coarse(_added(total, single))
+        total = _coarse(_sum_of_draws(total, single))
     return total
 
 
@@ -246,7 +249,7 @@ def _every_sum(single: Weights, records: int) -> Weights:
     return total
 
 
-def _added(first: Weights, second: Weights) -> Weights:
+def _sum_of_draws(first: Weights, second: Weights) -> Weights:
     """Return the weights of the sum of two independent draws."""
     rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
     total: Weights = {}
@@ -279,7 +282,7 @@ def _coarse(weights: Weights) -> Weights:
 
 
 def mixture_of(weights: Weights) -> Mixture:
-    """The weights as a mixture, shifts increasing; what is left of 1 is at 0."""
+    """Return the mixture with these weights. The remaining probability is at shift 0."""
     from dpcli.numerics.mixture import Mixture
 
     shifts, stated = zip(*sorted(weights.items()), strict=True)

@@ -1,4 +1,4 @@
-"""type = "gaussian": its keys, and Gaussian noise on a Poisson sample, the mechanism of DP-SGD."""
+"""The mechanism type "gaussian", and Gaussian noise on a Poisson sample, which is the mechanism of DP-SGD."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones
 
 @dataclass(frozen=True, slots=True)
 class SampledGaussian(Mechanism):
-    """Gaussian noise on a Poisson sample, add-remove or zero-out, for a group of `records`.
+    """Gaussian noise on a Poisson sample under add-remove or zero-out, for a group of `records` records.
 
-    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1). Each of the group's records is
-    sampled on its own, so the sum moves by j mu with Binomial probability; collinear contributions of full norm are the worst case
-    (Choquette-Choo et al. 2023, arXiv:2310.15526: mixture-of-Gaussians mechanisms are dominated by their scalar norms). Attained: by
-    such contributions.
+    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1).
+
+    The group's records are sampled independently, so the sum moves by j mu with a binomial probability. Collinear contributions of full
+    norm are the worst case (Choquette-Choo et al. 2023, arXiv:2310.15526: mixture-of-Gaussians mechanisms are dominated by their scalar
+    norms). They attain the pair.
     """
 
     pair: ClassVar[type[GaussianMixture]] = GaussianMixture
@@ -39,7 +40,10 @@ class SampledGaussian(Mechanism):
     records: int = 1
 
     def approx_dp(self, delta: float) -> float:
-        """Amplification of the analytic Gaussian: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorem 8, and 9's argument."""
+        """Return epsilon by amplification of the analytic Gaussian.
+
+        Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorem 8 and the argument of Theorem 9.
+        """
         return amplify(Gaussian(self.pair.stretch * self.mu * self.records), any_sampled(self.rate, self.records), delta)
 
     def zcdp(self) -> float:
@@ -61,24 +65,30 @@ class SampledGaussian(Mechanism):
         return self._pair().rdp(orders)
 
     def _pair(self) -> GaussianMixture:
+        """Return the mixture over the number of sampled records."""
         return self.pair(binomial_mixture(self.mu, self.rate, self.records))
 
 
 @dataclass(frozen=True, slots=True)
 class SampledGaussianReplaced(SampledGaussian):
-    """Gaussian noise on a Poisson sample, replace-one, for a group of `records`.
+    """Gaussian noise on a Poisson sample under replace-one, for a group of `records` records.
 
-    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1). Each of the group's records is sampled
-    on its own, so the sum moves by at most j mu with Binomial probability, towards one version under P and the other under Q; that
-    collinear, opposite contributions of full norm are the worst case is the theorem of normal_mixture.py. Attained: by those. The pair is
-    its own mirror image: one direction is both.
+    mu: one record's contribution over the noise standard deviation. rate: sampling rate in (0, 1).
+
+    The group's records are sampled independently. With a binomial probability, j of them move the sum by at most j mu, towards one version
+    under P and towards the other one under Q. By the theorem of normal_mixture.py, collinear and opposite contributions of full norm are
+    the worst case. They attain the pair. The pair is its own mirror image, so both directions have the same loss.
     """
 
     pair: ClassVar[type[GaussianMixture]] = GaussianMixtureReplaced
 
 
 def sampled_gaussian(mu: float, rate: float, records: int, kind: type[SampledGaussian] = SampledGaussian) -> Mechanism:
-    """`kind`, or what bounds it: for a large group a mixture of fewer numbers of records; at rate 1 no sampling."""
+    """Return the mechanism of `kind`, or one that dominates it.
+
+    At rate 1 it is the Gaussian without sampling. For a large group it is a mixture with fewer shifts, and for a very large one a single
+    record of the group's total contribution.
+    """
     if rate == 1.0:
         return Gaussian(kind.pair.stretch * mu * records)
     if records > MOST_RECORDS:
@@ -90,16 +100,17 @@ def sampled_gaussian(mu: float, rate: float, records: int, kind: type[SampledGau
 
 @dataclass(frozen=True, slots=True)
 class GaussianSpec(Spec):
-    """A query plus Gaussian noise of one standard deviation in every coordinate; what DP-SGD releases at each step.
+    """A query plus Gaussian noise with the same standard deviation in every coordinate. DP-SGD releases this at each step.
 
-    noise_multiplier is that standard deviation over C, the bound on one record's contribution (L2): a record that comes, goes or is zeroed
-    moves the sum by C, a replaced one by 2 C, and k records k times as far. sigma with sensitivity states the movement itself, in units of
-    the query, under the file's adjacency and unit; only a group multiplies it.
+    noise_multiplier is the standard deviation over C, the bound on one record's contribution (L2). A record that is added, removed or
+    zeroed moves the sum by at most C, a replaced one by at most 2 C, and k records by k times as much. Alternatively, sigma and sensitivity
+    state the noise and the largest move of the query under the file's adjacency and unit, both in units of the query. Only a group
+    multiplies this sensitivity.
 
     Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
 
-    Bounds: exact in every view, with sensitivity / sigma = mu; Poisson samples by their exact pairs, and several records that a bare
-    sensitivity covers by an upper bound. No finite epsilon at delta = 0.
+    Bounds: exact for epsilon, delta, Renyi divergences and rho, with mu = sensitivity / sigma. On Poisson samples the pairs are exact,
+    except that several records with a stated sensitivity get upper bounds. No finite epsilon at delta = 0.
 
     Source: Balle & Wang 2018, arXiv:1805.06530 (delta of epsilon); Mironov 2017, arXiv:1702.07476 (Renyi); Bun & Steinke 2016,
     arXiv:1605.02065 (rho = mu^2 / 2).
@@ -124,7 +135,7 @@ class GaussianSpec(Spec):
     ] = None
     sigma: Annotated[float | None, Key("noise standard deviation, in units of the query; needs sensitivity", POSITIVE)] = None
     sensitivity: Annotated[
-        float | None, Key("L2 sensitivity of the query under the file's adjacency, taken as stated", POSITIVE, claim=True)
+        float | None, Key("stated L2 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
@@ -138,7 +149,7 @@ class GaussianSpec(Spec):
         return with_noise(Gaussian, noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Exact pairs; of large groups pairs that dominate them."""
+        """Return the mechanism on a Poisson sample. Its pairs are exact, or dominate the exact ones for large groups."""
         ratio = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
         if rate == 1.0 or ratio > LARGEST_RATIO:
             return self.resolve(neighbours)

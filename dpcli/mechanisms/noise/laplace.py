@@ -1,4 +1,4 @@
-"""Laplace noise."""
+"""Laplace noise without sampling, and the mechanism type "laplace"."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 NEAR = 1.5  # largest product of a loss and an order for which the power series is used
-TERMS, LAST = 24, 2e-20  # The series has at most 24 terms. It ends at a term below 2e-20, after which the rest is below 4e-20.
+TERMS, LAST = 24, 2e-20  # most terms of the series, and the size of a term at which it ends; the rest is then below 4e-20
 
 
 @dataclass(frozen=True, slots=True)
 class LaplaceLoss:
-    """(Lap(e0, 1), Lap(0, 1)); the reverse direction is its mirror image."""
+    """The loss of the pair (Lap(e0, 1), Lap(0, 1)), where e0 is `epsilon`. The loss of the other direction has the same law."""
 
     mirrored: ClassVar[bool] = True
 
     epsilon: float
 
     def cgf(self, z: Array) -> Array:
-        """K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), exact up to rounding, which is added; nothing overflows or cancels."""
+        """Return K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), rounded up. Nothing overflows or cancels."""
         e0 = self.epsilon
         high, low = z * e0, -(z + 1.0) * e0
         near = -low <= NEAR
@@ -45,7 +45,10 @@ class LaplaceLoss:
         return np.asarray(np.where(near, small, large) * (1.0 + 1e-14))
 
     def tilted(self, t: float) -> TiltedCgf:
-        """From K at complex z; n steps have n times the error of one, so that none may be lost to cancellation."""
+        """Return the tilted loss, computed from K at complex z.
+
+        n steps multiply the error by n, so no digits may be lost by cancellation.
+        """
         e0 = self.epsilon
 
         def cgf(z: ComplexArray) -> ComplexArray:
@@ -58,7 +61,7 @@ class LaplaceLoss:
         return TiltedCgf(cgf, t, self.outcomes().decay(t, float(self.cgf(np.array([t]))[0])))
 
     def outcomes(self) -> Outcomes:
-        """Atoms at both ends; between them Q has the density e^{-(l + e0) / 2} / 4."""
+        """Return the outcomes: atoms at both ends, and between them a piece on which Q has the density e^{-(l + e0) / 2} / 4."""
         from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
         e0 = self.epsilon
@@ -66,7 +69,7 @@ class LaplaceLoss:
         return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
 
     def tails(self, at: Array) -> Tails:
-        """L = |x - e0| - |x|: P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2 between the atoms at -e0 and e0."""
+        """Return the tails. Between the atoms at -e0 and e0, P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2."""
         e0 = self.epsilon
         inside = np.clip(at, -e0, e0)
         p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
@@ -77,15 +80,16 @@ class LaplaceLoss:
 
 
 def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
-    """(f(a) - f(b)) / (a - b) of f(x) = (e^x - 1) / x, up to NEAR: SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)!, k = 1, 2, ...
+    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to NEAR.
 
-    E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times this at z e0 and -(z+1) e0.
+    The series is SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)! over k = 1, 2, .... E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times the result at
+    a = z e0 and b = -(z+1) e0.
     """
     power, sums = np.ones_like(b), np.ones_like(a)
     total = 0.5 * sums
     furthest = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
     for k in range(2, TERMS):
-        if furthest ** (k - 1) / math.factorial(k) <= LAST:  # what this term may be at most, and more than the next ones together
+        if furthest ** (k - 1) / math.factorial(k) <= LAST:  # a bound on this term, which exceeds the sum of all later ones
             break
         power = power * b
         sums = a * sums + power
@@ -97,26 +101,32 @@ def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
 class Laplace(Mechanism):
     """Laplace noise with epsilon = L1 sensitivity / scale.
 
-    A vector query of the same L1 sensitivity is covered, since all of it in one coordinate is the worst case. Move the vector along a
-    path of length e0, one coordinate after the other: let q_t be its law at length t, and S any event. Then d/dt q_t(S) = q_t(S and +) -
-    q_t(S and -), where + is that the moving coordinate's noise points ahead, which has q_t(+) = 1/2. So d/dt q_t(S) <= min(q_t(S), 1 -
-    q_t(S)); in one coordinate S = {x > c} attains that all the way, as it lies in + or holds it. So no event of probability q_0(S) is
-    likelier at the end of another path, and the pair of one coordinate dominates.
-    rho = e0 - 1 + e^-e0 (the mean loss) is tight: in s = (z+1/2)^2, K is the logarithm of an entire function of order 1/2 with
-    negative zeros, hence concave, so K(z) <= K'(s=1/4) z (z+1), whose slope is the mean loss.
+    A single number attains the pair if every added or removed record contributes its whole bound. A replaced record first adds its bound
+    and then subtracts it.
+
+    A vector query with the same L1 sensitivity has the same bounds, because a move in one coordinate is the worst case.
+
+    1. Move the vector along a path of length e0, one coordinate after the other. Let q_t be its law at length t, and S any event.
+    2. d/dt q_t(S) = q_t(S and +) - q_t(S and -), where + is the event that the moving coordinate's noise points ahead. q_t(+) = 1/2.
+    3. So d/dt q_t(S) <= min(q_t(S), 1 - q_t(S)). In one coordinate S = {x > c} attains this along the whole path, because it is a subset of
+       + or contains it.
+    4. So no event of probability q_0(S) is more likely at the end of another path, and the pair of one coordinate dominates.
+
+    rho = e0 - 1 + e^-e0, the mean loss, is tight. As a function of s = (z+1/2)^2, K is the logarithm of an entire function of order 1/2
+    with negative zeros. So K is concave, and K(z) <= K'(s=1/4) z (z+1), where the slope is the mean loss.
+
     Source: Mironov 2017, arXiv:1702.07476, Proposition 6 (Renyi divergence).
-    Attained: by one number to which every record that comes or goes adds its whole bound, or a replaced one first adds and then takes it.
     """
 
     epsilon: float
 
     def approx_dp(self, delta: float) -> float:
-        """Exact: delta(eps) = 1 - e^{(eps - e0)/2} for eps <= e0."""
+        """Return epsilon from the exact delta(eps) = 1 - e^{(eps - e0)/2} for eps <= e0."""
         return max(0.0, self.epsilon + 2.0 * math.log1p(-delta)) if delta > 0.0 else self.epsilon
 
     def zcdp(self) -> float:
         e0 = self.epsilon
-        exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is above by a factor 1 + e0/3 at most
+        exact = e0 + math.expm1(-e0) if e0 > 1e-3 else 0.5 * e0 * e0  # the quadratic is too large by a factor of at most 1 + e0/3
         return exact * (1.0 + 1e-12) + math.ulp(0.0) if e0 > 0.0 else 0.0
 
     def attained(self) -> bool:
@@ -128,17 +138,19 @@ class Laplace(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceSpec(Spec):
-    """A query plus Laplace noise of one scale in every coordinate: density proportional to e^{-|x| / scale}.
+    """A query plus Laplace noise with the same scale in every coordinate. The density of the noise is proportional to e^{-|x| / scale}.
 
-    noise_multiplier is the scale over C, the bound on one record's contribution (L1): a record that comes, goes or is zeroed moves the sum
-    by C, a replaced one by 2 C, and k records k times as far. scale with sensitivity states the movement itself, in units of the query,
-    under the file's adjacency and unit; only a group multiplies it.
+    noise_multiplier is the scale over C, the bound on one record's contribution (L1). A record that is added, removed or zeroed moves the
+    sum by at most C, a replaced one by at most 2 C, and k records by k times as much. Alternatively, scale and sensitivity state the noise
+    and the largest move of the query under the file's adjacency and unit, both in units of the query. Only a group multiplies this
+    sensitivity.
 
     Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
 
-    Bounds: pure epsilon = sensitivity / scale; delta of epsilon, Renyi and rho are exact for one number, and upper bounds for a vector of
-    the same L1 sensitivity. Finite at delta = 0. Records of a unit that are each on a Poisson sample, with noise_multiplier, cost what the
-    pair of their sum does: exactly up to 64, from above up to 100,000; more, as one record of their total size.
+    Bounds: the pure epsilon is sensitivity / scale. Delta, Renyi divergences and rho are exact for one number, and upper bounds for a
+    vector with the same L1 sensitivity. Finite at delta = 0. With noise_multiplier, the records of a unit are sampled independently by a
+    Poisson scheme, and cost as much as the pair of their sum. This pair is exact for up to 64 records, and an upper bound for up to
+    100,000. More than 100,000 records are priced as one record of their total contribution.
 
     Source: Dwork & Roth 2014 (pure epsilon); Mironov 2017, arXiv:1702.07476 (Renyi).
     """
@@ -158,7 +170,7 @@ class LaplaceSpec(Spec):
     ] = None
     scale: Annotated[float | None, Key("scale b of the noise, in units of the query; needs sensitivity", POSITIVE)] = None
     sensitivity: Annotated[
-        float | None, Key("L1 sensitivity of the query under the file's adjacency, taken as stated", POSITIVE, claim=True)
+        float | None, Key("stated L1 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
@@ -172,7 +184,10 @@ class LaplaceSpec(Spec):
         return with_noise(Laplace, noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """The exact pair of a group whose records are each sampled on their own; large groups by one that dominates it."""
+        """Return the mechanism on a Poisson sample, on which a group's records are sampled independently.
+
+        Its pair is exact, or dominates the exact one for large groups.
+        """
         from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture, LaplaceMixtureReplaced
         from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 

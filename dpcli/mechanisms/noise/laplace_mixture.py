@@ -1,14 +1,20 @@
-"""Laplace noise on a Poisson sample, for several records of one unit or group, each of which is sampled on its own.
+"""Laplace noise on a Poisson sample, for several records of one unit or group that are sampled independently.
 
-Let Q be the output without the records and P_j that with those of a subset j of them, drawn with probability w_j: the pair is
-(SUM w_j P_j, Q). Theorem: it is dominated by the one of a single number to which every record adds its whole bound.
+Let Q be the law of the output without the records. Let P_j be its law with a subset j of them, which is drawn with probability w_j. The
+pair is (SUM w_j P_j, Q).
 
-Proof. Let Y have the law of one coordinate's noise, and l_n(Y) be the ratio of the densities of noise moved by n bounds and of noise. For a
-convex function f, E_Q[f(SUM w_j dP_j/dQ)] has a sum of random variables. Sums of given marginals are the largest in the convex order where
-all rise together, and such a sum rises in the convex order with each marginal (Kaas, Dhaene, Goovaerts 2000, Upper and lower bounds for
-sums of random variables). The marginal of dP_j/dQ is at most that of l_n(Y), n records being in the subset, since moving by n bounds
-in one coordinate is the worst case (laplace.py) and l_n rises with n. Each l_n rises in Y, as the density of the noise is log-concave, so
-that SUM w_j l_n(Y) is that largest sum. Hockey-sticks of both directions are such E_Q[f].
+Theorem. This pair is dominated by the pair of a single number to which every record contributes its whole bound.
+
+Proof.
+
+1. Let Y have the law of one coordinate's noise. Let l_n be the density of noise that is moved by n bounds, over the density of noise.
+2. For a convex function f, E_Q[f(SUM w_j dP_j/dQ)] is the mean of a convex function of a sum of random variables. Among sums with given
+   marginals, the sum is largest in the convex order if all terms increase together. Such a sum increases in the convex order with each
+   marginal (Kaas, Dhaene, Goovaerts 2000, Upper and lower bounds for sums of random variables).
+3. If n records are in the subset j, the marginal of dP_j/dQ is at most that of l_n(Y), because a move by n bounds in one coordinate is the
+   worst case (laplace.py), and l_n increases with n.
+4. Each l_n increases with Y, because the density of the noise is log-concave. So SUM w_j l_n(Y) is the largest sum.
+5. The hockey-stick divergences of both directions have the form E_Q[f].
 
 If the records are replaced, the subset j has the law P_j before and R_j after, and the divergence at gamma is E_Q[(SUM w_j dP_j/dQ - gamma
 SUM w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
@@ -35,26 +41,27 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
 LOG_TWO = math.log(2.0)
-LOG_LEAST_SHARE = -600.0
-LARGEST = 700.0  # e^x is a floating-point number up to there
+LOG_LEAST_SHARE = -600.0  # least logarithm of a piece's share at g = 0, so that the share does not underflow
+LARGEST = 700.0  # largest x for which e^x does not overflow, about
 
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMixtureLoss(SampledLoss):
-    """(SUM_j w_j Lap(s_j, 1), Lap(0, 1)), s_0 = 0 and the others rising: the ratio m(y) = SUM_j w_j e^{|y| - |y - s_j|} rises in y.
+    """The loss of the pair (SUM_j w_j Lap(s_j, 1), Lap(0, 1)), where s_0 = 0 and the other shifts increase.
 
-    Between s_i and s_{i+1} it is SUM_{j<=i} w_j e^{s_j} + e^{2y} SUM_{j>i} w_j e^{-s_j}, and it is constant below 0 and above the last.
-    The weights and shifts are those of `mixture`, in units of the noise's scale.
+    The ratio m(y) = SUM_j w_j e^{|y| - |y - s_j|} increases with y. Between s_i and s_{i+1} it is SUM_{j<=i} w_j e^{s_j} + e^{2y} SUM_{j>i}
+    w_j e^{-s_j}. It is constant below 0 and above the last shift. The weights and shifts are those of `mixture`, in units of the noise's
+    scale.
     """
 
     mixture: Mixture
 
     def log_knots(self) -> Array:
-        """log m at the shifts, with all its digits where it is near 0; shape (shifts + 1,)."""
+        """Return log m at the shifts, with all digits where it is near 0, as an array of shape (shifts + 1,)."""
         return _knots(self.mixture)[0]
 
     def log_shares(self) -> Array:
-        """log of the share of m at a shift that rises from there on as e^{2y}, but for the last; shape (shifts,)."""
+        """Return for each shift but the last the log share of m that grows as e^{2y} from there on, as an array of shape (shifts,)."""
         return _knots(self.mixture)[1]
 
     def outcomes(self) -> Outcomes:
@@ -64,7 +71,10 @@ class LaplaceMixtureLoss(SampledLoss):
         return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
-        """Between the shifts, in g = 2 (y - s_i) + `start`, so that the share at g = 0 is no less than e^LOG_LEAST_SHARE."""
+        """Return the pieces between the shifts, in the variable g = 2 (y - s_i) + start.
+
+        `start` is chosen so that the share at g = 0 is at least e^LOG_LEAST_SHARE.
+        """
         from dpcli.numerics.contour.outcomes import LossPiece
 
         shifts, knots, pieces = (0.0, *self.mixture.shifts), self.log_knots().tolist(), []
@@ -75,7 +85,7 @@ class LaplaceMixtureLoss(SampledLoss):
         return tuple(pieces)
 
     def _share(self, i: int) -> tuple[float, float]:
-        """Return the share at g = 0, and g at the i-th shift: 0, or less where the share at the shift is too small for a number."""
+        """Return the share at g = 0, and g at the i-th shift, which is below 0 if the share at the shift would underflow."""
         log_share = float(self.log_shares()[i])
         start = min(log_share - LOG_LEAST_SHARE, 0.0)
         return math.exp(log_share - start), start
@@ -105,7 +115,7 @@ class LaplaceMixtureLoss(SampledLoss):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMixtureAddLoss(SampledLoss):
-    """The pair the other way round: minus the loss, from the reference to the mixture."""
+    """The loss of the reversed pair, from the reference to the mixture: minus the loss of `removal`."""
 
     removal: LaplaceMixtureLoss
 
@@ -168,7 +178,7 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
 
 
 def _laplace_tails(x: Array) -> tuple[Array, Array]:
-    """log P(Y > x), log P(Y <= x) of standard Laplace noise."""
+    """Return log P(Y > x) and log P(Y <= x) for standard Laplace noise Y."""
     small = -np.abs(x) - LOG_TWO
     large = np.log1p(-np.exp(small))
     return np.where(x > 0.0, small, large), np.where(x > 0.0, large, small)
@@ -176,9 +186,10 @@ def _laplace_tails(x: Array) -> tuple[Array, Array]:
 
 @shared(256)
 def _knots(mixture: Mixture) -> tuple[Array, Array]:
+    """Return `log_knots` and `log_shares` of the loss, cached."""
     weights, shifts = np.array([mixture.log_rest, *mixture.log_weights]), np.array([0.0, *mixture.shifts])
     at, by = shifts[:, None], shifts[None, :]
-    rise = np.where(by <= at, by, 2.0 * at - by)  # log of the ratio of Lap(by) at y = at
+    rise = np.where(by <= at, by, 2.0 * at - by)  # log of Lap(by, 1) over Lap(0, 1) at y = at
     change = (np.exp(weights) * np.expm1(np.minimum(rise, LARGEST))).sum(axis=1)
     far = np.logaddexp.reduce(weights + rise, axis=1)
     knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), far)
@@ -188,9 +199,9 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMixture(Mechanism):
-    """Laplace noise on a sum that records move by a random amount, add-remove or zero-out; shifts in units of the scale.
+    """Laplace noise on a sum that records move by a random amount, under add-remove or zero-out. The shifts are in units of the scale.
 
-    Attained: by one number to which each of the records adds its whole bound.
+    A single number to which each record contributes its whole bound attains the pair.
     """
 
     mixture: Mixture

@@ -1,10 +1,14 @@
-"""Predictions of models on disjoint shards, each mixed towards a public model and averaged; one token is drawn from the average (PMixED).
+"""PMixED: a token is drawn from the average of the predictions of models on disjoint shards, each of which is close to a public model.
 
-With V the sampled models other than the one that changes, m of them, and A their average (the public model if m = 0), the token
-comes from A (1 + t (x - 1)), t = rate / (m + 1), x the changed model's probabilities over A's. All models lie within `radius` of the
-public one, |log p/p0| <= r, so x lies in [e^-h, e^h], h = 2r (r if m = 0), and has mean 1 under A. Every f-divergence is convex in
-x, and jointly in the versions of x before and after a change: the worst case sits in the corners of what x may be. Showing V as well
-only adds to what is released: m is Binomial(shards - 1, rate).
+The bounds follow from these steps.
+
+1. Let V be the sampled models other than the one that changes, and m their number, which is Binomial(shards - 1, rate). Let A be their
+   average, or the public model if m = 0. Revealing V as well only adds to the release.
+2. The token is drawn from A (1 + t (x - 1)) with t = rate / (m + 1), where x are the changed model's probabilities over those of A.
+3. All models lie within `radius` r of the public model, |log p/p0| <= r. So x lies in [e^-h, e^h] with h = 2r, or h = r if m = 0, and its
+   mean under A is 1.
+4. Every f-divergence is convex in x, and jointly convex in the versions of x before and after a change. So the worst case has all values of
+   x at corners of the allowed set.
 """
 
 from __future__ import annotations
@@ -33,36 +37,37 @@ MAX_SHARDS = 4096  # largest number of shards, so that a sum of their multiples 
 SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )
-CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # (log x, log y) over h
+CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # the corners of (log x, log y), in units of h
 ROUNDED = 1e-13  # relative slack for ratios and masses, each the result of a few operations
 LOST = 2e-15  # relative slack for the logarithm of a mass
 FEW = 64.0  # size of such a logarithm up to which ROUNDED covers its rounding
 WIDEST = 100.0  # largest radius at which the corners are solved for in floating point
 ABSOLUTE = 1e-13  # absolute slack for the logarithm of a moment near 1
 BEYOND = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
-BEYOND_WORDS = "the radius protects nothing: it is beyond what is computed with"
+BEYOND_WORDS = "the radius is too large to protect anything or to compute with"
 FAR = 600.0  # e^FAR is finite
 
 
 @dataclass(frozen=True, slots=True)
 class EnsembleMixture(Mechanism):
-    """A token drawn from the average.
+    """A token that is drawn from the average. The pair is not claimed to be attained.
 
-    replaces: whether the changed shard's model becomes another one; else it comes or goes.
-    apart: a model that is alone counts as if it were not, which is dearer: a bound for every larger number of shards too, as more of them
-    only draw it nearer to the average.
+    replaces: whether the changed shard's model is replaced by another one. Otherwise it is added or removed.
+    apart: whether h = 2r also for m = 0. This costs more, and is a bound for every larger number of shards too, because with more shards
+        the model is closer to the average.
 
-    With u = 1 + t (e^h - 1), d = 1 + t (e^-h - 1) and w = 1 / (e^h + 1), the mass under A of x = e^h: a model that comes or goes has
-    likelihood ratios u and d, with masses w and 1 - w under A.
+    Let u = 1 + t (e^h - 1) and d = 1 + t (e^-h - 1). Let w = 1 / (e^h + 1), which is the mass under A of x = e^h.
 
-    One that is replaced: x before and y after also lie within 2r of each other, since both are within r of the public model. If m =
-    0 that says nothing new: ratio u/d has mass w d under Q, d/u has mass w u, the rest is 1. If m > 0 the corners of what (x, y) may
-    be are (e^h, 1), (1, e^-h), (e^h, e^h), those with x and y exchanged, and (e^-h, e^-h). At e^epsilon >= 1 only the first two add to
-    E_A(1 + t (x-1) - e^epsilon (1 + t (y-1)))+, balanced by (e^-h, 1) and (1, e^h) to mean 1, and the first alone is as good as any
-    mixture: w (u - e^epsilon). So u has mass w under Q, 1/u has mass w u, the rest is 1. A Renyi divergence is taken over the corners
-    themselves.
+    A model that is added or removed: the likelihood ratios are u and d, with masses w and 1 - w under A.
 
-    Not claimed to be attained.
+    A model that is replaced: let x belong to the version before and y to the version after. Both versions are within r of the public model,
+    so x and y are also within a factor e^{2r} of each other.
+
+    * If m = 0, this is no further restriction. The ratio u/d has mass w d under Q, d/u has mass w u, and the rest has ratio 1.
+    * If m > 0, the corners of the allowed (x, y) are (e^h, 1), (1, e^-h), (e^h, e^h), these three with x and y exchanged, and
+      (e^-h, e^-h). At e^epsilon >= 1 only the first two contribute to E_A(1 + t (x-1) - e^epsilon (1 + t (y-1)))+. They are balanced to
+      mean 1 by (e^-h, 1) and (1, e^h). The first alone is as large as any mixture: w (u - e^epsilon). So u has mass w under Q, 1/u has mass
+      w u, and the rest has ratio 1. The Renyi divergence is maximised over the corners themselves.
     """
 
     shards: int
@@ -72,11 +77,11 @@ class EnsembleMixture(Mechanism):
     apart: bool = False
 
     def approx_dp(self, delta: float) -> float:
-        """log max (P(S) - delta) / Q(S) over the sets S of the largest ratios, which is exact for the pair."""
+        """Return epsilon: log of the maximum of (P(S) - delta) / Q(S) over sets S of the largest ratios. It is exact for the pair."""
         return max(_epsilon(loss, delta) for loss in self.losses()) * (1.0 + ROUNDED)
 
     def zcdp(self) -> float:
-        """Return rho from a search that covers every order; at most that of pure epsilon."""
+        """Return rho from a search over all orders. It is at most the rho of the pure epsilon."""
         return _rho(self)
 
     def losses(self) -> tuple[AtomicLoss, ...]:
@@ -88,8 +93,12 @@ class EnsembleMixture(Mechanism):
         return np.asarray(np.minimum(bound, self._over_corners(orders)) if cornered else bound)
 
     def _over_corners(self, orders: Array) -> Array:
-        """E_m of the largest E_A[(1+t(x-1))^a (1+t(y-1))^{1-a}] over three corners with mean 1, for each order: all in logarithms."""
-        log_weight, t, h = _sampled(self.shards, self.rate, self.radius)
+        """Return upper bounds on the Renyi divergences of a replacement.
+
+        For each m, E_A[(1+t(x-1))^a (1+t(y-1))^{1-a}] is maximised over distributions on three corners with mean 1. The moment is the mean
+        over m. All computations are on logarithms.
+        """
+        log_weight, t, h = _sampled_models(self.shards, self.rate, self.radius)
         single_model = AtomicLoss.cgf(_losses(1, self.rate, self.radius, True)[0], orders - 1.0) + log_weight[0]
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
@@ -108,7 +117,7 @@ class EnsembleMixture(Mechanism):
 
 
 def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Yield every three corners with a weighted mean of (1, 1), and the logarithms of their weights."""
+    """Yield all sets of three corners with a weighted mean of (1, 1), and the logarithms of their weights."""
     level = np.array([0.0, math.expm1(h), math.expm1(-h)])  # x - 1 where log x is 0, h, -h
     points = np.array([(1.0, level[x], level[y]) for x, y in CORNERS])
     for corners in itertools.combinations(range(len(CORNERS)), 3):
@@ -121,7 +130,7 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
                 yield corners, tuple(np.log(np.maximum(weights, 0.0)).tolist())
 
 
-def _sampled(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
+def _sampled_models(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
     """Return log P(m), t and h for each number m of other models."""
     m = np.arange(float(shards))
     if not radius <= BEYOND:
@@ -141,6 +150,7 @@ def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
 
 @shared(64)
 def _rho(mixture: EnsembleMixture) -> float:
+    """Return rho of the mixture, cached."""
     pure = mixture.approx_dp(0.0)
     spend(100.0 * mixture.shards)
     return min(Pure(pure).zcdp(), max(least_rho(loss.cgf, pure) for loss in mixture.losses()))
@@ -148,7 +158,8 @@ def _rho(mixture: EnsembleMixture) -> float:
 
 @shared(64)
 def _losses(shards: int, rate: float, radius: float, replaces: bool, apart: bool = False) -> tuple[AtomicLoss, ...]:
-    log_weight, t, h = _sampled(shards, rate, radius, apart)
+    """Return the losses of the pair in each direction, with the outcomes that `EnsembleMixture` describes."""
+    log_weight, t, h = _sampled_models(shards, rate, radius, apart)
     up, down = _ratios(t, h)
     log_w = -np.logaddexp(0.0, h)
     if replaces:
@@ -160,10 +171,10 @@ def _losses(shards: int, rate: float, radius: float, replaces: bool, apart: bool
 
 
 def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLoss:
-    """Outcomes of the masses and ratios given, all in logarithms; only those of no mass at all are left out."""
+    """Return the loss with these log masses and log ratios. Outcomes of mass 0 are left out. Raises NotRepresentable on overflow."""
     mass, ratio = np.concatenate((log_high, log_low)), np.concatenate((high, low))
     with np.errstate(invalid="ignore"):
-        mass = np.where((mass < -FEW) & (mass > -np.inf), mass * (1.0 - LOST), mass)  # by the same under P and Q
+        mass = np.where((mass < -FEW) & (mass > -np.inf), mass * (1.0 - LOST), mass)  # the same increase under P and Q
     if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
         raise NotRepresentable(BEYOND_WORDS)
     possible = mass > -np.inf
@@ -171,7 +182,10 @@ def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLos
 
 
 def _log_weights(n: int, rate: float) -> Array:
-    """log P(Binomial(n, rate) = m), m = 0 .. n, from above by what their factorials lose: by the same under P and Q."""
+    """Return upper bounds on log P(Binomial(n, rate) = m) for m = 0, ..., n.
+
+    They are increased by the rounding error of the factorials, by the same amount under P and Q.
+    """
     m = np.arange(n + 1.0)
     if rate == 1.0:
         return np.where(m == n, 0.0, -np.inf)
@@ -181,7 +195,7 @@ def _log_weights(n: int, rate: float) -> Array:
 
 
 def _epsilon(loss: AtomicLoss, delta: float) -> float:
-    """The least epsilon >= 0 at which P(S) - e^epsilon Q(S) <= delta for every set S."""
+    """Return the least epsilon >= 0 at which P(S) - e^epsilon Q(S) <= delta for every set S."""
     ratio, log_q = np.array(loss.log_ratio), np.array(loss.log_reference)
     order = np.argsort(-ratio, kind="stable")
     ratio, log_q = ratio[order], log_q[order]
@@ -196,22 +210,25 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleMixtureSpec(Spec):
-    """A token, drawn from the average over a random subset of models of their next-token probabilities, each first projected so that
-    its logarithms are within `radius` of those of a public model; the public model alone if the subset is empty.
+    """A token that is drawn from the average of the next-token probabilities of a random subset of private models.
 
-    The models are fine-tuned without noise on `shards` disjoint shards of the private data, all records of a unit of privacy in one
-    shard; each is in the subset with probability `model_rate`, independently and afresh for each token. A step is one token. The radius is
-    public and the same whatever the subset. Nothing else reads the models: no greedy choice, no top-k or top-p after the average.
+    Each model's log-probabilities are first projected to within `radius` of those of a public model. If the subset is empty, the public
+    model alone is used. The models are fine-tuned without noise on `shards` disjoint shards of the private data, with all records of a unit
+    of privacy in one shard. For each token, each model is in the subset with probability `model_rate`, independently. A step is one token.
+    The radius is public and does not depend on the subset. Nothing else uses the models, so there is no greedy choice and no top-k or top-p
+    after the average.
 
-    Neighbours: change says what one change does: it retrains the model of one shard (replace-shard, which a record or unit does that
-    comes, goes or changes; all three adjacencies alike), or a whole shard with its model comes or goes (remove-shard: the unit of privacy
-    is a shard; under add-remove alone: a shard that is replaced or blanked leaves a model in its place, and costs what replace-shard
-    does; shards then counts the one that comes or goes). k units that change together may lie in as many shards.
+    Neighbours: the key `change` says what one change does. With replace-shard, one change retrains the model of one shard. This covers a
+    record or unit that is added, removed or changed, in the same way under all three adjacencies. With remove-shard, the unit of privacy is
+    a shard, and a whole shard with its model is added or removed; shards counts it too. remove-shard makes a difference only under
+    add-remove, because a replaced or blanked shard leaves a model in its place and costs as much as replace-shard. k units that change
+    together may lie in k shards.
 
-    Bounds: upper, by a dominating pair of finitely many outcomes. Finite at delta = 0.
+    Bounds: upper, from a dominating pair with finitely many outcomes. Finite at delta = 0.
 
-    Source: the protocol is that of Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, with a bound on every order in place of one
-    (its Theorem 5.1 needs more than it assumes); the pair: convexity, as derived in this module.
+    Source: the protocol is that of Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638. The bound is for every order and not for one
+    order as there, because Theorem 5.1 of that paper needs more than it assumes. The pair follows from convexity, as derived in
+    dpcli/mechanisms/prediction/ensemble.py.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
@@ -222,15 +239,15 @@ class EnsembleMixtureSpec(Spec):
         DRAWN,
     )
 
-    shards: Annotated[int, Key("disjoint shards of the private data, and models fine-tuned on them", SHARDS, claim=True)]
+    shards: Annotated[int, Key("number of disjoint shards of the private data, each with a fine-tuned model", SHARDS, claim=True)]
     radius: Annotated[
         float,
-        Key("most by which a model's log-probability of any token may differ from the public model's, after projection", POSITIVE),
+        Key("largest difference of any token's log-probability from the public model's, after projection", POSITIVE),
     ]
-    model_rate: Annotated[float, Key("probability with which each model takes part in a token", RATE)] = 1.0
+    model_rate: Annotated[float, Key("probability that a model takes part in a token", RATE)] = 1.0
     change: Annotated[
         Literal["replace-shard", "remove-shard"],
-        Key("what one change of the data does: it retrains one shard's model, or a whole shard comes or goes", claim=True),
+        Key("effect of one change of the data: one shard's model is retrained, or a whole shard is added or removed", claim=True),
     ] = "replace-shard"
 
     @property
@@ -243,6 +260,6 @@ class EnsembleMixtureSpec(Spec):
         group = neighbours.group
         if replaces or group == 1:
             return grouped(EnsembleMixture(self.shards, self.model_rate, self.radius, replaces), group)
-        # Several shards go one after the other, the last of them from so many.
+        # Several shards are removed one after the other. The last one is removed from this number of shards.
         fewest = max(self.shards - group + 1, 1)
         return grouped(EnsembleMixture(fewest, self.model_rate, self.radius, False, apart=True), group)

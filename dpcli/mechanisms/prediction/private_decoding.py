@@ -1,4 +1,4 @@
-"""Text that a language model writes from private examples, token by token: clipped, averaged logits, and the exponential mechanism."""
+"""Private text generation: a language model writes a text from private examples, with each token drawn from clipped, averaged logits."""
 
 from __future__ import annotations
 
@@ -15,35 +15,40 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 
-LEAST = 1e-300  # epsilon of a token: what is less may round to 0
+LEAST = 1e-300  # least epsilon of a token; a smaller one might underflow to 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateDecodingSpec(Spec):
-    """The next token of a text, drawn from softmax(logits / temperature), the logits being those of a public context plus the mean over
-    `references` of what each private context adds to them, clipped to [-clip, clip] token by token; an empty place of the batch adds 0.
+    """The next token of a text, drawn from softmax(logits / temperature) with logits from private and public contexts.
 
-    A step is one token. Which batch a unit's records are in depends on that unit alone (a hash), so that a change meets the texts of one
-    batch: steps are the tokens of all texts of one batch, fixed before the data are seen. references is public and fixed, whatever number
-    of records fell into the batch. All records of a unit are in the same batch.
+    The logits are those of a public context plus a mean of contributions. Each private context of a batch contributes the difference
+    between its logits and the public ones, with each token's difference clipped to [-clip, clip]. The sum is divided by `references`, so an
+    empty place of the batch contributes 0. references is public and fixed, and does not depend on how many records are in the batch.
 
-    With threshold and scale, a token for which private and public contexts say nearly the same is drawn from the public ones, and costs
-    nothing. Their distance is f = |sum of the private contexts' distributions / references - the public one|_1 / 2, an empty place of the
-    batch adding 0. A step is then one private token, with all comparisons up to it: a bar is drawn, threshold + Exp(scale), and each
-    token is private with probability min(1, e^{-(bar - f) / scale}); after a private one the next step draws a bar of its own. steps are
-    the most private tokens of one batch, fixed before the data are seen; how many public ones lie between them may depend on the data.
+    A step is one token. All records of a unit are in the same batch. The batch depends on that unit alone, by a hash, so that a change
+    affects the texts of one batch only. The number of steps is the number of tokens of all texts of one batch. It is fixed before the data
+    are read.
 
-    Neighbours: add-remove and zero-out move each logit by clip / references for each record of the unit or group, and f by half of 1 /
-    references, as a distribution adds up to 1; replace-one twice as much, both.
+    With threshold and scale, a token for which private and public contexts nearly agree is drawn from the public context, and costs
+    nothing. The distance of the contexts is f = |sum of the private contexts' distributions / references - the public distribution|_1 / 2.
+    An empty place of the batch contributes 0. A step is then one private token, with all comparisons before it. A bar is drawn,
+    threshold + Exp(scale), and each token is private with probability min(1, e^{-(bar - f) / scale}). After a private token, the next step
+    draws a new bar. The number of steps is the largest number of private tokens of one batch, fixed before the data are read. The number of
+    public tokens between them may depend on the data.
 
-    Bounds: upper. One token is the exponential mechanism: its loss lies in an interval of length 2 (move of a logit) / temperature
-    (bounded range), hence rho <= (clip / (references temperature))^2 / 2 for one record. Finite at delta = 0.
+    Neighbours: under add-remove and zero-out, each record of the unit or group moves a logit by at most clip / references, and f by at most
+    half of 1 / references, because a distribution adds up to 1. Under replace-one both moves are twice as large.
 
-    The comparisons of a step are (3 (move of f) / scale)-DP, however many: let f move by at most d, to f'. With bar + d in place of bar,
-    whose density is e^{d / scale} times smaller there, each token that was public is so with at least the same probability, since f' <= f
-    + d; and the one that was private, since f' >= f - d, with at least e^{-2 d / scale} times the probability. Exponential noise, which is
-    never negative, will do, as bars need to be raised only. A public token's distribution depends on no record. Then the step's private
-    token is drawn: the bounds of the two add up, and so do those of steps, whatever earlier ones said (adaptive composition).
+    Bounds: upper. One token is the exponential mechanism. Its loss lies in an interval of length 2 (move of a logit) / temperature (bounded
+    range), hence rho <= (clip / (references temperature))^2 / 2 for one record. Finite at delta = 0.
+
+    The comparisons of a step are (3 (move of f) / scale)-DP, whatever their number. Let f move by at most d, to f'. Compare each bar with
+    bar + d, whose density is e^{d / scale} times smaller. A token that was public is still public with at least the same probability,
+    because f' <= f + d. The token that was private is still private with at least e^{-2 d / scale} times the probability, because
+    f' >= f - d. Exponential noise, which is never negative, suffices, because bars are only raised. The distribution of a public token
+    depends on no record. Then the private token of the step is drawn. The bounds of the comparisons and of the token add up, and so do the
+    bounds of the steps, whatever the earlier tokens were (adaptive composition).
 
     Source: Amin, Bie, Kong, Kurakin, Ponomareva, Syed, Terzis, Vassilvitskii 2024, arXiv:2407.12108 (clipped logits, tokens of the public
     model); Vinod, Pillutla, Thakurta 2025, arXiv:2507.02974 (what a private context adds to a public one); Dong, Durfee, Rogers 2020,
@@ -60,30 +65,30 @@ class PrivateDecodingSpec(Spec):
         DRAWN,
     )
 
-    clip: Annotated[float, Key("most that one private context adds to or takes from a logit", POSITIVE)]
+    clip: Annotated[float, Key("largest change of a logit by one private context", POSITIVE)]
     references: Annotated[
         int,
         Key(
-            "private contexts of a batch, whose mean is taken: a public number, whether or not there are as many", COUNT, claim=True
+            "public number by which the sum over a batch's private contexts is divided, whatever their number is", COUNT, claim=True
         ),
     ]
-    temperature: Annotated[float, Key("of the softmax that a token is drawn from", POSITIVE)] = 1.0
+    temperature: Annotated[float, Key("temperature of the softmax from which a token is drawn", POSITIVE)] = 1.0
     threshold: Annotated[
         float | None,
         Key(
-            "distance of what private and public contexts say, from 0 to 1, below which a token is drawn from the public ones, as far as "
-            "noise allows; all tokens are private where absent",
+            "distance, from 0 to 1, of the private and public predictions below which a token is drawn from the public ones, up to noise; "
+            "without it, all tokens are private",
             NON_NEGATIVE,
         ),
     ] = None
     scale: Annotated[
-        float | None, Key("mean of the exponential noise on the threshold, and on each distance; with threshold", POSITIVE)
+        float | None, Key("mean of the exponential noise on the threshold and on each distance; needs threshold", POSITIVE)
     ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if (self.threshold is None) != (self.scale is None):
             missing_key = "scale" if self.scale is None else "threshold"
-            yield missing_key, "threshold and scale together: a distance is compared with noise", f"no {missing_key}"
+            yield missing_key, "threshold and scale together, because a distance is compared with noise", f"no {missing_key}"
 
     @property
     def unsampled(self) -> str:

@@ -1,8 +1,9 @@
-"""Votes of teachers on disjoint shards (PATE): the noisy winner is released, or that there is none.
+"""Votes of teachers on disjoint shards (PATE): the label with the most noisy votes is released, or the fact that the votes do not agree.
 
-Every unit of privacy has all of its records in one shard, so that one change retrains one teacher, which may move its vote from one label
-to another: in any adjacency the counts move by sqrt 2 (L2), by 1 up and 1 down (L1), and the largest by 1. A group of k units changes at
-most k teachers.
+Every unit of privacy has all of its records in one shard. So one change retrains one teacher, whose vote may move from one label to
+another, under any adjacency. One count then rises by 1 and another falls by 1, which is an L2 distance of sqrt 2. The largest count moves
+by at most
+1. A group of k units changes at most k teachers.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.spec import Spec
 
-MOVED = math.sqrt(2.0)  # rounded up, as it happens: L2 sensitivity of the counts to one vote
+MOVED = math.sqrt(2.0)  # L2 sensitivity of the counts to one vote; the floating-point value is above the exact one
 
 
 class VoteSpec(Spec):
-    """Base of the types: a teacher's shard is chosen once, so that no step draws a sample."""
+    """Base class of the types for votes. A teacher's shard is chosen once, so no step draws a sample."""
 
     premises: ClassVar[Premises] = (
         SECRET,
@@ -45,16 +46,16 @@ class VoteSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GnMaxSpec(VoteSpec):
-    """The label with the most votes of the teachers after Gaussian noise on each count; the noisy counts are not released.
+    """The label with the most votes of the teachers after Gaussian noise on each count. The noisy counts are not released.
 
-    Teachers are trained without noise on disjoint shards of the private data, all records of a unit of privacy in one shard. sigma is the
-    standard deviation, in votes, of the noise on each count; a step is one query.
+    Teachers are trained without noise on disjoint shards of the private data, with all records of a unit of privacy in one shard. sigma is
+    the standard deviation, in votes, of the noise on each count. A step is one query.
 
-    Neighbours: all three adjacencies alike; a change retrains one teacher, whose vote may go from any label to any other. max_contributions
-    changes nothing; k units that change together may lie in as many shards.
+    Neighbours: all three adjacencies, with the same cost. A change retrains one teacher, whose vote may move from any label to any other.
+    max_contributions has no effect. k units that change together may lie in k shards.
 
-    Bounds: upper, those of the noisy counts, a Gaussian of sensitivity sqrt 2. They hold whatever the votes are; `dpcli pate account` has
-    some that depend on them. No finite epsilon at delta = 0.
+    Bounds: upper, those of releasing the noisy counts, a Gaussian with sensitivity sqrt 2. They hold for any votes. `dpcli pate account`
+    gives bounds that depend on the votes. No finite epsilon at delta = 0.
 
     Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Proposition 8.
     """
@@ -70,20 +71,21 @@ class GnMaxSpec(VoteSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidentGnMaxSpec(VoteSpec):
-    """Queries to teachers that are answered if the votes agree: if the largest count with noise of `threshold_sigma` reaches
-    `threshold`, the label with the most votes after noise of `sigma`; else nothing but that there is no answer.
+    """Queries to teachers that are answered only if the votes agree.
 
-    Teachers are trained without noise on disjoint shards of the private data, all records of a unit of privacy in one shard. A step is a
-    whole session of at most `queries` queries, of which at most `answers` are answered: afterwards no more is asked. Comparing the largest
-    difference of a count and the teachers' share that a public model predicts (interactive) costs the same.
+    If the largest count with noise of `threshold_sigma` reaches `threshold`, the label with the most votes after noise of `sigma` is
+    released. Otherwise only the fact that there is no answer is released. Teachers are trained without noise on disjoint shards of the
+    private data, with all records of a unit of privacy in one shard. A step is a whole session of at most `queries` queries, of which at
+    most `answers` are answered; then the session ends. In an interactive session, the largest difference between a count and the share of
+    the teachers that a public model predicts may be compared instead, at the same cost.
 
-    Neighbours: all three adjacencies alike, as for gnmax.
+    Neighbours: all three adjacencies, with the same cost, as for gnmax.
 
-    Bounds: upper, those of `queries` noisy largest counts of sensitivity 1 and of `answers` noisy counts of sensitivity sqrt 2: Gaussians
-    whose order may depend on what was answered, and whose number may not. No finite epsilon at delta = 0.
+    Bounds: upper, those of `queries` noisy largest counts of sensitivity 1 and `answers` noisy counts of sensitivity sqrt 2. These are
+    Gaussians whose order may depend on the answers, but whose number may not. No finite epsilon at delta = 0.
 
-    Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Algorithms 1 and 2; the order: Smith & Thakurta
-    2022, arXiv:2210.17520 (fully adaptive composition of Gaussians).
+    Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, arXiv:1802.08908, Algorithms 1 and 2. For the order: Smith &
+    Thakurta 2022, arXiv:2210.17520 (fully adaptive composition of Gaussians).
     """
 
     example: ClassVar[Mapping[str, Any]] = {"queries": 5, "threshold": 200.0, "threshold_sigma": 150.0, "sigma": 40.0}
@@ -91,24 +93,26 @@ class ConfidentGnMaxSpec(VoteSpec):
     premises: ClassVar[Premises] = (
         *VoteSpec.premises,
         of_mechanism(
-            "After the stated queries and answers nothing more is asked.",
+            "The session ends after the stated numbers of queries and answers.",
             "test_a_session_that_asks_on_costs_more",
             "pate and prompt",
         ),
     )
 
-    queries: Annotated[int, Key("most queries that are put to the teachers, answered or not", COUNT, claim=True)]
+    queries: Annotated[int, Key("largest number of queries to the teachers, answered or not", COUNT, claim=True)]
     threshold: Annotated[float, Key("votes that the largest noisy count needs for an answer", NON_NEGATIVE)]
     threshold_sigma: Annotated[float, Key("noise standard deviation on the largest count, in votes", POSITIVE)]
     sigma: Annotated[float, Key("noise standard deviation on each count of a query that is answered, in votes", POSITIVE)]
-    answers: Annotated[int | None, Key("most queries that are answered; all of them where absent", COUNT, claim=True)] = None
+    answers: Annotated[
+        int | None, Key("largest number of queries that are answered; by default all of them", COUNT, claim=True)
+    ] = None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if self.answers is not None and self.answers > self.queries:
             yield "answers", f"at most as many answers as queries, {self.queries}", str(self.answers)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        # Squared by nobody else: the square of a noise may be no number.
+        # Squares are avoided, because the square of a noise may overflow or underflow.
         comparisons = math.sqrt(self.queries) / self.threshold_sigma
         answered = math.sqrt(2.0 * (self.answers or self.queries)) / self.sigma
         return with_noise(Gaussian, neighbours.group * math.hypot(comparisons, answered) * (1.0 + 1e-15)).unclaimed()
@@ -116,15 +120,15 @@ class ConfidentGnMaxSpec(VoteSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LnMaxSpec(VoteSpec):
-    """The label with the most votes of the teachers after Laplace noise on each count; the noisy counts are not released.
+    """The label with the most votes of the teachers after Laplace noise on each count. The noisy counts are not released.
 
-    Teachers are trained without noise on disjoint shards of the private data, all records of a unit of privacy in one shard. scale is that
-    of the noise on each count, in votes; a step is one query.
+    Teachers are trained without noise on disjoint shards of the private data, with all records of a unit of privacy in one shard. scale is
+    the scale, in votes, of the noise on each count. A step is one query.
 
-    Neighbours: all three adjacencies alike, as for gnmax.
+    Neighbours: all three adjacencies, with the same cost, as for gnmax.
 
-    Bounds: upper, those of the noisy counts: two Laplace releases of sensitivity 1 each, one for the vote that goes and one for the vote
-    that comes, which is sharper than pure 2 / scale alone. Finite at delta = 0.
+    Bounds: upper, those of releasing the noisy counts. These are two Laplace releases of sensitivity 1, one for the count that falls and
+    one for the count that rises. This is sharper than a pure epsilon of 2 / scale alone. Finite at delta = 0.
 
     Source: Papernot, Abadi, Erlingsson, Goodfellow, Talwar 2017, arXiv:1610.05755, section 3.1 (2 / scale for each query).
     """

@@ -74,7 +74,7 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
     return np.where(z <= knots[finite - 1], np.minimum(inside, beyond), beyond)
 
 
-def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
+def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
     """Return `beyond`, and after the last knot the smaller of it and the line of slope `slope` from that knot.
 
     The slope is the largest loss, as log E[e^{z L}] increases no faster.
@@ -86,7 +86,7 @@ def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array
 
 
 @shared(4096)
-def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
+def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
     """Return log chi^2, and the log moments of the remove direction at all integer orders from 2 on, cached."""
     integers = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE)
@@ -160,7 +160,7 @@ class PoissonSampled(Mechanism):
             return self.inner.rdp(orders)
         z, q = orders - 1.0, self.rate
         integers = np.arange(2.0, MAX_ORDER + 1)
-        log_first, remove = _expanded(self.inner, q)
+        log_first, remove = _expansion(self.inner, q)
         inner = z * self.inner.rdp(orders)
         convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
         base = 1.0 - q + q * math.exp(-finite_loss(self.inner))
@@ -171,7 +171,7 @@ class PoissonSampled(Mechanism):
         )
         add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
         pure = finite_loss(self)
-        beyond = continued(z, integers - 1.0, remove, pure, convex)
+        beyond = extend_by_line(z, integers - 1.0, remove, pure, convex)
         bound = np.maximum(chord(z, integers - 1.0, remove, beyond), add) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(bound, pure))
 
@@ -206,7 +206,7 @@ class PoissonReplaced(PoissonSampled):
         # e^{(a-1) D_a} is jointly convex. Without the record, both outputs have the same law; with it, inner's divergence bounds theirs.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
         pure = finite_loss(self)
-        beyond = continued(z, integers - 1.0, bound, pure, convex)
+        beyond = extend_by_line(z, integers - 1.0, bound, pure, convex)
         divergence = np.minimum(chord(z, integers - 1.0, bound, beyond), convex) / z * (1.0 + 1e-12)
         return np.asarray(np.minimum(divergence, pure))
 
@@ -252,6 +252,7 @@ class SampledLoss:
 
 @shared(256)
 def _outcomes(loss: SampledLoss) -> Outcomes:
+    """Return the outcomes of the sampled pair, cached."""
     return loss.outcomes()
 
 
@@ -321,18 +322,23 @@ class SampledAddLoss(SampledLoss):
 
 @dataclass(frozen=True, slots=True)
 class SampledReplaceLoss(SampledLoss):
-    """Replace-one on a sample, from the inner mechanism's replace-one pair (P, Q): for l >= 0 the loss of (S, Q), S = (1-q) Q + q P, for
-    l < 0 that of (Q, S), and an atom at 0.
+    """The loss for replace-one on a Poisson sample, from the inner mechanism's replace-one pair (P, Q).
 
-    Proof. Let A, A' be the outputs with the two versions in the sample and W that without either. For gamma' = 1 + q (gamma - 1) >= 1,
-    H_gamma'((1-q) W + q A || (1-q) W + q A') = q H_gamma(A || (1-b) W + b A'), b = gamma'/gamma (Balle, Barthe, Gaboardi 2018,
-    arXiv:1807.01647, Theorem 2), at most q H_gamma(P || Q) by convexity if (P, Q) dominates the pairs among A, A', W: that is
-    H_gamma'(S || Q). Below 1, H_gamma(X || Y) = 1 - gamma + gamma H_1/gamma(Y || X) and the symmetry of the relation give the same of
-    (Q, S). The two pieces meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). If the former is the smaller they are one convex
-    curve, hence that of a pair (Zhu, Dong, Wang 2022, arXiv:2106.08567: any convex non-increasing H with H(0) = 1 and H >= 1 - gamma
-    is one), with the difference of the slopes as its atom at 0. It is the smaller for inner pairs that are their own mirror image:
-    there P(L > 0) = Q(L < 0), hence S(L > 0) + Q(L > 0) = 2 (1-q) Q(L > 0) + q (P(L > 0) + Q(L > 0)) <= 1, as 2 Q(L > 0)
-    <= P(L > 0) + Q(L > 0) <= 1.
+    With S = (1-q) Q + q P, its values l >= 0 are those of the loss of (S, Q), and its values l < 0 are those of (Q, S). There is an atom at
+    0.
+
+    Proof.
+
+    1. Let A and A' be the outputs with the two versions in the sample, and W the output without either. For gamma' = 1 + q (gamma - 1) >= 1
+       and b = gamma'/gamma, H_gamma'((1-q) W + q A || (1-q) W + q A') = q H_gamma(A || (1-b) W + b A') (Balle, Barthe, Gaboardi 2018,
+       arXiv:1807.01647, Theorem 2).
+    2. If (P, Q) dominates the pairs among A, A' and W, this is at most q H_gamma(P || Q) by convexity, which equals H_gamma'(S || Q).
+    3. Below 1, H_gamma(X || Y) = 1 - gamma + gamma H_1/gamma(Y || X) and the symmetry of the relation give the same result for (Q, S).
+    4. The two pieces of the curve meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). If the former is smaller, they form one convex
+       curve, which is that of a pair (Zhu, Dong, Wang 2022, arXiv:2106.08567: any convex non-increasing H with H(0) = 1 and H >= 1 - gamma
+       is one). The difference of the slopes is the pair's atom at 0.
+    5. The former slope is smaller for inner pairs that are their own mirror image. For these P(L > 0) = Q(L < 0), and therefore
+       2 Q(L > 0) <= P(L > 0) + Q(L > 0) <= 1. So S(L > 0) + Q(L > 0) = 2 (1-q) Q(L > 0) + q (P(L > 0) + Q(L > 0)) <= 1.
     """
 
     half: SampledRemoveLoss
@@ -342,6 +348,7 @@ class SampledReplaceLoss(SampledLoss):
         return outcomes_of(self.half.inner).replaced(self.half.rate)
 
     def _check(self) -> None:
+        """Raise NotRepresentable if the former slope of step 4 is not the smaller one."""
         middle = self.half.tails(np.zeros(1))
         if math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0])) > 1.0 + 1e-9:
             raise NotRepresentable("its replace-one pair is not symmetric enough to be sampled")

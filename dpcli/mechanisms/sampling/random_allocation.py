@@ -29,7 +29,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.grid.spread import Spread, average_moments, folded, spread_of, total_of
+from dpcli.numerics.grid.spread import Spread, average_moments, spread_of, sum_of_copies, total_of
 from dpcli.numerics.logspace import log_expm1_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import HasTails, Tails, atom_tails
@@ -90,7 +90,7 @@ def average(step: tuple[HasTails], bins: int) -> Spread | None:
     """
     dropped_digits = max(bins.bit_length() - KEPT_DIGITS, 0)
     copies = min(bins >> dropped_digits << dropped_digits, MOST_COPIES)
-    return None if _spread_of_one(step) is None else folded(lambda k: _doubled(step, k), copies)
+    return None if _spread_of_one(step) is None else sum_of_copies(lambda k: _doubled(step, k), copies)
 
 
 @shared(32)
@@ -149,8 +149,8 @@ class Allocated:
         raise NotImplementedError
 
     def tilted(self, t: float) -> Tilted:
-        """Raise NotRepresentable: the ratio is a sum of many terms, so that the characteristic function of its logarithm is not known."""
-        raise NotRepresentable("random allocation has no characteristic function here")
+        """Raise NotRepresentable. The ratio is a sum of many terms, so the characteristic function of its logarithm is not known."""
+        raise NotRepresentable("the characteristic function of random allocation is not known")
 
     def tails(self, at: Array) -> Tails:
         """Return the tails of the dominating pair; if the lattice cannot hold it, the tails of one step."""
@@ -201,7 +201,7 @@ class AllocatedAdd(Allocated):
         return np.asarray(bound)
 
     def _lattice_cgf(self, z: Array) -> Array:
-        """A bound from the lattice: below its lowest point r, R^-z is replaced by its tangent, which the convex order covers.
+        """Return bounds from the lattice. Below its lowest point r, R^-z is replaced by its tangent, to which the convex order applies.
 
         The difference is at most E[R^-z; R < r], whose square is at most E[R^-2z] P(R < r). For any s > r,
         P(R < r) <= E[(s - R)+] / (s - r).

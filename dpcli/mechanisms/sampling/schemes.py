@@ -1,4 +1,4 @@
-"""Sampling schemes: the `sampling = { scheme = ... }` table, one class per treatment."""
+"""Sampling schemes, with one class for each value of `scheme` in the table `sampling = { scheme = ... }`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dpcli.mechanisms.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Number of times that an entry runs: `steps`, or `epochs` passes (exactly one is set), over `dataset_size` records if known."""
+    """The number of runs of an entry: `steps` or `epochs`, of which exactly one is set. dataset_size: number of records, if stated."""
 
     steps: int | None
     epochs: float | None
     dataset_size: int | None
 
     def steps_at(self, rate: Fraction | None) -> int:
-        """Whole steps, rounded up: an epoch is 1/rate of them."""
+        """Return the number of steps, rounded up. One epoch has 1/rate steps, or one step if there is no rate."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
@@ -38,47 +38,50 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A choice of the records of one step."""
+    """The choice of the records of one step."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
     premises: ClassVar[Premises] = (ONCE,)
     scheme: Annotated[
         str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True, varies=True)
     ]
-    # Whether a record's absence changes which others are drawn.
-    displaces: ClassVar[bool] = False
+    displaces: ClassVar[bool] = False  # whether a record's absence changes which other records are drawn
 
     @property
     def amplified(self) -> bool:
-        """Tell whether less is charged than one unsampled run per pass, as the draws stay secret."""
+        """Tell whether a pass may cost less than one unsampled run, because the draws stay secret."""
         return False
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
-        """Yield what is inconsistent, as (key, expected, found)."""
+        """Yield each inconsistency of the keys, as (key, expected, found)."""
         return iter(())
 
     def exact_rate(self, dataset_size: int | None) -> Fraction | None:
-        """The sampling rate without rounding, if the scheme states one."""
+        """Return the sampling rate without rounding, or None if the scheme states none."""
         return None
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
-        """The mechanism of one step as the accountant sees it, and how often it counts."""
+        """Return the mechanism that accountants use for one step, and its count."""
         return spec.resolve(neighbours), runs.steps_at(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Unsampled(Scheme):
-    """scheme = "none": every step sees every record, as if no sampling table is stated.
+    """scheme = "none": every step uses every record. This is the same as a file without a sampling table.
 
-    steps and epochs are the same: how often the mechanism runs. Neighbours: those that the mechanism allows. Bounds: the mechanism's own.
+    steps and epochs mean the same, the number of times that the mechanism runs.
 
-    Source: none is needed, since nothing is drawn.
+    Neighbours: the relations that the mechanism allows.
+
+    Bounds: those of the mechanism.
+
+    Source: none is needed, because nothing is drawn.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Batched(Scheme):
-    """Schemes that state a rate, or a batch size over the declared dataset size."""
+    """Schemes with a sampling rate, which is stated directly or as a batch size over the size of the dataset."""
 
     rate: Annotated[float | None, Key("probability that a record is in the sample of one step", RATE_OR_ZERO, varies=True)] = None
     batch_size: Annotated[
@@ -108,7 +111,7 @@ class Batched(Scheme):
         return Fraction(repr(self.rate)) if self.rate is not None and isfinite(self.rate) else None
 
     def lower_rate(self, dataset_size: int | None) -> Fraction | None:
-        """The smaller of two stated rates, at which an epoch takes the most steps; `exact_rate` if there is one."""
+        """Return the smaller of two stated rates, at which an epoch has more steps; `exact_rate` if only one is stated."""
         rate = self.exact_rate(dataset_size)
         if rate is None or self.rate is None or self.batch_size is None or dataset_size is None:
             return rate
@@ -124,14 +127,14 @@ class Batched(Scheme):
 class Poisson(Batched):
     """scheme = "poisson": each record is in each sample independently with probability `rate`, afresh in every step.
 
-    batch_size over privacy.dataset_size states the rate too; if both are stated and differ, the larger rate is charged. A sample above
-    max_batch_size is cut down at random, which is charged by its own theorem. The draws stay secret. rate = 0 costs nothing, rate = 1 is
-    no sampling. epochs count as 1 / rate steps each, rounded up.
+    batch_size over privacy.dataset_size states the rate too. If both are stated and differ, the larger rate is charged. A sample that is
+    larger than max_batch_size is cut at random, and a theorem gives the cost of this. The draws stay secret. rate = 0 costs nothing, and
+    rate = 1 means no sampling. An epoch counts as 1 / rate steps; their total number is rounded up.
 
-    Neighbours: all three adjacencies; under replace-one and zero-out the noise must be stated relative to one record's contribution.
+    Neighbours: all three adjacencies. Under replace-one and zero-out the noise must be stated relative to one record's contribution.
 
-    Bounds: exact pairs for Gaussian noise with noise_multiplier and for one record of any mechanism that attains its pair; elsewhere
-    upper.
+    Bounds: the pairs are exact for Gaussian noise with noise_multiplier, and for one record of any mechanism that attains its pair. In
+    other cases they are upper bounds.
 
     Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647; Mironov, Talwar, Zhang 2019, arXiv:1908.10530; Zhu, Dong, Wang 2022,
     arXiv:2106.08567.
@@ -140,11 +143,13 @@ class Poisson(Batched):
     premises: ClassVar[Premises] = (
         ONCE,
         of_sampling(
-            "Each record is drawn by itself, with the stated probability.",
+            "Each record is drawn independently, with the stated probability.",
             "test_a_shuffled_batch_is_no_poisson_sample",
             "train and federated",
         ),
-        of_sampling("Every step draws afresh.", "test_poisson_samples_that_are_drawn_once_are_no_samples", "train and federated"),
+        of_sampling(
+            "Every step draws a new sample.", "test_poisson_samples_that_are_drawn_once_are_no_samples", "train and federated"
+        ),
         of_sampling("Which records were drawn stays secret.", "test_a_published_poisson_sample_is_no_sample"),
     )
 
@@ -177,14 +182,15 @@ class Poisson(Batched):
 
 @dataclass(frozen=True, slots=True)
 class FixedSize(Batched):
-    """scheme = "fixed-size": each step draws a sample of one size without replacement, uniformly and afresh.
+    """scheme = "fixed-size": each step draws a new sample of a fixed size without replacement, and all such samples are equally likely.
 
-    rate is that size over the number of records; batch_size with privacy.dataset_size states it too. The draws stay secret. epochs count
-    as 1 / rate steps each, rounded up.
+    rate is the size of the sample over the number of records. batch_size with privacy.dataset_size states it too. The draws stay secret. An
+    epoch counts as 1 / rate steps; their total number is rounded up.
 
-    Neighbours: replace-one alone; elsewhere refused, since a record's absence changes which others are drawn. rate = 0 is refused.
+    Neighbours: replace-one only. Other adjacencies are refused, because a record's absence changes which other records are drawn. rate = 0
+    is refused.
 
-    Bounds: upper; no lower bound is claimed.
+    Bounds: upper. No lower bound is claimed.
 
     Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647; Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
     """
@@ -224,17 +230,17 @@ class FixedSize(Batched):
 
 @dataclass(frozen=True, slots=True)
 class OncePerEpoch(Batched):
-    """scheme = "shuffle", and the base of all schemes with passes: in every pass each record takes part once, in an order that is shuffled
-    afresh: no amplification.
+    """scheme = "shuffle": in every pass each record takes part once, in a new random order. There is no amplification.
 
-    Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass takes
-    floor(1 / rate) steps; without a rate every step counts as a pass.
+    Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass has
+    floor(1 / rate) steps. Without a rate, every step counts as a pass.
 
-    Neighbours: those that the mechanism allows. If a bare statement covers one release, a unit's records may fall into as many batches.
+    Neighbours: the relations that the mechanism allows. If the statement of the mechanism covers one release only, a unit's records are
+    assumed to be in as many different batches.
 
-    Bounds: upper: if in a pass a record takes part is hidden, in a way of which no amplification is proven here.
+    Bounds: upper. The step of a pass in which a record takes part is hidden, but no amplification by this is proven here.
 
-    Source: none is needed: the records of one pass are in disjoint batches, of which one holds the record (McSherry 2009, parallel
+    Source: none is needed, because the batches of one pass are disjoint, and only one contains the record (McSherry 2009, parallel
     composition).
     """
 
@@ -256,46 +262,48 @@ class OncePerEpoch(Batched):
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         count = self._passes(runs)
         if not spec.contribution_form:
-            # A bare sensitivity bounds one release; a unit's records may fall into as many batches of a pass.
+            # A stated sensitivity bounds one release, and a unit's records may be in as many different batches of a pass.
             count *= neighbours.contributions
         mechanism = spec.resolve(neighbours)
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """Return whether some record takes part as often as is charged, at known steps; schemes that prove it override this."""
+        """Return whether some record takes part as often as is charged, at known steps. Schemes for which this is proved override it."""
         return False
 
     def _passes(self, runs: Runs) -> int:
+        """Return the largest number of passes that the steps or epochs can be."""
         rate = self.exact_rate(runs.dataset_size)
         if runs.epochs is not None:
             return runs.steps_at(None)
         assert runs.steps is not None
         if rate is None:
             return runs.steps
-        # If a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
+        # If a short last batch is dropped, a pass has floor(1/rate) steps. The shortest possible pass gives the most participations.
         return min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Cyclic(OncePerEpoch):
-    """scheme = "cyclic": in every pass a record takes part once, always at the same place: no amplification.
+    """scheme = "cyclic": in every pass each record takes part once, always at the same place. There is no amplification.
 
-    Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass takes
-    floor(1 / rate) steps; without a rate every step counts as a pass.
+    Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass has
+    floor(1 / rate) steps. Without a rate, every step counts as a pass.
 
-    Neighbours: those that the mechanism allows. If a bare statement covers one release, a unit's records may fall into as many batches.
+    Neighbours: the relations that the mechanism allows. If the statement of the mechanism covers one release only, a unit's records are
+    assumed to be in as many different batches.
 
-    Bounds: exact for one record if passes are of whole batches: that of the first batch takes part in every pass that begins; else
-    upper.
+    Bounds: exact for one record if passes consist of whole batches, because a record of the first batch takes part in every pass that
+    begins. In other cases upper.
 
-    Source: none is needed: the records of one pass are in disjoint batches, of which one holds the record (McSherry 2009, parallel
+    Source: none is needed, because the batches of one pass are disjoint, and only one contains the record (McSherry 2009, parallel
     composition).
     """
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """True for one record, if passes consist of whole batches: a record of the first batch takes part in every pass that begins.
+        """Return True for one record if passes consist of whole batches. A record of the first batch takes part in every pass that begins.
 
-        Several records need not share a batch.
+        Several records need not be in the same batch.
         """
         rate = self.exact_rate(runs.dataset_size)
         complete = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
@@ -304,15 +312,16 @@ class Cyclic(OncePerEpoch):
 
 @dataclass(frozen=True, slots=True)
 class BallsInBins(OncePerEpoch):
-    """scheme = "balls-in-bins": in each pass every record takes part in `participations` steps, drawn uniformly and independently.
+    """scheme = "balls-in-bins": in each pass every record takes part in `participations` steps, which are drawn uniformly for each record.
 
-    A pass takes floor(participations / rate) steps; `epochs` counts passes, and one that ends early counts as a whole one. The draws must
-    be fresh in every pass and stay secret.
+    A pass has floor(participations / rate) steps. `epochs` counts passes, and a pass that ends early counts as a whole one. The draws must
+    be new in every pass, and must stay secret.
 
-    Neighbours: all three adjacencies for Gaussian noise with noise_multiplier, add-remove for any mechanism with one record per unit;
-    refused elsewhere, where nothing is proven.
+    Neighbours: all three adjacencies for Gaussian noise with noise_multiplier, and add-remove for any mechanism with one record per unit.
+    Other cases are refused, because nothing is proven for them.
 
-    Bounds: what is charged is one pass; its lower bounds hold if passes are whole and the mechanism attains them, elsewhere upper.
+    Bounds: each pass is charged as a whole. Lower bounds hold if all passes are complete and the mechanism attains them. In other cases the
+    bounds are upper bounds.
 
     Source: Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
     """
@@ -320,7 +329,7 @@ class BallsInBins(OncePerEpoch):
     premises: ClassVar[Premises] = (
         ONCE,
         of_sampling(
-            "Each record draws its steps by itself, afresh in every pass.",
+            "The steps of each record are drawn independently, and anew in every pass.",
             "test_bins_of_one_size_are_no_bins",
             "train and federated",
         ),
@@ -341,13 +350,13 @@ class BallsInBins(OncePerEpoch):
 
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
-        steps = int(self.participations / rate)  # rounded down: the fewer steps there are to hide in, the more a pass costs
+        steps = int(self.participations / rate)  # rounded down, because a pass with fewer steps hides a record less and costs more
         passes = runs.steps_at(None) if runs.steps is None else ceil(Fraction(runs.steps, steps))
         mechanism, count = allocated(spec, steps, self.participations, neighbours)
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count * passes
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """True if all passes are complete and have exactly as many steps to hide in as are counted."""
+        """Return whether all passes are complete and have exactly as many steps as are charged."""
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
         complete = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
@@ -356,7 +365,7 @@ class BallsInBins(OncePerEpoch):
 
 @dataclass(frozen=True, slots=True)
 class WholeRun(Spec):
-    """All steps of an entry, sampled as it says."""
+    """All steps of an entry, with the entry's sampling."""
 
     spec: Spec
     sampling: Scheme | None

@@ -1,12 +1,12 @@
 """Poisson samples of bounded size: a sample that is larger than the bound is cut to it at random.
 
-There are two couplings. `truncated` explains the first. The second, `cut_sample`, compares a cut sample with uncut samples that look like
-it:
+The cost is bounded in two ways, by two couplings. The docstring of `truncated` explains the first. The second one, `cut_sample`, compares a
+cut sample with uncut samples of the same form.
 
 One record x is added, removed or changed. R is the Poisson sample of the n other records, q is the rate, and B is the bound. A cut sample
-that keeps x holds a uniformly random set of B - 1 others. It therefore looks like an uncut R of size B - 1 with x, and need not be
-distinguished from it. For a set S of at most B - 1 others, let w be the probability that S is used together with x, divided by the
-probability that R = S. It is q for |S| < B - 1, and for |S| = B - 1 it is
+that contains x also contains a uniformly random set of B - 1 others. So it has the same law as x with an uncut R of size B - 1, and need
+not be distinguished from it. For a set S of at most B - 1 others, let w be the probability that S is used together with x, divided by the
+probability that R = S. For |S| < B - 1, w is q. For |S| = B - 1, it is
 
     q + tau / alpha,  alpha = P(|R| = B - 1),  tau = q E[B / (|R| + 1); |R| >= B].
 
@@ -15,19 +15,21 @@ If |R| = m >= B, a set of B others is used 1 - q B/(m+1) times as often if x is 
     F(w) = int ((1-q) Q + w P - gamma Q)+        add-remove, (P, Q) the outputs with x and without
     F(w) = int ((1-q) W + w P - gamma ((1-q) W + w Q))+        P, Q the outputs with either version of x, W without.
 
-int (p - gamma q)+ is subadditive, so that the divergence of the step is at most E F(w) over the sets that are used without x. For
-|R| = m >= B, the weight w = q - q B/(m+1) may be used, as (1 - q B/(m+1) - gamma)+, or (1 - q B/(m+1)) (1 - gamma)+, is at most F there by
-Jensen's inequality. F is convex in w, and so is its bound by the pair of the mechanism on a sample of rate w / (1 - q + w), times 1 - q +
-w. The mean of w is q. A distribution of w with more spread therefore costs more.
-
-The spread is bounded by E (w - q - y)+ = (tau - alpha y)+ and, since q B/(m+1) <= q B/(B+1), by
-E (q - w - y)+ <= (tau - tau y (B+1)/(q B))+, for y >= 0. The ratio tau / alpha grows with n, as do all ratios of P(|R| = m), m >= B, to
-P(|R| = B - 1). tau grows with n as long as B >= n q, since each P(|R| = m) does. With the largest tau, and alpha equal to tau over the
-ratio at the largest n, three weights cover every n:
+1. int (p - gamma q)+ is subadditive. So the divergence of the step is at most the mean of F(w) over the sets that are used without x.
+2. For |R| = m >= B, the weight w = q - q B/(m+1) may be used. The reason is that (1 - q B/(m+1) - gamma)+, or
+   (1 - q B/(m+1)) (1 - gamma)+, is at most F of this weight, by Jensen's inequality.
+3. F is convex in w. So is its bound, which is 1 - q + w times that of the pair of the mechanism on a sample of rate w / (1 - q + w).
+4. The mean of w is q. Because of the convexity, a distribution of w with more spread costs more.
+5. For y >= 0, the spread is bounded by E (w - q - y)+ = (tau - alpha y)+. Since q B/(m+1) <= q B/(B+1), it is also bounded by
+   E (q - w - y)+ <= (tau - tau y (B+1)/(q B))+.
+6. The ratio tau / alpha grows with n, because all ratios of P(|R| = m), m >= B, to P(|R| = B - 1) do. tau grows with n as long as B >= n q,
+   because each P(|R| = m) does.
+7. So take the largest tau, and let alpha be tau over the ratio at the largest n. Then three weights cover every n:
 
     w = q + tau / alpha with probability alpha,  q / (B+1) with probability tau (B+1)/(q B),  q otherwise.
 
-The weight is revealed. Under add-remove, P and Q have different probabilities of the three weights; otherwise they have the same.
+The weight is revealed. Under add-remove, the three weights have different probabilities under P and Q. Otherwise they have the same
+probabilities.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial_term
 from dpcli.numerics.tails import single_epsilon_upper
 
-FEW_OTHERS = 64  # Up to this number of other records, tau is computed for every number of them.
-FEW = 32  # Up to this bound on the sample, a record that is drawn and cut has a smaller shift of its own in the mixture.
+FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too
+FEW = 32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
     q = float(rate)
     if neighbours.records != 1:
         return None
-    tau, ratio = _most_moved(others, rate, most), _ratio(others, rate, most)
+    tau, ratio = _largest_tau(others, rate, most), _ratio(others, rate, most)
     if tau is None or not (tau > 1e-300 and 0.0 < ratio < math.inf):
         return None
     few = tau * (most + 1) / (q * most)
@@ -116,16 +118,16 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
     return CutSample(tuple(parts))
 
 
-def _moved(others: int, rate: Fraction, most: int) -> float:
+def _tau(others: int, rate: Fraction, most: int) -> float:
     """Return an upper bound on tau = B / (n+1) P(Binomial(n+1, q) > B)."""
     return most / (others + 1) * math.exp(log_binomial_tail(others + 1, rate, most + 1)) * (1.0 + 1e-15)
 
 
-def _most_moved(others: int, rate: Fraction, most: int) -> float | None:
+def _largest_tau(others: int, rate: Fraction, most: int) -> float | None:
     """Return the largest tau over all numbers of other records up to `others`; None if it is not known."""
     if most >= others * rate:
-        return _moved(others, rate, most)
-    return max(_moved(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
+        return _tau(others, rate, most)
+    return max(_tau(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
 
 
 def _ratio(others: int, rate: Fraction, most: int) -> float:
@@ -133,7 +135,7 @@ def _ratio(others: int, rate: Fraction, most: int) -> float:
     if rate == 1:
         return math.inf
     log_alpha = log_binomial_term(others, rate, most - 1)
-    return _moved(others, rate, most) / math.exp(log_alpha) * (1.0 + 1e-15) if log_alpha > -700.0 else math.inf
+    return _tau(others, rate, most) / math.exp(log_alpha) * (1.0 + 1e-15) if log_alpha > -700.0 else math.inf
 
 
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
@@ -143,19 +145,21 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
     many records. By joint convexity, |R| may be assumed known.
 
     * If |R| + k <= B, nothing is cut, and the step is a Poisson sample.
-    * Otherwise, some of the changing records are used with probability at most p = 1 - (1-q)^k. If none is used, the used records are those
-      that are used without the k: a uniform subset of R of size min(B, |R|). If i of them are used, the rest is a uniform subset of R. With
-      one order of R for all i, it can be coupled to lack at most i of those records. The step with the i records therefore differs from the
-      step without them by at most i additions and i removals. Under add-remove, the pair is (W, (1-p) W + p A), where A and W are within 2k
-      changes. Under zero-out and replace-one it is ((1-p) W + p A, (1-p) W + p A'), where any two of A, A', W are within 2k changes, or
-      within k replacements. Under add-remove, a Gaussian moves by at most 2i of one record's contribution if i or more of the k are drawn:
-      this is Poisson sampling of k records of twice the contribution.
+    * Otherwise, some of the changing records are used with probability at most p = 1 - (1-q)^k. If none of them is used, the used records
+      are a uniform subset of R of size min(B, |R|), as without the changing records. If i of them are used, the other used records are a
+      smaller uniform subset of R. If both subsets follow one random order of R, the smaller one lacks at most i records of the larger one.
+      So the step with the i records differs from the step without them by at most i additions and i removals.
 
-    For one record (k = 1) and |R| = m >= B, the record is used with probability q_m = q B/(m+1), as it has one of B slots for m + 1 drawn
-    records. Divergences of such pairs at probability s q are convex in s, and vanish at s = 0. With s = B/(m+1), the step therefore costs
-    at most 1-s times the case without a cut, plus s times the case above at probability q, which costs more. For a Gaussian under
-    add-remove, the step is at most E_m = (1-q) N(0) + (q - q_m) N(mu) + q_m N(2 mu) against N(0), since the divergence grows with each
-    shift (noise/normal_mixture.py). E_m is a mixture of the case without a cut, with weight 1-s, and of E_B, with weight s = (B+1)/(m+1).
+      Under add-remove, the pair is (W, (1-p) W + p A), where A and W are within 2k changes. Under zero-out and replace-one it is
+      ((1-p) W + p A, (1-p) W + p A'), where any two of A, A' and W are within 2k changes, or within k replacements. Under add-remove, a
+      Gaussian moves by at most 2i times one record's contribution if i or more of the k records are drawn. This is Poisson sampling of k
+      records with twice the contribution.
+
+    For one record (k = 1) and |R| = m >= B, the record is used with probability q_m = q B/(m+1), because m + 1 drawn records share B
+    places. Divergences of such pairs at probability s q are convex in s, and vanish at s = 0. With s = B/(m+1), the step costs at most 1-s
+    times the case without a cut, plus s times the case above at probability q, which costs more. For a Gaussian under add-remove, the step
+    is at most E_m = (1-q) N(0) + (q - q_m) N(mu) + q_m N(2 mu) against N(0), because the divergence grows with each shift
+    (noise/normal_mixture.py). E_m is a mixture of the case without a cut, with weight 1-s, and of E_B, with weight s = (B+1)/(m+1).
 
     Every case costs at least as much as the one without a cut. An upper bound on the probability of a cut is therefore enough, and no data
     need attain it. P(|R| > B - k) grows with n. P(|R| = m), m >= B, grows up to n = m/q. If B >= n q at the largest n, the mean of

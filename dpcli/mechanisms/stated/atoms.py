@@ -1,4 +1,4 @@
-"""Dominating pairs with finitely many outcomes: any number of them, or the two of binary randomised response."""
+"""Dominating pairs with finitely many outcomes: the general case, and binary randomised response with its two outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AtomicLoss:
-    """Outcomes of probability e^{log_reference} under Q and likelihood ratio e^{log_ratio}."""
+    """The loss of a pair with finitely many outcomes.
+
+    log_reference: log probabilities of the outcomes under Q. If they add up to less than 1, the rest has likelihood ratio 1.
+    log_ratio: logarithms of the likelihood ratios P/Q.
+    """
 
     decays: ClassVar[bool] = False
 
@@ -26,11 +30,11 @@ class AtomicLoss:
     log_ratio: tuple[float, ...]
 
     def cgf(self, z: Array) -> Array:
-        """log(1 + E_Q[B_{z+1}(r - 1)]): a sum of non-negative terms, so that a small K keeps its digits."""
+        """Return log(1 + E_Q[B_{z+1}(r - 1)]), a sum of non-negative terms, so that a small K keeps its digits (quadrature.py)."""
         return atomic_cgf(z, np.array(self.log_reference)[None, :], np.array(self.log_ratio)[None, :])
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """Return the atoms under the tilt and, with what mass they leave, the outcomes of ratio 1."""
+        """Return the outcomes under the tilt. The remaining mass is an outcome of ratio 1."""
         reference, ratio = self._complete()
         return TiltedAtoms(reference + (t + 1.0) * ratio, ratio, float(self.cgf(np.array([t]))[0]))
 
@@ -45,33 +49,36 @@ class AtomicLoss:
         return Outcomes(*self._complete())
 
     def backwards(self, power: Array) -> Array:
-        """log E_Q[e^{-power L}]: K of the pair the other way round."""
+        """Return log E_Q[e^{-power L}], which is K of the reversed pair."""
         return self.outcomes().cgf(-power - 1.0)
 
     def _complete(self) -> tuple[Array, Array]:
-        """log Q and log r with the outcomes of ratio 1 added."""
+        """Return log Q and log r of all outcomes, with the remaining mass as an outcome of ratio 1."""
         rest = max(-math.expm1(math.log(math.fsum(map(math.exp, self.log_reference)))), 1e-300)
         return np.array([*self.log_reference, math.log(rest)]), np.array([*self.log_ratio, 0.0])
 
 
 def atomic_cgf(z: Array, log_reference: Array, log_ratio: Array) -> Array:
-    """`AtomicLoss.cgf` for outcomes that may differ from order to order: arrays of shape (1 or len(z), outcomes)."""
+    """Return `AtomicLoss.cgf` for outcomes that may differ between orders. The arrays have the shape (1 or len(z), outcomes)."""
     return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(z[:, None], log_ratio) + log_reference)) * (1.0 + 1e-13))
 
 
 @dataclass(frozen=True, slots=True)
 class TwoPointLoss:
-    """L = +e0 with probability e^e0 / (1 + e^e0), else -e0: K(z) = log cosh((z+1/2) e0) - log cosh(e0/2)."""
+    """The loss of binary randomised response: +e0 with probability e^e0 / (1 + e^e0), and -e0 otherwise.
+
+    Its CGF is K(z) = log cosh((z+1/2) e0) - log cosh(e0/2).
+    """
 
     decays: ClassVar[bool] = False
-    mirrored: ClassVar[bool] = True  # P and Q are each other's image, by turning the answer round
+    mirrored: ClassVar[bool] = True  # exchanging the two answers maps P to Q
 
     epsilon: float
 
     def cgf(self, z: Array) -> Array:
-        """Product form of the difference of two cosh, so that small z and small e0 keep their digits."""
+        """Return K(z), computed from a product form of the difference of two cosh, so that small z and small e0 keep their digits."""
         e0 = self.epsilon
-        # cosh(a) - cosh(b) = 2 sinh((a+b)/2) sinh((a-b)/2), a = (z+1/2) e0, b = e0/2
+        # cosh(a) - cosh(b) = 2 sinh((a+b)/2) sinh((a-b)/2) with a = (z+1/2) e0 and b = e0/2.
         up, down = 0.5 * (z + 1.0) * e0, 0.5 * z * e0
         with np.errstate(over="ignore", invalid="ignore"):
             small = np.log1p(2.0 * np.sinh(up) * np.sinh(down) / np.cosh(0.5 * e0)) if e0 < 1000.0 else np.full_like(z, np.inf)
@@ -79,7 +86,7 @@ class TwoPointLoss:
         return np.where(up < 20.0, small, large) * (1.0 + 1e-14)
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """Two atoms, at +e0 and -e0 with odds e^{(2t+1) e0}."""
+        """Return the tilted loss: two atoms at +e0 and -e0 with odds e^{(2t+1) e0}."""
         e0 = self.epsilon
         cumulant = float(self.cgf(np.array([t]))[0])
         return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]), cumulant)

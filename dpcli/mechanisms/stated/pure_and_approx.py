@@ -1,4 +1,4 @@
-"""Guarantees stated by somebody else: pure epsilon, (epsilon, delta), and post-processing, which is free."""
+"""Stated guarantees without a noise distribution: pure epsilon, (epsilon, delta), and post-processing, which costs nothing."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _REVEALS = "a stated delta > 0 may reveal everything with that probability, so i
 
 @dataclass(frozen=True, slots=True)
 class Pure(Mechanism):
-    """epsilon-DP and nothing more is known.
+    """A mechanism of which only epsilon-DP is known.
 
-    Source: randomised response dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776). rho = eps tanh(eps/2) is tight: K as a function
-    of s = (z+1/2)^2 is log cosh(eps sqrt s), which is concave, so K(z) <= K'(s=1/4) z (z+1) (sharper than the eps^2/2 of Bun &
-    Steinke 2016, arXiv:1605.02065).
+    Source: randomised response dominates it (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776). rho = eps tanh(eps/2) is tight: as a function
+    of s = (z+1/2)^2, K is log cosh(eps sqrt s) up to a constant, which is concave, so K(z) <= K'(s=1/4) z (z+1). This is sharper than the
+    eps^2/2 of Bun & Steinke 2016, arXiv:1605.02065.
     """
 
     epsilon: float
 
     def approx_dp(self, delta: float) -> float:
-        """Exact for the two-point pair: delta(eps) = (e^e0 - e^eps) / (1 + e^e0)."""
+        """Return epsilon from delta(eps) = (e^e0 - e^eps) / (1 + e^e0), which is exact for the two-point pair."""
         lost = delta * (1.0 + math.exp(-self.epsilon)) * (1.0 - 1e-15)
         return max(0.0, self.epsilon + math.log1p(-lost)) if lost < 1.0 else 0.0
 
@@ -51,7 +51,7 @@ class Pure(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class FreeLoss:
-    """L = 0: K = 0."""
+    """The loss that is always 0."""
 
     def cgf(self, z: Array) -> Array:
         return np.zeros_like(z)
@@ -60,13 +60,13 @@ class FreeLoss:
         return TiltedNormal(0.0, 0.0, 0.0)
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails of one atom at 0."""
+        """Return the tails of an atom of probability 1 at loss 0."""
         return atom_tails(at, np.zeros(1), np.zeros(1), np.zeros(1))
 
 
 @dataclass(frozen=True, slots=True)
 class Free(Mechanism):
-    """A release that does not depend on the record: every divergence is exactly 0, for all data (so it is attained)."""
+    """A release that does not depend on the record. Every divergence is exactly 0 for all data, so the pair is attained."""
 
     def approx_dp(self, delta: float) -> float:
         return 0.0
@@ -86,9 +86,11 @@ class Free(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class PostProcessingSpec(Spec):
-    """Touches released values only, never the private data: it costs nothing, with any sampling and however often it runs.
+    """A computation that uses only released values and never the private data. It costs nothing, with any sampling and any number of runs.
 
-    Neighbours: all three adjacencies. Bounds: exact, 0 in every view, also at delta = 0.
+    Neighbours: all three adjacencies.
+
+    Bounds: exact. Every divergence is 0, also at delta = 0.
 
     Source: Dwork & Roth 2014, Proposition 2.1.
     """
@@ -97,7 +99,7 @@ class PostProcessingSpec(Spec):
     free: ClassVar[bool] = True
     premises: ClassVar[Premises] = (
         of_mechanism(
-            "It reads what was released, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"
+            "It uses only released values, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"
         ),
     )
 
@@ -114,7 +116,7 @@ class PostProcessingSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ApproxLoss(TailsOnly):
-    """With probability delta an outcome that only one of the two distributions has, else the two-point pair."""
+    """The loss of a pair that reveals everything with probability delta, and is the two-point pair otherwise."""
 
     reason: ClassVar[str] = _REVEALS
 
@@ -122,7 +124,7 @@ class ApproxLoss(TailsOnly):
     delta: float
 
     def tails(self, at: Array) -> Tails:
-        """The two-point pair's with weight 1 - delta; mass delta at +inf under P and at -inf under Q."""
+        """Return the tails of the two-point pair with weight 1 - delta, plus mass delta at +inf under P and at -inf under Q."""
         log_kept, log_lost = math.log1p(-self.delta), np.full_like(at, math.log(self.delta))
         p_above, p_below, q_above, q_below = TwoPointLoss(self.epsilon).tails(at)
         with np.errstate(divide="ignore"):
@@ -136,10 +138,10 @@ class ApproxLoss(TailsOnly):
 
 @dataclass(frozen=True, slots=True)
 class StatedPure(Pure):
-    """epsilon-DP by statement. Attained: the statement allows randomised response of one bit, whether the data are D or D'.
+    """Epsilon-DP as somebody states it. The statement allows randomised response of the bit that says whether the data are D or D'.
 
-    So a lower bound says what can be proven from the statement, for whoever knows no more; not for several changes at once, since
-    no mechanism that is epsilon-DP for each has the two-point pair of k epsilon for k.
+    This mechanism attains the pair, so the lower bound is the least epsilon that can be proved from the statement alone. It does not hold
+    for k changes at once, because no mechanism that is epsilon-DP for each change has the two-point pair of k epsilon for all of them.
     """
 
     def attained(self) -> bool:
@@ -148,17 +150,18 @@ class StatedPure(Pure):
 
 @dataclass(frozen=True, slots=True)
 class Approx(Mechanism):
-    """(epsilon, delta)-DP and nothing more is known: with probability delta everything is revealed, else randomised response.
+    """A mechanism of which only (epsilon, delta)-DP is known.
 
-    Source: Kairouz, Oh, Viswanath 2015, arXiv:1311.0776. No Renyi or zCDP form exists: the divergence is infinite.
-    Attained, in the sense of `StatedPure`: the statement allows just that.
+    It is dominated by a mechanism that reveals everything with probability delta and is randomised response otherwise (Kairouz, Oh,
+    Viswanath 2015, arXiv:1311.0776). The Renyi divergence of this mechanism is infinite, so there is no Renyi or zCDP form. The statement
+    allows this mechanism, so the pair is attained in the sense of `StatedPure`.
     """
 
     epsilon: float
     delta: float
 
     def approx_dp(self, delta: float) -> float:
-        """Exact for the dominating pair; inf below the stated delta."""
+        """Return epsilon, exact for the dominating pair; inf below the stated delta."""
         if delta < self.delta * (1.0 - 1e-12):
             return math.inf
         return Pure(self.epsilon).approx_dp(max(0.0, (delta - self.delta) / (1.0 - self.delta) * (1.0 - 1e-12)))
@@ -178,15 +181,16 @@ class Approx(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureSpec(GivenSpec):
-    """Whatever somebody states to be epsilon-DP, in nats; nothing else about the release is known.
+    """A release that somebody states to be epsilon-DP. Nothing else about the release is known.
 
-    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. A group of k
-    has k epsilon. If a unit has several records, stated_for says whom the statement covers.
+    Neighbours: the statement is for the file's adjacency unless the entry states another one. Another adjacency is converted, or refused if
+    it cannot be. A group of k units costs k epsilon. If a unit has several records, stated_for says whether the statement is for one record
+    or for the unit.
 
-    Bounds: exact for what the statement allows, which is randomised response of one bit; upper for groups. epsilon = 0 costs nothing.
+    Bounds: exact for randomised response of one bit, which the statement allows. An upper bound for groups. epsilon = 0 costs nothing.
     Finite at delta = 0.
 
-    Source: of the number, whoever states it; of what it implies, Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
+    Source: the number is the author's. Its consequences are from Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
@@ -205,15 +209,16 @@ class PureSpec(GivenSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproxSpec(GivenSpec):
-    """Whatever somebody states to be (epsilon, delta)-DP; nothing else about the release is known.
+    """A release that somebody states to be (epsilon, delta)-DP. Nothing else about the release is known.
 
-    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
-    the group theorem. If a unit has several records, stated_for says whom the statement covers.
+    Neighbours: the statement is for the file's adjacency unless the entry states another one. Another adjacency is converted, or refused if
+    it cannot be. The group theorem gives the cost of a group. If a unit has several records, stated_for says whether the statement is for
+    one record or for the unit.
 
-    Bounds: exact for what the statement allows: with probability delta everything is revealed, else randomised response. No Renyi or zCDP
-    form exists. No finite epsilon below the stated delta.
+    Bounds: exact for a mechanism that the statement allows: it reveals everything with probability delta, and is randomised response
+    otherwise. There is no Renyi or zCDP form. No finite epsilon below the stated delta.
 
-    Source: of the numbers, whoever states them; of what they imply, Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
+    Source: the numbers are the author's. Their consequences are from Kairouz, Oh, Viswanath 2015, arXiv:1311.0776.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "delta": 1e-10}

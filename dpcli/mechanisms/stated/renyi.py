@@ -1,4 +1,4 @@
-"""Stated guarantees: rho-zCDP or a Renyi curve; and a dominating pair of what is known by its Renyi curve alone."""
+"""Stated rho-zCDP and stated Renyi curves, and a dominating pair for mechanisms of which only a Renyi curve is known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNKNOWN = "a Renyi curve allows infinite losses, so that its worst pair has no C
 
 @dataclass(frozen=True, slots=True)
 class Zcdp(Mechanism):
-    """rho-zCDP and nothing more is known: D_a <= rho a. Source: Bun & Steinke 2016, arXiv:1605.02065, Definition 1.1."""
+    """A mechanism of which only rho-zCDP is known: D_a <= rho a (Bun & Steinke 2016, arXiv:1605.02065, Definition 1.1)."""
 
     rho: float
 
@@ -49,7 +49,8 @@ class Zcdp(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class StatedZcdp(Zcdp):
-    """rho-zCDP by statement, which allows a Gaussian of that rho: what can be proven from the statement, for whoever knows no more."""
+    """rho-zCDP as somebody states it. The statement allows a Gaussian with this rho, whose cost is a lower bound on any provable
+    epsilon."""
 
     def witness(self, order: float) -> Mechanism | None:
         return _gaussian(self.rho)
@@ -57,7 +58,10 @@ class StatedZcdp(Zcdp):
 
 @dataclass(frozen=True, slots=True)
 class Renyi(Mechanism):
-    """A Renyi curve known at some orders. (a-1) D_a is convex and 0 at a = 1, so its chords bound the orders between; inf beyond."""
+    """A mechanism of which only Renyi divergences at some orders are known.
+
+    (a-1) D_a is convex, and 0 at a = 1. So its chords are bounds between the orders. Beyond the largest order the bound is inf.
+    """
 
     orders: tuple[float, ...]
     values: tuple[float, ...]
@@ -77,28 +81,29 @@ class Renyi(Mechanism):
         return np.asarray(chords / (orders - 1.0))
 
     def witness(self, order: float) -> Mechanism | None:
-        """Return the Gaussian whose divergences are within all that are stated."""
+        """Return a Gaussian whose divergences are at most the stated ones."""
         rho = min(value / at for at, value in zip(self.orders, self.values, strict=True)) * (1.0 - 1e-15)
         return _gaussian(rho)
 
 
 def _gaussian(rho: float) -> Mechanism | None:
-    """D_a = rho a; None if rho is no noise that is worth computing with."""
+    """Return the Gaussian with D_a = rho a, or None if its sensitivity over noise is too small or too large to compute with."""
     mu = math.sqrt(2.0 * rho) * (1.0 - 1e-15)
     return Gaussian(mu) if SMALLEST_RATIO < mu < LARGEST_RATIO else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZcdpSpec(GivenSpec):
-    """Whatever somebody states to be rho-zCDP: Renyi divergences of at most rho times the order, in nats; nothing else is known.
+    """A release that somebody states to be rho-zCDP: its Renyi divergences, in nats, are at most rho times the order. Nothing else is
+    known.
 
-    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
-    the group theorem. If a unit has several records, stated_for says whom the statement covers.
+    Neighbours: the statement is for the file's adjacency unless the entry states another one. Another adjacency is converted, or refused if
+    it cannot be. The group theorem gives the cost of a group. If a unit has several records, stated_for says whether the statement is for
+    one record or for the unit.
 
-    Bounds: upper; `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
+    Bounds: upper. `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
 
-    Source: of the number, whoever states it; Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020,
-    arXiv:2004.00010.
+    Source: the number is the author's. Bun & Steinke 2016, arXiv:1605.02065; conversion Canonne, Kamath, Steinke 2020, arXiv:2004.00010.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"rho": 0.0001}
@@ -112,17 +117,18 @@ class ZcdpSpec(GivenSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpSpec(GivenSpec):
-    """Whatever somebody states to have these Renyi divergences (values, in nats) at these orders; nothing else is known.
+    """A release that somebody states to have these Renyi divergences (values, in nats) at these orders. Nothing else is known.
 
-    Between two orders a chord of (order - 1) times the divergence bounds it, which is convex; beyond the largest order nothing is known,
-    and accountants use no order there.
+    (order - 1) times the divergence is convex, so between two orders its chord is a bound. Beyond the largest order nothing is known, and
+    accountants use no order there.
 
-    Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
-    the group theorem. If a unit has several records, stated_for says whom the statement covers.
+    Neighbours: the statement is for the file's adjacency unless the entry states another one. Another adjacency is converted, or refused if
+    it cannot be. The group theorem gives the cost of a group. If a unit has several records, stated_for says whether the statement is for
+    one record or for the unit.
 
-    Bounds: upper; `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
+    Bounds: upper. `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
 
-    Source: of the numbers, whoever states them; Mironov 2017, arXiv:1702.07476.
+    Source: the numbers are the author's. Mironov 2017, arXiv:1702.07476.
     """
 
     example: ClassVar[Mapping[str, Any]] = {"orders": [2.0, 64.0], "values": [0.001, 0.01]}
@@ -143,13 +149,16 @@ class RdpSpec(GivenSpec):
 
 @dataclass(frozen=True, slots=True)
 class RenyiPairLoss(TailsOnly):
-    """The pair of the least curve that follows from Renyi divergences: those of `parts`, each so many times, added up.
+    """The loss of the best pair that follows from the Renyi divergences of `parts`, each with a count.
 
-    They add up in adaptive compositions (Mironov 2017, arXiv:1702.07476, Proposition 1), and at every order bound the hockey-stick
-    divergence at every x >= 0 (Balle et al. 2020, arXiv:1905.09982, Theorem 21), both ways round. The least of these bounds need not be
-    convex in e^x; the divergence is, so that it lies below the convex hull, which is the curve of a pair (grid/hockey_stick.py). That
-    pair dominates all of `parts` together, whatever runs between them and however each is chosen from the outputs before it: they are one
-    interactive mechanism with these Renyi divergences, run concurrently with others (Vadhan, Zhang 2022, arXiv:2207.08335).
+    1. The divergences add up in adaptive compositions (Mironov 2017, arXiv:1702.07476, Proposition 1).
+    2. At every order they bound the hockey-stick divergence at every x >= 0, in both directions (Balle et al. 2020, arXiv:1905.09982,
+       Theorem 21).
+    3. The least of these bounds need not be convex in e^x. The divergence is convex, so it lies below the convex hull of the bounds, which
+       is the curve of a pair (grid/hockey_stick.py).
+    4. This pair dominates all of `parts` together, whatever runs between them, and however each part is chosen from earlier outputs. The
+       reason is that the parts are one interactive mechanism with these divergences, which runs concurrently with others (Vadhan, Zhang
+       2022, arXiv:2207.08335).
     """
 
     reason: ClassVar[str] = UNKNOWN
@@ -160,6 +169,7 @@ class RenyiPairLoss(TailsOnly):
         return _pair(self).tails(at)
 
     def curve(self, orders: Array) -> Array:
+        """Return upper bounds on the sum of the parts' Renyi divergences at `orders`; inf if there is none."""
         with np.errstate(all="ignore"):
             total = sum((count * np.asarray(mechanism.rdp(orders)) for mechanism, count in self.parts), np.zeros(len(orders)))
         return np.where(np.isnan(total), np.inf, np.maximum(total * (1.0 + 1e-15 * (2 + len(self.parts))), UNDERFLOWN))
@@ -167,7 +177,7 @@ class RenyiPairLoss(TailsOnly):
 
 @shared(16)
 def _pair(loss: RenyiPairLoss) -> ChordPair:
-    """The atoms, remembered. Raises NotRepresentable if no order says anything."""
+    """Return the pair, cached. Raises NotRepresentable if the divergence is infinite at every order."""
     orders = _orders(loss)
     divergences = loss.curve(orders)
     reach = float(np.min(divergences + np.log1p(-1.0 / orders) - (LOG_LEAST + np.log(orders)) / (orders - 1.0)))
@@ -176,7 +186,7 @@ def _pair(loss: RenyiPairLoss) -> ChordPair:
 
 
 def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
-    """Upper bounds on log delta at increasing x >= 0. Raises NotRepresentable if no order says anything."""
+    """Return upper bounds on log delta at increasing x >= 0. Raises NotRepresentable if the divergence is infinite at every order."""
     orders = _orders(loss)
     divergences = loss.curve(orders)
     most = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
@@ -190,25 +200,31 @@ def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
 
 
 def _log_heights(orders: Array, divergences: Array, x: Array) -> Array:
-    """Return the bound of each order at each x: `balle_delta` for all of them."""
+    """Return the bound of each order at each x, by the formula of `balle_delta`, as an array of shape (orders, x)."""
     spend(0.5 * len(x) * len(orders))
     z = orders[:, None] - 1.0
     return z * (divergences[:, None] - x + np.log1p(-1.0 / orders)[:, None]) - np.log(orders)[:, None]
 
 
 def _by_variance(divergence: float, x: Array) -> Array:
-    """The order 2 is the variance V of r = dP/dQ under Q: E_Q[(r - s)+] is at most (sqrt(V + (s - 1)^2) - (s - 1)) / 2 (Scarf 1958)."""
+    """Return bounds on delta at x from the divergence of order 2, which gives the variance V of r = dP/dQ under Q.
+
+    With s = e^x, E_Q[(r - s)+] is at most (sqrt(V + (s - 1)^2) - (s - 1)) / 2 (Scarf 1958).
+    """
     variance, beyond = math.expm1(min(divergence, 600.0)), np.expm1(x)
     return np.asarray(0.5 * variance / (np.sqrt(variance + beyond * beyond) + beyond)) if divergence < 600.0 else np.ones_like(x)
 
 
 def _total_variation(divergence: float) -> float:
-    """Return a bound from the Kullback-Leibler divergence: Pinsker's inequality, and that of Bretagnolle and Huber (1979)."""
+    """Return a bound on the total variation distance from the Kullback-Leibler divergence.
+
+    It is the smaller one of Pinsker's inequality and the inequality of Bretagnolle and Huber (1979).
+    """
     return min(math.sqrt(0.5 * divergence), math.sqrt(-math.expm1(-divergence)), 1.0)
 
 
 def _orders(loss: RenyiPairLoss) -> Array:
-    """Return orders at which the curve is finite. They include the largest such order, to its last digits, as it gives the most."""
+    """Return orders at which the curve is finite. They include the largest such order with all its digits, as it gives the best bound."""
     orders = _grid(*OCTAVES, COARSE)
     finite = np.isfinite(loss.curve(orders))
     if not finite.any():
@@ -224,7 +240,9 @@ def _orders(loss: RenyiPairLoss) -> Array:
 
 
 def _grid(low: int, high: int, number: int) -> Array:
-    """Orders 1 + z, so many in each octave of z from 2^low to 2^high: exactly twice as far above 1 again and again, so that curves which
-    look at such orders too remember them."""
+    """Return orders 1 + z, with `number` orders in each octave of z from 2^low to 2^high.
+
+    The z of one octave are exactly twice those of the octave before, so that curves that evaluate doubled orders find them in their caches.
+    """
     mantissas = np.round(2.0 ** (np.arange(number) / number) * 2.0**20) / 2.0**20
     return np.asarray(1.0 + (2.0 ** np.arange(low, high)[:, None] * mantissas).ravel())

@@ -1,4 +1,4 @@
-"""Keys shared by the types whose guarantee is stated as an epsilon (or a curve) rather than as noise."""
+"""Base classes of the mechanism types that state a guarantee, such as an epsilon or a curve, instead of noise."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from dpcli.mechanisms.spec import Spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedSpec(Spec):
-    """A guarantee that somebody states, for a record or for the file's unit of privacy."""
+    """A guarantee that somebody states for one record or for the file's unit of privacy."""
 
     evidence: ClassVar[int] = 1
 
     stated_for: Annotated[
-        Literal["record", "unit"] | None, Key("whom the statement covers; required where a unit contributes several records")
+        Literal["record", "unit"] | None,
+        Key("whether the statement is for one record or for the unit; required if a unit contributes several records"),
     ] = None
 
     def stated(self) -> Mechanism:
-        """The mechanism as stated, for one change of whatever `stated_for` names."""
+        """Return the mechanism as stated, for one change of a record or unit as `stated_for` says."""
         raise InputError(f"{type(self).__name__} states nothing")
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
@@ -43,14 +44,14 @@ class StatedSpec(Spec):
 
 
 class EpsilonSpec(StatedSpec):
-    """A guarantee that is stated as an epsilon alone, which adds up over the changes of a group; `priced` says what it prices."""
+    """A guarantee that is stated as an epsilon alone, which adds up over the changes of a group."""
 
     __slots__ = ()
 
     epsilon: float
 
     def priced(self, epsilon: float) -> Mechanism:
-        """Return the mechanism of this epsilon."""
+        """Return the mechanism with this epsilon."""
         raise InputError(f"{type(self).__name__} states nothing")
 
     def stated(self) -> Mechanism:
@@ -62,22 +63,22 @@ class EpsilonSpec(StatedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenSpec(StatedSpec):
-    """A guarantee that carries its own adjacency."""
+    """A stated guarantee that may state its own adjacency."""
 
     premises: ClassVar[Premises] = (SECRET, STATED)
 
-    adjacency: Annotated[Adjacency | None, Key("adjacency of the statement, where it is not the file's; converted explicitly")] = (
-        None
-    )
+    adjacency: Annotated[
+        Adjacency | None, Key("adjacency of the statement, if it is not the file's; it is converted, or refused")
+    ] = None
 
     def changes(self, neighbours: Neighbours) -> int:
         return StatedSpec.changes(self, neighbours) * conversion(self.adjacency, neighbours.adjacency)
 
 
 def conversion(stated: Adjacency | None, wanted: Adjacency) -> int:
-    """Return how many changes of the stated kind make up one of the wanted kind.
+    """Return how many changes under the stated adjacency make up one change under the wanted one.
 
-    A replacement is a removal and an addition, and at most two zeroings; nothing else converts.
+    A replacement is a removal and an addition, or at most two zeroings. Raises InputError for any other conversion.
     """
     if stated is None or stated is wanted:
         return 1

@@ -1,4 +1,8 @@
-"""From a Renyi curve to (epsilon, delta): one function per published conversion, all upper bounds."""
+"""Conversions from a Renyi curve to (epsilon, delta): one function for each published conversion. All results are upper bounds.
+
+Each conversion takes the Renyi divergences D_a of a mechanism (`rdp`) at several orders a, and returns one bound for each order. The caller
+takes the least.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,14 @@ from dpcli.numerics.work import spend
 if TYPE_CHECKING:
     Conversion = Callable[[Array, Array, float], Array]
 
-SEARCH = 1000.0  # cells that a search over the orders costs
-ROUNDS = 100
-ROUNDING = 4e-15  # of an epsilon whose logarithms are near 1
-HALVINGS = 44  # to 1e-10 in log log, whose remainder is on the private side
+SEARCH = 1000.0  # work of a search over the orders, in cells
+ROUNDS = 100  # most steps of Newton's method
+ROUNDING = 4e-15  # absolute rounding error of an epsilon from logarithms near 1
+HALVINGS = 44  # steps of each bisection, which leave 1e-10 in the logarithm of a logarithm; the end on the safe side is taken
 
 
 def balle(orders: Array, rdp: Array, log_delta: float) -> Array:
-    """epsilon = D_a + log(1 - 1/a) - (log delta + log a)/(a - 1).
+    """Return epsilon = D_a + log(1 - 1/a) - (log delta + log a)/(a - 1), but at least 0, at each order a.
 
     Source: Balle, Barthe, Gaboardi, Hsu, Sato 2020, arXiv:1905.09982, Theorem 21; Canonne, Kamath, Steinke 2020, arXiv:2004.00010,
     Proposition 12.
@@ -28,42 +32,44 @@ def balle(orders: Array, rdp: Array, log_delta: float) -> Array:
 
 
 def classic(orders: Array, rdp: Array, log_delta: float) -> Array:
-    """epsilon = D_a + log(1/delta)/(a - 1). Source: Mironov 2017, arXiv:1702.07476, Proposition 3."""
+    """Return epsilon = D_a + log(1/delta)/(a - 1) at each order a. Source: Mironov 2017, arXiv:1702.07476, Proposition 3."""
     return rdp - log_delta / (orders - 1.0)
 
 
 def balle_delta(orders: Array, rdp: Array, epsilon: float) -> Array:
-    """log delta at `epsilon`: `balle` solved for it."""
+    """Return log delta at `epsilon` for each order: the formula of `balle`, solved for log delta."""
     return (orders - 1.0) * (rdp - epsilon + np.log1p(-1.0 / orders)) - np.log(orders)
 
 
 def classic_delta(orders: Array, rdp: Array, epsilon: float) -> Array:
-    """log delta at `epsilon`: `classic` solved for it."""
+    """Return log delta at `epsilon` for each order: the formula of `classic`, solved for log delta."""
     return (orders - 1.0) * (rdp - epsilon)
 
 
 def renyi_epsilon(above_one: float, rdp: float, log_delta: float) -> float:
-    """`balle` at the single order 1 + `above_one`, without arrays; may be a few units in the last place off."""
+    """Return `balle` at the single order 1 + `above_one`, computed without arrays. It may differ in the last digits."""
     return max(rdp - math.log1p(1.0 / above_one) - (log_delta + math.log1p(above_one)) / above_one, 0.0)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """epsilon of rho-zCDP at `delta` in (0, 1): `balle` at the best real order of the line D_a = rho a; an upper bound.
+    """Return an upper bound on epsilon of rho-zCDP at `delta` in (0, 1).
 
-    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13.
+    It is `balle` at the best real order, for the divergences D_a = rho a. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010,
+    Corollary 13.
     """
     if math.isinf(rho):
         return math.inf
     spend(SEARCH)
-    rho, log_delta = max(rho, 1e-320), math.log(delta)  # a square that underflowed is still not nothing
+    rho, log_delta = max(rho, 1e-320), math.log(delta)  # rho may be 0 because a square underflowed
     z = _best_above_one(rho, -log_delta)
     return renyi_epsilon(z, rho * (1.0 + z), log_delta)
 
 
 def _best_above_one(rho: float, depth: float) -> float:
-    """z > 0 with rho z^2 + log(1 + z) = depth, where `balle` of the line rho (1 + z) has slope 0: Newton's method within a bracket.
+    """Return z > 0 with rho z^2 + log(1 + z) = depth, by Newton's method within a bracket.
 
-    Any z is sound; near the best the value is flat, so that half of the digits of z are enough.
+    There `balle` for D_a = rho (1 + z) has slope 0, so 1 + z is its best order. Any z gives an upper bound. Near the best order the bound
+    is flat, so half of the digits of z are enough.
     """
     low, high = 1e-12, min(max(math.sqrt(depth / rho), 1e-12), 1e12)
     z = high
@@ -79,9 +85,10 @@ def _best_above_one(rho: float, depth: float) -> float:
 
 
 def _log_moment(orders: Array, x: Array, y: Array, log_short: Array) -> tuple[Array, Array]:
-    """(log(q r^a + (1-q) s^a), log q) for log r = x > 0, log s = y < 0 and the q that makes both masses sum to one.
+    """Return (log(q r^a + (1-q) s^a), log q) for log r = x > 0 and log s = y < 0.
 
-    log_short: log(1 - s), which stays as it is while r is searched for.
+    q is the mass of the first outcome under Q. It is determined by q r + (1-q) s = 1, because the masses under P sum to 1 too.
+    log_short: log(1 - s), which does not change while r is searched for.
     """
     log_gap = np.log(-np.expm1(y - x))
     log_q = log_short - x - log_gap
@@ -90,14 +97,18 @@ def _log_moment(orders: Array, x: Array, y: Array, log_short: Array) -> tuple[Ar
 
 
 def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
-    """The smallest epsilon such that every pair with Renyi divergence D_a satisfies (epsilon, delta), order by order.
+    """Return for each order an upper bound on the epsilon at which every pair with Renyi divergence D_a satisfies (epsilon, delta).
 
-    The joint range of two f-divergences is attained on two outcomes, p against q (Asoodeh, Liao, Calmon, Kosut, Sankar 2020,
-    arXiv:2001.05990, 2008.06529). The moment M(p, q) = p^a q^(1-a) + (1-p)^a (1-q)^(1-a) is convex, so a point at which p - e^eps q
-    is stationary on M = c maximises it over M <= c; with r = p/q, s = (1-p)/(1-q) that is
-    e^eps = (a-1)(r^a - s^a) / (a (r^(a-1) - s^(a-1))). For each s, r solves M = c (the larger M is kept, so the set is not cut short);
-    s is then moved until p - e^eps q is at most delta. An upper bound at every order; where nothing is found the input is returned as
-    `inf` and the caller's other conversions serve.
+    The bound is the smallest such epsilon up to rounding, or inf where the search fails; other conversions then give a bound.
+
+    1. The joint range of two f-divergences is attained by distributions with two outcomes, (p, 1-p) and (q, 1-q) (Asoodeh, Liao, Calmon,
+       Kosut, Sankar 2020, arXiv:2001.05990, 2008.06529).
+    2. The moment M(p, q) = p^a q^(1-a) + (1-p)^a (1-q)^(1-a) is convex. So a point where p - e^eps q is stationary on M = c is its
+       maximum over M <= c.
+    3. With r = p/q and s = (1-p)/(1-q), the point is stationary if e^eps = (a-1)(r^a - s^a) / (a (r^(a-1) - s^(a-1))).
+    4. For each s, bisection finds the r with M = c. The end of the bracket with the larger M is taken, so the set M <= c is not made
+       smaller.
+    5. An outer bisection finds an s at which p - e^eps q is at most delta.
     """
     spend(HALVINGS * HALVINGS * (100.0 + 5.0 * len(orders)))
     with np.errstate(all="ignore"):
@@ -114,7 +125,7 @@ def optimal(orders: Array, rdp: Array, log_delta: float) -> Array:
 
 
 def _solve(orders: Array, target: Array, y: Array) -> tuple[Array, Array]:
-    """(epsilon, log(p - e^eps q)) of the stationary point with log s = y."""
+    """Return (epsilon, log(p - e^eps q)) of the stationary point with log s = y, in the notation of `optimal`; inf where r is not found."""
     low, high = np.full_like(orders, -80.0), np.full_like(orders, math.log(1e15))  # log of log r
     log_short = np.log(-np.expm1(y))
     for _ in range(HALVINGS):
@@ -123,9 +134,9 @@ def _solve(orders: Array, target: Array, y: Array) -> tuple[Array, Array]:
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     x = np.exp(high)
     moment, log_q = _log_moment(orders, x, y, log_short)
-    reached = moment >= target  # the end of the search is no answer
+    reached = moment >= target  # if not, r is beyond the end of the search interval
     a = orders
-    # a x - (a-1) x is x: at a = 1e9 the two products would lose eight digits.
+    # The difference a x - (a-1) x is written as x, because the two products would lose eight digits at a = 1e9.
     epsilon = x + np.log1p(-1.0 / a) + np.log(-np.expm1(a * (y - x))) - np.log(-np.expm1((a - 1.0) * (y - x)))
     gap = np.where(epsilon < x, log_q + x + np.log(-np.expm1(epsilon - x)), -np.inf)
     return np.where(reached, epsilon, np.inf), np.where(reached, gap, np.inf)

@@ -1,8 +1,9 @@
-"""Upper tails of discrete distributions, from above: noise on the integers, binomials, sums of two-point losses.
+"""Upper bounds on tails of discrete distributions: noise on the integers, binomial distributions and sums of two-point losses.
 
-Sums of independent two-point losses (+e with probability e^e/(1+e^e), else -e). One size of step: a binomial sum in logarithms. Several
-sizes: an exponentially tilted Fourier sum on a lattice, onto which every atom is spread so that the pair it stands for only becomes easier
-to tell apart.
+A two-point loss is +e with probability e^e/(1+e^e), and -e otherwise: the privacy loss of randomised response. If all losses in a sum have
+the same size e, the sum is binomial. If the sizes differ, the distribution of the sum is computed by an exponentially tilted Fourier
+transform on a lattice. Every loss is first split between its two neighbouring lattice points in a way that can only make the two
+distributions easier to tell apart.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
 
-LARGEST_SUMMED = 2000.0  # sigma whose tail is added up term by term
-BEYOND = 60.0  # terms e^-60 times the first one, and all after it, weigh less than is rounded away
-ROUNDING = 1e-12
-TERMS = 4096
-FEW = 1024  # trials up to which every term of the tail is added up
-MAX_COUNT = 10**9  # of equal steps: about a million terms
-WORK = 1 << 23  # lattice points times sizes
-LARGE = 0.25  # delta beyond which no other tilt serves better: Chernoff's bound says nothing there
-REACH = 14.0  # half the window, in tilted standard deviations
+LARGEST_SUMMED = 2000.0  # largest sigma for which the tail of the discrete Gaussian is added up term by term
+BEYOND = 60.0  # a sum ends at terms below e^-60 times the first one; all later terms together are below the rounding error
+ROUNDING = 1e-12  # absolute increase of a logarithm, which exceeds its rounding error
+TERMS = 4096  # most terms of a binomial tail that are added up; a geometric series bounds the rest
+FEW = 1024  # largest number of trials for which every term of the tail is added up
+MAX_COUNT = 10**9  # largest number of equal steps; the sum then has about a million terms
+WORK = 1 << 23  # largest product of the number of lattice points and the number of sizes
+LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
+REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
 
 
 def log_laplace_beyond(scale: float, least: int) -> float:
-    """log P(X > least), P(X = x) proportional to e^{-|x| / scale}."""
+    """Return an upper bound on log P(X > least), for P(X = x) proportional to e^{-|x| / scale}."""
     ratio = -1.0 / scale
     log_total = math.log1p(math.exp(ratio))
     if least >= 0:
@@ -37,27 +38,28 @@ def log_laplace_beyond(scale: float, least: int) -> float:
 
 
 def log_gaussian_beyond(sigma: float, least: int) -> float:
-    """log P(X > least), P(X = x) proportional to e^{-x^2 / (2 sigma^2)}.
+    """Return an upper bound on log P(X > least), for P(X = x) proportional to e^{-x^2 / (2 sigma^2)}.
 
-    Above LARGEST_SUMMED the normal tail at `least`, which is more: the terms are at most their integrals, and their total is at least its
-    own (Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Fact 18); 1 for least < 0.
+    For sigma above LARGEST_SUMMED the bound is the normal tail at `least`, and 0 if least < 0. The normal tail is larger, because each term
+    of the sum is at most its integral, and the sum of all terms is at least the integral of the density (Canonne, Kamath, Steinke 2020,
+    arXiv:2004.00010, Fact 18).
     """
     if least < 0:
-        return 0.0 if sigma > LARGEST_SUMMED else min(math.log1p(-_share(sigma, -least) * (1.0 - ROUNDING)), 0.0)
+        return 0.0 if sigma > LARGEST_SUMMED else min(math.log1p(-_tail_mass(sigma, -least) * (1.0 - ROUNDING)), 0.0)
     if sigma > LARGEST_SUMMED:
         return _log_normal_tail(least / sigma)
     first = least + 1
     log_first = -0.5 * (first / sigma) ** 2
-    return min(log_first + math.log(_terms(sigma, first)) - math.log(_total(sigma)) + ROUNDING, 0.0)
+    return min(log_first + math.log(_weight_sum(sigma, first)) - math.log(_total_weight(sigma)) + ROUNDING, 0.0)
 
 
-def _share(sigma: float, first: int) -> float:
-    """P(X >= first), first > 0."""
-    return math.exp(-0.5 * (first / sigma) ** 2) * _terms(sigma, first) / _total(sigma)
+def _tail_mass(sigma: float, first: int) -> float:
+    """Return P(X >= first) for the discrete Gaussian and first > 0."""
+    return math.exp(-0.5 * (first / sigma) ** 2) * _weight_sum(sigma, first) / _total_weight(sigma)
 
 
-def _terms(sigma: float, first: int) -> float:
-    """The sum of the weights from `first` >= 1 on, over the first of them."""
+def _weight_sum(sigma: float, first: int) -> float:
+    """Return the sum of the weights e^{-x^2 / (2 sigma^2)} over x >= first, divided by the weight of `first` >= 1."""
     terms, x, term = [], first, 1.0
     while term > math.exp(-BEYOND):
         terms.append(term)
@@ -66,12 +68,13 @@ def _terms(sigma: float, first: int) -> float:
     return math.fsum(terms)
 
 
-def _total(sigma: float) -> float:
-    return 1.0 + 2.0 * math.exp(-0.5 / sigma / sigma) * _terms(sigma, 1)
+def _total_weight(sigma: float) -> float:
+    """Return the sum of the weights e^{-x^2 / (2 sigma^2)} over all integers x."""
+    return 1.0 + 2.0 * math.exp(-0.5 / sigma / sigma) * _weight_sum(sigma, 1)
 
 
 def _log_normal_tail(x: float) -> float:
-    """log of the normal tail from x >= 0 on, from above: by its density where the tail itself is no number."""
+    """Return an upper bound on the log of the standard normal tail above x >= 0. The density over x bounds a tail that would underflow."""
     tail = 0.5 * math.erfc(x / math.sqrt(2.0))
     if tail > 1e-300:
         return math.log(tail) + ROUNDING * (1.0 + x * x)
@@ -79,28 +82,31 @@ def _log_normal_tail(x: float) -> float:
 
 
 def log_binomial_tail(trials: int, rate: Fraction, least: int) -> float:
-    """Upper bound on log P(Binomial(trials, rate) >= least).
+    """Return an upper bound on log P(Binomial(trials, rate) >= least).
 
     Args:
-        trials: n >= 0. rate: in [0, 1]. least: the count from which on the tail is taken.
+        trials: the number n >= 0 of trials.
+        rate: the probability in [0, 1].
+        least: the smallest count in the tail.
 
     Returns:
-        At most 0; -inf where the tail is empty. Up to FEW trials too large by at most 1e-8 of itself. For more, 0 where `least` is at
-        most the mean, and else too large by Stirling's factor e^{1/(12 least) + 1/(12 (n - least))} and, where more than TERMS terms
-        count, by about 1 + 1/z^2 at z standard deviations.
+        At most 0, and -inf if the tail is empty. Up to FEW trials the bound on the probability is at most 1e-8 too large, relative. For
+        more trials the result is 0 if `least` is at most the mean. Otherwise the bound is too large by Stirling's factor
+        e^{1/(12 least) + 1/(12 (n - least))} and, if the tail has more than TERMS terms, by a factor of about 1 + 1/z^2 at z standard
+        deviations.
 
-    Source: C(n, b) <= e^{n h(b/n)} sqrt(n / (2 pi b (n-b))) (Robbins 1955); the terms of the tail fall at least geometrically.
+    Source: C(n, b) <= e^{n h(b/n)} sqrt(n / (2 pi b (n-b))) (Robbins 1955). The terms of the tail fall at least geometrically.
     """
     if least > trials or (rate == 0 and least > 0):
         return -math.inf
     if least <= 0 or rate == 1:
         return 0.0
     if trials <= FEW:
-        return _added_up(trials, float(rate), least)
+        return _log_tail_sum(trials, float(rate), least)
     if least <= trials * rate:
         return 0.0
     odds = float(rate / (1 - rate))
-    first = _log_most(trials, rate, least, -1e-13)
+    first = _log_stirling_bound(trials, rate, least, -1e-13)
     j = np.arange(min(TERMS, trials - least + 1), dtype=float)
     ratios = (trials - least - j) / (least + j + 1.0) * odds
     terms = np.concatenate(([1.0], np.cumprod(ratios)))
@@ -110,21 +116,26 @@ def log_binomial_tail(trials: int, rate: Fraction, least: int) -> float:
 
 
 def log_binomial_term(trials: int, rate: Fraction, count: int) -> float:
-    """Lower bound on log P(Binomial(trials, rate) = count), 0 <= count <= trials, rate in (0, 1); too small by Stirling's factor, as
-    the tail is too large, or by 1e-8 where there are few trials."""
+    """Return a lower bound on log P(Binomial(trials, rate) = count), for 0 <= count <= trials and rate in (0, 1).
+
+    It is too small by Stirling's factor (`log_binomial_tail`), or by at most 1e-8 up to FEW trials.
+    """
     if count in (0, trials):
         return (trials * (math.log1p(-float(rate)) if count == 0 else math.log(rate))) * (1.0 + 1e-13)
     if trials <= FEW:
         log_factorial = log_factorials(trials)
         log_count = float(log_factorial[trials] - log_factorial[count] - log_factorial[trials - count])
         return log_count + count * math.log(rate) + (trials - count) * math.log1p(-float(rate)) - 4e-9
-    return _log_most(trials, rate, count, 1e-13) - 1.0 / (12.0 * count) - 1.0 / (12.0 * (trials - count)) - 1e-12
+    return _log_stirling_bound(trials, rate, count, 1e-13) - 1.0 / (12.0 * count) - 1.0 / (12.0 * (trials - count)) - 1e-12
 
 
-def _log_most(trials: int, rate: Fraction, count: int, error: float) -> float:
-    """Upper bound on one probability by Stirling's formula, 0 < count; error: relative, of the exponent."""
+def _log_stirling_bound(trials: int, rate: Fraction, count: int, error: float) -> float:
+    """Return an upper bound on log P(Binomial(trials, rate) = count) by Stirling's formula, for count > 0.
+
+    error: relative change of the exponent, which covers its rounding. A positive error makes the result smaller.
+    """
     mean, excess = trials * rate, count - trials * rate
-    # n KL(b/n || q) in a form without cancellation: the mean's part and the rest's.
+    # The exponent is n KL(b/n || q), written as a sum of two terms that do not cancel.
     exponent = float(mean) * _deviance(float(excess / mean)) + float(trials - mean) * _deviance(-float(excess / (trials - mean)))
     bound = -exponent * (1.0 + error)
     if count < trials:
@@ -132,8 +143,8 @@ def _log_most(trials: int, rate: Fraction, count: int, error: float) -> float:
     return bound
 
 
-def _added_up(trials: int, rate: float, least: int) -> float:
-    """The tail of at most FEW trials, term by term; factorials, added up one by one, are off by at most 1e-9."""
+def _log_tail_sum(trials: int, rate: float, least: int) -> float:
+    """Return the log of the tail of at most FEW trials, added up term by term. The log factorials have errors of at most 1e-9."""
     log_factorial, k = log_factorials(trials), np.arange(least, trials + 1)
     log_counts = log_factorial[trials] - log_factorial[k] - log_factorial[trials - k]
     terms = log_counts + k * math.log(rate) + (trials - k) * math.log1p(-rate)
@@ -141,7 +152,7 @@ def _added_up(trials: int, rate: float, least: int) -> float:
 
 
 def _deviance(x: float) -> float:
-    """(1+x) log(1+x) - x >= 0 for x >= -1, with its digits near 0."""
+    """Return (1+x) log(1+x) - x, which is at least 0, for x >= -1. No digits are lost near 0."""
     if x <= -1.0:
         return 1.0
     if abs(x) > 0.03:
@@ -149,19 +160,19 @@ def _deviance(x: float) -> float:
     return math.fsum((-x) ** k / (k * (k - 1)) for k in range(2, 14))
 
 
-Sizes = tuple[tuple[float, int], ...]  # (epsilon, count)
+Sizes = tuple[tuple[float, int], ...]  # pairs of a size epsilon and the number of losses of that size
 
 
 def two_point_epsilon(sizes: Sizes, delta: float) -> float:
-    """The smallest epsilon at which the sum's hockey-stick divergence is at most `delta`: an upper bound.
+    """Return an upper bound on the smallest epsilon at which the hockey-stick divergence of the sum is at most `delta`.
 
-    Exact up to 1e-9 relative for one size; for several at most about 1e-3 above (lattice). inf is never returned: the plain sum of
-    the losses always holds.
+    For one size it is exact up to 1e-9, relative. For several sizes it is at most about 1e-3 too large, because of the lattice. It never
+    exceeds the sum of all sizes, the largest possible loss.
     """
     worst = math.fsum(n * e for e, n in sizes)
     if delta <= 0.0 or not sizes:
         return worst
-    masses, losses, error = _binomial(*sizes[0]) if len(sizes) == 1 else _lattice(sizes, delta)
+    masses, losses, error = _binomial_masses(*sizes[0]) if len(sizes) == 1 else _lattice_masses(sizes, delta)
 
     def excess(epsilon: float) -> float:
         first = int(np.searchsorted(losses, epsilon, side="right"))
@@ -173,8 +184,11 @@ def two_point_epsilon(sizes: Sizes, delta: float) -> float:
     return min(worst, bracket_root(excess, 0.0, worst, rtol=1e-12)[1]) if excess(worst) <= 0.0 else worst
 
 
-def _binomial(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float], float]]:
-    """Masses and losses (2j - n) epsilon of the binomial, over forty standard deviations (e^-700 of the mass lies beyond)."""
+def _binomial_masses(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float], float]]:
+    """Return the masses and the losses (2j - n) epsilon of a sum of `count` equal losses, and a function for its error, which is 0.
+
+    Forty standard deviations on either side of the mean are kept. The mass beyond is below e^-700.
+    """
     p = 1.0 / (1.0 + math.exp(-epsilon))
     reach = 40.0 * math.sqrt(count * p * (1.0 - p)) + 1000.0
     low, high = max(0, math.floor(count * p - reach)), min(count, math.ceil(count * p + reach))
@@ -187,13 +201,13 @@ def _binomial(epsilon: float, count: int) -> tuple[Array, Array, Callable[[float
 
 
 def _cgf(sizes: Sizes, t: float) -> float:
-    """K(t) of the sum; each term is log cosh((t+1/2) e) - log cosh(e/2)."""
+    """Return the cumulant generating function K(t) of the sum. Each loss adds log cosh((t+1/2) e) - log cosh(e/2)."""
     e, n = np.array([size for size, _ in sizes]), np.array([float(count) for _, count in sizes])
     return float((n * (t * e + np.log1p(np.exp(-(2.0 * t + 1.0) * e)) - np.log1p(np.exp(-e)))).sum())
 
 
 def _tilt(sizes: Sizes, delta: float) -> float:
-    """A t that nearly minimises Chernoff's bound of the hockey-stick, (K(t) - log delta + t log t - (1+t) log(1+t))/t."""
+    """Return a t that nearly minimises Chernoff's bound on epsilon, (K(t) - log delta + t log t - (1+t) log(1+t))/t."""
 
     def bound(t: float) -> float:
         return (_cgf(sizes, t) - math.log(delta) + t * math.log(t) - (1.0 + t) * math.log1p(t)) / t
@@ -208,10 +222,10 @@ def _tilt(sizes: Sizes, delta: float) -> float:
     return math.sqrt(low * high)
 
 
-def _spread(loss: Array, log_mass: Array, step: float) -> tuple[Array, Array]:
-    """Atoms of the loss as two atoms each on the lattice: (indices, log masses), a column for either.
+def _split_atoms(loss: Array, log_mass: Array, step: float) -> tuple[Array, Array]:
+    """Split each atom of the loss between the two lattice points next to it, and return their indices and log masses, in two columns.
 
-    Both masses, under P and under Q, are kept: merging the two atoms again is post-processing, so the spread pair dominates.
+    The split keeps the atom's mass under P and under Q. Merging the two parts again is post-processing, so the split pair dominates.
     """
     index = np.floor(loss / step)
     upper = np.clip(-np.expm1(index * step - loss) / -math.expm1(-step), 0.0, 1.0)
@@ -220,19 +234,21 @@ def _spread(loss: Array, log_mass: Array, step: float) -> tuple[Array, Array]:
     return np.stack((index, index + 1.0), axis=1), masses
 
 
-def _lattice(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[[float], float]]:
-    """Masses under P on a window of the lattice, and a bound on what rounding, wrapping and cutting can have lost."""
+def _lattice_masses(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[[float], float]]:
+    """Return the masses under P on a window of the lattice, the losses, and a function that bounds the error of delta at an epsilon.
+
+    The error comes from rounding, from the cyclic Fourier transform and from the mass beyond the window.
+    """
     e, n = np.array([size for size, _ in sizes]), np.array([float(count) for _, count in sizes])
     t = _tilt(sizes, min(delta, LARGE))
     slope = np.minimum((t + 0.5) * e, 300.0)
     points = 1 << max(11, min(17, int(math.log2(WORK / len(sizes)))))
     spend(1.5 * points * len(sizes))
     step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
-    up, down = _spread(e, -np.log1p(np.exp(-e)), step), _spread(-e, -e - np.log1p(np.exp(-e)), step)
+    up, down = _split_atoms(e, -np.log1p(np.exp(-e)), step), _split_atoms(-e, -e - np.log1p(np.exp(-e)), step)
     index, log_mass = np.concatenate((up[0], down[0]), axis=1), np.concatenate((up[1], down[1]), axis=1)
 
     def log_norms(s: float) -> Array:
-        """CGF at s of each size's lattice atoms."""
         return np.asarray(np.logaddexp.reduce(log_mass + s * step * index, axis=1))
 
     tilted = np.exp(log_mass + t * step * index - log_norms(t)[:, None])
@@ -245,7 +261,7 @@ def _lattice(sizes: Sizes, delta: float) -> tuple[Array, Array, Callable[[float]
     start = math.floor(float((n * e * np.tanh(slope)).sum()) / step) - points // 2
     losses: Array = np.arange(start, start + points, dtype=float) * step
     centred = np.roll(np.maximum(np.fft.irfft(np.exp(log_transform), points), 0.0), -(start % points))
-    with np.errstate(over="ignore"):  # far below the answer, where a mass of inf is on the private side
+    with np.errstate(over="ignore"):  # a mass far below the answer may become inf, which is on the safe side
         masses = np.exp(log_norm - t * losses + np.log(np.maximum(centred, 1e-320)))
     beyond = min(
         math.exp(min(float((n * log_norms(s)).sum()) - s * float(losses[-1]), 0.0)) for s in t * np.geomspace(1.0, 100.0, 25)

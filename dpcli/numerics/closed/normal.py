@@ -1,8 +1,10 @@
-"""The analytic Gaussian trade-off between epsilon and delta, in logarithms, and the classical noise beside it.
+"""Closed forms for the Gaussian mechanism: the exact relation of epsilon and delta, and the classical noise formula for comparison.
 
-Classical: sqrt(2 ln(1.25 / delta)) / epsilon, proved for epsilon < 1 only (Dwork & Roth 2014, The Algorithmic Foundations of Differential
-Privacy, Theorem 3.22, proof in appendix A). Analytic: the noise at which delta is what is asked for, by the exact condition of Balle & Wang
-2018, arXiv:1805.06530, Theorem 8, at any epsilon. No accountant uses the classical one.
+The exact condition is that of Balle & Wang 2018, arXiv:1805.06530, Theorem 8; it holds at any epsilon and is computed with logarithms. The
+classical noise is sqrt(2 ln(1.25 / delta)) / epsilon. It is proved only for epsilon < 1 (Dwork & Roth 2014, The Algorithmic Foundations of
+Differential Privacy, Theorem 3.22, proof in appendix A). No accountant uses the classical formula.
+
+mu stands for the sensitivity over the standard deviation of the noise. A "mu-Gaussian" is a Gaussian mechanism with that ratio.
 """
 
 from __future__ import annotations
@@ -14,23 +16,26 @@ from dpcli.numerics.logspace import log_ndtr, log_sub
 from dpcli.numerics.roots import bracket_root, expand_until
 from dpcli.numerics.work import spend
 
-PROVED_BELOW = 1.0  # epsilon
-LEAST = 1e-6  # noise below which nothing is looked for
+PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this
+LEAST = 1e-6  # smallest ratio of noise to sensitivity that the search for the analytic noise tries
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
-    """log delta(epsilon) of a mu-Gaussian, and a bound on the rounding error of that logarithm."""
+    """Return log delta(epsilon) of a mu-Gaussian, and a bound on the rounding error of that logarithm."""
     a = log_ndtr(0.5 * mu - epsilon / mu)
     b = epsilon + log_ndtr(-0.5 * mu - epsilon / mu)
     value = log_sub(a, b)
     if value == -math.inf:
         return value, math.inf
-    # a and b carry a few ulp of themselves and of epsilon; the subtraction magnifies them by e^(a - value).
+    # The errors of a and b are a few ulp of a, b and epsilon. The subtraction magnifies them by e^(a - value).
     return value, 4e-16 * (2.0 + abs(a) + abs(b) + 2.0 * epsilon) * math.exp(min(a - value, 700.0))
 
 
 def gaussian_sum(parts: list[tuple[int, float]]) -> float:
-    """mu of Gaussians together, of (count, mu): the root of the sum of count mu^2, in units of the largest, whose square is a number."""
+    """Return the mu of a composition of Gaussians, given as pairs (count, mu): the root of the sum of count mu^2.
+
+    The sum is computed in units of the largest mu, so that no square overflows or vanishes.
+    """
     largest = max((mu for _, mu in parts), default=0.0)
     return (
         largest * math.sqrt(math.fsum(count * (mu / largest) ** 2 for count, mu in parts)) if 0.0 < largest < math.inf else largest
@@ -38,65 +43,66 @@ def gaussian_sum(parts: list[tuple[int, float]]) -> float:
 
 
 def total_variation(mu: float) -> float:
-    """delta of a mu-Gaussian at epsilon = 0, from above; not 0 for mu > 0."""
+    """Return an upper bound on delta of a mu-Gaussian at epsilon = 0. It is above 0 for mu > 0."""
     return math.erf(mu / math.sqrt(8.0)) * (1.0 + 1e-15) + math.ulp(0.0)
 
 
 def mu_of_pure(epsilon: float) -> float:
-    """Return mu such that epsilon-DP is mu-GDP: Phi(-mu/2) = 1/(1 + e^epsilon), rounded up; inf beyond epsilon = 700.
+    """Return an upper bound on the mu at which epsilon-DP implies mu-GDP. It is inf for epsilon beyond about 700.
 
-    The trade-off curve of mu-GDP is convex, meets that of epsilon-DP at both ends and at its kink, and so lies below its straight lines.
+    This mu satisfies Phi(-mu/2) = 1/(1 + e^epsilon). The trade-off curve of mu-GDP is convex, and meets the curve of epsilon-DP at both
+    ends and at its kink. Between these points the curve of epsilon-DP is straight, so the curve of mu-GDP lies below it.
     """
     log_kink = -math.log1p(math.exp(-epsilon)) - epsilon
     mu = -2.0 * NormalDist().inv_cdf(math.exp(log_kink)) if log_kink > -700.0 else math.inf
-    mu = mu * (1.0 + 1e-12) + 1e-15  # the inverse is rounded
+    mu = mu * (1.0 + 1e-12) + 1e-15  # more than the error of the inverse, which is rounded
     while log_ndtr(-0.5 * mu) > log_kink * (1.0 + 1e-15):
         mu += 1e-12 * (1.0 + mu)
     return mu
 
 
 def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
-    """delta at which a mu-Gaussian (sensitivity / standard deviation = mu) is (epsilon, delta)-DP.
+    """Return bounds on the delta at which a mu-Gaussian is (epsilon, delta)-DP.
 
     Returns:
-        (lower, upper) around Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu); they differ by rounding alone.
+        (lower, upper) bounds on Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu). They differ by rounding only.
 
     Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8.
     """
     value, error = _log_delta(mu, epsilon)
     if not math.isfinite(error):
-        return 0.0, min(_raised(log_ndtr(0.5 * mu - epsilon / mu)), total_variation(mu))
-    return math.exp(value - error), min(_raised(value + error), total_variation(mu))
+        return 0.0, min(_positive_exp(log_ndtr(0.5 * mu - epsilon / mu)), total_variation(mu))
+    return math.exp(value - error), min(_positive_exp(value + error), total_variation(mu))
 
 
-def _raised(log_value: float) -> float:
-    """e^log_value, at least the smallest number there is: an upper bound never underflows to 0."""
+def _positive_exp(log_value: float) -> float:
+    """Return e^log_value, but at least the smallest positive float, because an upper bound must not underflow to 0, and at most 1."""
     return min(1.0, max(math.exp(min(log_value, 0.0)), math.ulp(0.0)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> tuple[float, float]:
-    """epsilon at which a mu-Gaussian is (epsilon, delta)-DP.
+    """Return bounds on the epsilon at which a mu-Gaussian is (epsilon, delta)-DP.
 
     Args:
         mu: sensitivity / standard deviation, > 0.
         delta: in [0, 1).
 
     Returns:
-        (lower, upper) in nats, around the exact value; they differ by rounding alone. (inf, inf) at delta = 0; (0, 0) where delta
-        covers the total variation distance.
+        (lower, upper) bounds in nats, which differ by rounding only. They are (inf, inf) at delta = 0, and (0, 0) if delta is at least
+        the total variation distance.
 
-    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8: delta decreases strictly in epsilon, so a bracket is an answer.
+    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8. Delta decreases strictly with epsilon, so the ends of a bracket are bounds.
     """
     return _end(mu, delta, -1.0), gaussian_epsilon_upper(mu, delta)
 
 
 def gaussian_epsilon_upper(mu: float, delta: float) -> float:
-    """The upper end of `gaussian_epsilon` alone, for half the work."""
+    """Return the upper bound of `gaussian_epsilon` alone, for half the work."""
     return _end(mu, delta, 1.0)
 
 
 def _end(mu: float, delta: float, sign: float) -> float:
-    """Return the epsilon at which log delta(eps) + sign * error meets log delta, from the outside."""
+    """Return a bound on the epsilon at which log delta(eps) equals log delta: an upper bound for sign 1, a lower one for sign -1."""
     if delta <= 0.0:
         return math.inf
     if total_variation(mu) <= delta:
@@ -117,12 +123,12 @@ def _end(mu: float, delta: float, sign: float) -> float:
 
 
 def classical_sigma(epsilon: float, delta: float) -> float:
-    """The classical formula over the sensitivity, to nearest; epsilon > 0, delta in (0, 1)."""
+    """Return the classical noise over the sensitivity, rounded to nearest, for epsilon > 0 and delta in (0, 1)."""
     return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
 
 
 def analytic_sigma(epsilon: float, delta: float) -> float:
-    """The least noise over the sensitivity that is (epsilon, delta)-DP: an upper bound, a rounding error away; delta in (0, 1)."""
+    """Return the least noise over the sensitivity that is (epsilon, delta)-DP: an upper bound, tight up to rounding; delta in (0, 1)."""
 
     def excess(sigma: float) -> float:
         return gaussian_delta(1.0 / sigma, epsilon)[1] - delta
@@ -132,15 +138,15 @@ def analytic_sigma(epsilon: float, delta: float) -> float:
 
 
 def classical_delta(epsilon: float, delta: float) -> float:
-    """The delta that the classical noise for (epsilon, delta) has in truth at that epsilon: an upper bound, a rounding error away."""
+    """Return the true delta, at `epsilon`, of the classical noise for (epsilon, delta): an upper bound, tight up to rounding."""
     return gaussian_delta(1.0 / classical_sigma(epsilon, delta), epsilon)[1]
 
 
 def fails_from(delta: float) -> float:
-    """The epsilon from which on the classical noise for `delta` is too little: its delta meets what was asked for there.
+    """Return the epsilon above which the classical noise for `delta` does not suffice, because its true delta exceeds `delta`.
 
-    There is one for every delta: as epsilon grows, the noise that is needed falls like 1 / sqrt(2 epsilon), and the classical one like
-    1 / epsilon, so that its delta tends to 1. That the two cross once is seen in numbers, not proved.
+    There is such an epsilon for every delta. As epsilon grows, the noise that is needed falls like 1 / sqrt(2 epsilon), but the classical
+    noise falls like 1 / epsilon, so its true delta tends to 1. That there is only one crossing was checked numerically; it is not proved.
     """
 
     def left(epsilon: float) -> float:

@@ -1,13 +1,13 @@
-"""Sensitivity of the encoded stream of a matrix mechanism where one record takes part several times (L2, per unit contribution).
+"""Sensitivity of a matrix mechanism's encoded stream if a record takes part in several steps (L2 norm, per unit contribution).
 
-A participation pattern has at most k steps, any two at least b apart. All entries of the encoder are non-negative, so the worst
-contributions are all alike and add up (Choquette-Choo et al. 2022, arXiv:2211.06530).
+A participation pattern has at most k steps, and any two of them are at least b apart. All entries of the encoder are non-negative, so the
+worst contributions are all equal and add up (Choquette-Choo et al. 2022, arXiv:2211.06530).
 
-The worst pattern of a binary tree is searched for exactly. The squared sensitivity is the sum, over the complete nodes, of the squared
-count of participations within. Which counts the nodes can have at once depends on the pattern through one number only: how many steps after
-the end of a node the next participation may be, which is least where every participation is as early as its node allows. So of each node,
-by the first step in it that is free, and by its count, the pairs of a sum and a wait count of which no other has a larger sum and no longer
-wait.
+The worst pattern in a binary tree is found by an exact search. The squared sensitivity is the sum, over the complete nodes, of the squared
+number of participations within the node. Once a node's participations are placed, the later nodes depend on them through one number only:
+the wait, which is the number of steps after the node's end before the next participation is allowed. So the search works with pairs of a
+sum of squares and a wait. For each node, each first step in it that is allowed, and each number of participations, it keeps only the best
+pairs: those for which no other pair has a larger sum without a longer wait.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ import math
 
 from dpcli.numerics.arrays import Array, np
 
-SEARCHED = 100  # participations up to which the worst pattern in a tree is searched for
+SEARCHED = 100  # the worst pattern in a tree is searched for up to this many participations; beyond, the sensitivity is bounded
 
-Points = tuple[tuple[int, int], ...]  # (sum of squares, steps after the end at which the next may be), both rising
+Points = tuple[tuple[int, int], ...]  # pairs of a sum of squares and a wait, both increasing
 
 
 def most_squares(steps: int, separation: int, participations: int) -> int:
-    """The largest sum over the complete nodes of squared counts, of at most so many participations at least `separation` apart."""
-    alone = separation.bit_length() - 1  # nodes of 2^alone <= separation steps hold one at most
+    """Return the largest sum over the complete nodes of squared counts, for at most `participations` steps at least `separation` apart."""
+    alone = separation.bit_length() - 1  # a node of 2^alone <= separation steps contains at most one participation
 
     @functools.cache
     def node(level: int, free: int, count: int) -> Points:
-        """Return the points of a complete node of 2^level steps; nothing where it cannot hold so many."""
-        size = 2**level
+        size = 2**level  # a complete node has this many steps, of which `free` is the first that is allowed
         if count == 0:
             return ((0, max(free - size, 0)),)
         if count > max(-((free - size) // separation), 0):
@@ -60,31 +59,31 @@ def most_squares(steps: int, separation: int, participations: int) -> int:
 
 
 def _best(points: list[tuple[int, int]]) -> Points:
-    """Return the points of which no other has a larger sum and no longer wait."""
-    kept: list[tuple[int, int]] = []
+    """Return the best pairs: those for which no other pair has a larger sum without a longer wait."""
+    best: list[tuple[int, int]] = []
     for total, wait in sorted(points, key=lambda point: (point[1], -point[0])):
-        if not kept or total > kept[-1][0]:
-            kept.append((total, wait))
-    return tuple(kept)
+        if not best or total > best[-1][0]:
+            best.append((total, wait))
+    return tuple(best)
 
 
 def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, participations: int) -> float:
-    """The norm of the sum of columns 0, b, 2b, ... of the lower triangular Toeplitz matrix with this first column.
+    """Return the sensitivity of the lower triangular Toeplitz encoder whose first column is `coefficients`, rounded up.
 
     Args:
-        coefficients: non-negative and non-increasing; zero beyond the last one.
+        coefficients: the first column up to its last nonzero entry, non-negative and non-increasing.
 
-    The worst pattern is the densest from the start: the product of columns i < j is sum_s c_s c_{s+j-i} over s < n - j, which falls
-    with j and with j - i, and the l-th participation is not before l b (Kalinin & Lampert 2024, arXiv:2405.13763, Theorem 2; McMahan
-    et al. 2024, arXiv:2408.08868). Rounded up.
+    The sensitivity is the norm of the sum of columns 0, b, 2b, ..., because the worst pattern is the densest one from the start. The inner
+    product of columns i < j is sum_s c_s c_{s+j-i} over s < n - j, which falls with j and with j - i, and participation l is at step l b
+    at the earliest (Kalinin & Lampert 2024, arXiv:2405.13763, Theorem 2; McMahan et al. 2024, arXiv:2408.08868).
     """
     b = min(separation, steps)
     rows = math.ceil(steps / b)
     column = np.zeros(rows * b)
     column[: min(steps, len(coefficients))] = coefficients[:steps]
-    largest = float(column.max()) or 1.0  # taken out: squares overflow, or vanish, long before the norm does
+    largest = float(column.max()) or 1.0  # this factor is taken out, because squares overflow or vanish long before the norm does
     column /= largest
-    total = np.cumsum(column.reshape(rows, b), axis=0)  # of all earlier columns b apart
+    total = np.cumsum(column.reshape(rows, b), axis=0)  # the sum of columns 0, b, 2b, ...
     if participations < rows:
         total[participations:] -= total[:-participations].copy()
     squares = np.square(total.reshape(-1)[:steps])
@@ -92,17 +91,18 @@ def toeplitz_sensitivity(coefficients: Array, steps: int, separation: int, parti
 
 
 def exact_in_tree(steps: int, separation: int, participations: int) -> bool:
-    """Return whether some participation pattern reaches `tree_sensitivity`."""
+    """Return whether `tree_sensitivity` is exact, so that some participation pattern reaches it, and not just an upper bound."""
     return min(participations, math.ceil(steps / separation)) <= SEARCHED
 
 
 def tree_sensitivity(steps: int, separation: int, participations: int) -> float:
-    """Return the sensitivity of a binary tree whose complete nodes are released with noise: the root of the sum over nodes of squared
-    counts, rounded up.
+    """Return the sensitivity of a binary tree whose complete nodes are released with noise, rounded up.
 
-    One participation: the number of levels with a complete node (Kairouz et al. 2021, arXiv:2103.00039). Up to SEARCHED: by search. More,
-    from above, level by level: a node of 2^l leaves holds at most m = min(k, ceil(2^l / b)) of the k participations, and a sum of squares
-    of counts up to m that add up to k is largest where as many as possible are m.
+    It is the root of the largest sum over nodes of squared counts of participations. For one participation the sum is the number of levels
+    with a complete node (Kairouz et al. 2021, arXiv:2103.00039). Up to SEARCHED participations it is found by search.
+
+    Beyond, it is bounded level by level. A node of 2^l leaves contains at most m = min(k, ceil(2^l / b)) of the k participations. A sum of
+    squares of counts that are at most m and add up to k is largest if as many counts as possible equal m.
     """
     most = min(participations, math.ceil(steps / separation))
     if most <= SEARCHED:

@@ -1,16 +1,23 @@
-"""Hardly any noise: a step in which the record takes part is told from one in which it does not, and the loss is that of their number.
+"""Bounds on delta for Gaussian steps on Poisson samples with very little noise.
 
-On a Poisson sample of rate q, with mu = contribution over noise, x ~ N(B mu, 1) under P, where B is 1 with probability q. Let
-u = mu x - mu^2 / 2. Where u >= a if B = 1, and u <= -a if B = 0 (under replace-one that of -x as well), the loss is within
-((1-q)/q + q/(1-q)) e^{-a} of c_1 + u if B = 1, and within 2 q/(1-q) e^{-a} of c_0 if B = 0: the rest is log(1 + v) <= v, once for each
-factor of the ratio. Under add-remove c_0 = log(1-q), c_1 = log q; under replace-one both are less by log(1-q). So the loss of all steps is
-within `slack` (which depends on K) of S' = (n - K) c_0 + K c_1 + N(K mu^2 / 2, K mu^2), K ~ Binomial(n, q), but with a probability of at
-most `missed` = 2 n Phi((a - mu^2/2) / mu). As E[(1 - e^{eps - S})+] rises in S and lies between 0 and 1,
+With so little noise, an outcome almost always shows whether the record took part in the step. The loss of a composition then depends, up to
+a normal term and a small error, only on the number K of steps in which the record took part.
+
+1. On a Poisson sample of rate q, with mu = contribution over noise, x ~ N(B mu, 1) under P, where B is 1 with probability q. Let
+   u = mu x - mu^2 / 2.
+2. Suppose u >= a if B = 1, and u <= -a if B = 0. Under replace-one, suppose u <= -a also for -x. Then the loss is within
+   ((1-q)/q + q/(1-q)) e^{-a} of c_1 + u if B = 1, and within 2 q/(1-q) e^{-a} of c_0 if B = 0. The difference has the form
+   log(1 + v) <= v, once for each factor of the ratio.
+3. Under add-remove, c_0 = log(1-q) and c_1 = log q. Under replace-one, log(1-q) is subtracted from both.
+4. So the loss of all n steps is within `slack`, which depends on K, of S' = (n - K) c_0 + K c_1 + N(K mu^2 / 2, K mu^2), where
+   K ~ Binomial(n, q). The probability that this fails is at most `missed` = 2 n Phi((a - mu^2/2) / mu).
+5. E[(1 - e^{eps - S})+] increases with S and lies between 0 and 1. Therefore
 
     E[(1 - e^{eps - S' + slack})+] - missed <= delta(eps) <= E[(1 - e^{eps - S' - slack})+] + missed.
 
-Given K, S' is normal: for X ~ N(d, s^2), E[(1 - e^{-X})+] = Phi(d / s) - e^{s^2 / 2 - d} Phi(d / s - s). Several kinds of steps add up:
-their K are independent.
+6. Given K, S' is normal. For X ~ N(d, s^2), E[(1 - e^{-X})+] = Phi(d / s) - e^{s^2 / 2 - d} Phi(d / s - s).
+
+If there are several kinds of steps, their numbers K are independent and their losses add up.
 """
 
 from __future__ import annotations
@@ -25,16 +32,17 @@ from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import hold, spend
 
-LEFT = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)  # logarithms of what may be missed, relative to delta: less of it is more slack
-LIGHT = -42.0  # logarithm of the counts that are left out, relative to delta: they are missed, too
-MOST = 200_000  # combinations of counts
-FURTHEST = 2e5  # of the counts of one kind
-LEAST = 12.0  # contribution over noise, from which on steps may lie apart far enough
-ROUNDING = 4e-16
+LEFT = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)  # values of log(missed / delta) that are tried; a smaller one needs more slack
+LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
+MOST = 200_000  # most combinations of counts of the kinds
+FURTHEST = 2e5  # largest count of one kind
+LEAST = 12.0  # least contribution over noise for which the method is tried
+ROUNDING = 4e-16  # relative rounding error of one operation
 
 
-class ApartSteps(NamedTuple):
-    """Steps of one kind. without, present: c_0 and c_1."""
+class StepKind(NamedTuple):
+    """A kind of steps on Poisson samples. mu: contribution over noise. rate: sampling rate. without, present: c_0 and c_1 of the module's
+    docstring."""
 
     mu: float
     rate: float
@@ -43,7 +51,10 @@ class ApartSteps(NamedTuple):
 
 
 class CountedLoss(NamedTuple):
-    """log P(K = k), mean and variance of S' given K = k, for all combinations that matter; the bounds on what S' is off by."""
+    """The approximate loss S' for all combinations of counts that matter, and the bounds on its error.
+
+    log_weights: log P(K = k). means, variances: moments of S' given K = k. slack, missed: as in the module's docstring.
+    """
 
     log_weights: Array
     means: Array
@@ -52,14 +63,14 @@ class CountedLoss(NamedTuple):
     missed: float
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper) bounds on log delta(epsilon)."""
+        """Return (lower, upper) bounds on log delta(epsilon)."""
         low, error = self._delta(epsilon, -self.slack)
         high, other = self._delta(epsilon, self.slack)
         low, high = low - error - self.missed, high + other + self.missed
         return (math.log(low) if low > 0.0 else -math.inf), math.log(high)
 
     def _delta(self, epsilon: float, slack: Array) -> tuple[float, float]:
-        """delta' of S' + slack, and a bound on its rounding."""
+        """Return delta(epsilon) of the loss S' + slack, and a bound on its rounding error."""
         spend(4.0 * len(self.means))
         gap, s = self.means - epsilon + slack, np.sqrt(self.variances)
         with np.errstate(all="ignore"):
@@ -72,7 +83,7 @@ class CountedLoss(NamedTuple):
         return float(weights @ np.maximum(value, 0.0)), ROUNDING * float(weights @ (errors + len(weights) * 1e-3 + 16.0 * value))
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
-        """(lower, upper) bounds on the epsilon >= 0 of e^log_delta."""
+        """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
         top = float((self.means + 40.0 * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
         ends = []
         for side in (0, 1):
@@ -84,16 +95,16 @@ class CountedLoss(NamedTuple):
         return self.log_delta(epsilon)[side] - log_delta
 
 
-def counted(parts: Sequence[tuple[ApartSteps, int]], log_delta: float, left: float) -> CountedLoss | None:
-    """The sum over the numbers of participations; None where the steps do not lie apart, or the numbers are too many.
+def count_participations(parts: Sequence[tuple[StepKind, int]], log_delta: float, left: float) -> CountedLoss | None:
+    """Return the loss of the composition by numbers of participations.
 
-    left: logarithm of what may be missed, relative to e^log_delta.
+    It is None if the noise is not small enough, or if there are too many combinations of counts. left: logarithm of the allowed `missed`,
+    relative to e^log_delta.
     """
     log_share = log_delta + left - math.log(2.0 * math.fsum(n for _, n in parts))
     reach = math.sqrt(-2.0 * log_share)
-    reach = math.sqrt(
-        -2.0 * (log_share + math.log(math.sqrt(2.0 * math.pi) * (reach - 1.0)))
-    )  # Phi(-x) <= phi(x) / x, and x > reach - 1
+    # The bound Phi(-x) <= phi(x) / x holds, and x > reach - 1.
+    reach = math.sqrt(-2.0 * (log_share + math.log(math.sqrt(2.0 * math.pi) * (reach - 1.0))))
     weights, means, variances, slack = np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1)
     for part, n in parts:
         mu, q = part.mu, part.rate
@@ -115,8 +126,8 @@ def counted(parts: Sequence[tuple[ApartSteps, int]], log_delta: float, left: flo
 
 
 def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
-    """The numbers k from 0 on with log P(K = k), until less than e^log_least is left beyond; None for more than FURTHEST."""
-    spread = math.sqrt(-2.0 * log_least * n * q) - log_least  # Bernstein's bound, generously
+    """Return the counts k from 0 on and log P(K = k). The probability of larger counts is below e^log_least. None beyond FURTHEST."""
+    spread = math.sqrt(-2.0 * log_least * n * q) - log_least  # at least the deviation of Bernstein's bound
     top = min(n, math.ceil(n * q + 2.0 * spread))
     if top > FURTHEST:
         return None
@@ -126,15 +137,18 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
 
 
 def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
-    """`counted`, for less and less slack, of losses that each say their kind; nothing where one does not."""
-    kinds: list[tuple[ApartSteps, int]] = []
+    """Yield the results of `count_participations` for every value in LEFT, so with less and less slack and larger `missed`.
+
+    Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with enough signal for its noise.
+    """
+    kinds: list[tuple[StepKind, int]] = []
     for loss, n in losses:
-        kind = getattr(loss, "apart", None)
-        part: ApartSteps | None = kind() if kind is not None else None
+        kind = getattr(loss, "step_kind", None)
+        part: StepKind | None = kind() if kind is not None else None
         if part is None or part.mu < LEAST:
             return
         kinds.append((part, n))
     for left in LEFT:
-        counts = counted(kinds, log_delta, left)
+        counts = count_participations(kinds, log_delta, left)
         if counts is not None:
             yield counts

@@ -1,8 +1,12 @@
-"""Certified intervals for a composition in one direction: several contours in turn, until one is narrow enough.
+"""Certified intervals for a composition in one direction: methods are tried in turn until one gives a narrow interval.
 
-Every contour's interval holds by its own certificate, so their intersection does. In turn: the integrand as it is; with the far
-upper tail of each loss taken off; without the bulk of the losses that never reaches epsilon. Losses with a tail that can be cut off
-are first looked at for one big jump (jump.py), unless the integrand as it is serves at once.
+Every interval holds by its own certificate, so their intersection holds too. The methods are tried in this order:
+
+1. The number of participations (apart.py), for losses with very little noise.
+2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
+3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
+   alone does not reach epsilon.
+4. Contours with a small Gaussian loss added (smoothed.py).
 """
 
 from __future__ import annotations
@@ -14,31 +18,43 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import np
-from dpcli.numerics.contour.integral import Contour, Method, beyond, build, log_hockey, solve, tilt_for, total_cgf, undivided
+from dpcli.numerics.contour.integral import (
+    Contour,
+    Method,
+    build,
+    factor_without_bulk,
+    log_hockey,
+    solve,
+    tilt_for,
+    total_cgf,
+    whole_factor,
+)
 from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.apart import CountedLoss
-    from dpcli.numerics.contour.smoothed import Smoothed
+    from dpcli.numerics.contour.smoothed import ContourPair
 
-NARROW = 2e-9  # relative width at which no other contour is tried
-ENOUGH = 2e-7  # the same, where the others would take much longer for less
-LOOKS = 2  # with more and more nodes, where delta is asked for
-LOOSE = 3e-5  # width of bounds on log delta, where closer ones take ever more nodes: whole curves are asked for
-VAGUE = 1.0  # width of bounds on log delta that say next to nothing
-MAX_PARTS = 8  # that are looked at for one big jump one by one
-QUICK, JUMP = 1.5e5, 1.4e7  # cells for the integrand as it is, where one big jump may serve better, and for that
-BESIDE = 5e5  # the former, where some losses have no far tail
-ROW, JUMP_OF_MANY = 8e3, 1.9e7  # the same where parts are many: the former for each
-CLIFF = 1.35  # Chernoff's epsilon over where epsilon is looked for, beyond which the integrand as it is would not serve many parts
-FEWEST = 1000.0  # nodes of the coarsest look
-STEEPEST = 1e10  # K(t), of which twelve digits are known, at most
-MORE = 9.0  # times the nodes of one look, of the next
-SHARE = -26.0  # logarithm of what may be capped, relative to delta
+NARROW = 2e-9  # relative width of an interval at which no other method is tried
+ENOUGH = 2e-7  # relative width after one big jump at which no other method is tried, because the others would take much longer
+LOOKS = 2  # most smoothed pairs of contours for bounds on delta, each with more nodes
+LOOSE = 3e-5  # width of bounds on log delta at which smoothing ends, because whole curves are computed and narrower bounds need more nodes
+VAGUE = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
+MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
+QUICK = 1.5e5  # cells for the unchanged integrand, if one big jump may give a narrower interval
+JUMP = 1.4e7  # cells for one big jump
+BESIDE = 5e5  # cells for the unchanged integrand, if some but not all losses have a far tail
+# With more than MAX_PARTS losses: cells for each loss of the unchanged integrand, and for one big jump.
+ROW, JUMP_OF_MANY = 8e3, 1.9e7
+CLIFF = 1.35  # with many losses: largest ratio of Chernoff's epsilon to the estimate for which the unchanged integrand is tried
+FEWEST = 1000.0  # fewest nodes of a smoothed pair
+STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits of K(t) are known
+MORE = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
+SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
 
 
-Ends = tuple[float, float, float]
+Ends = tuple[float, float, float]  # lower and upper bound on epsilon, and the tilt that gave the upper bound
 T = TypeVar("T")
 
 
@@ -49,7 +65,7 @@ class Interval(Protocol):
 
 
 class Attempt(NamedTuple):
-    """Arguments of `build`."""
+    """Arguments of `build`: one way to a contour."""
 
     losses: Losses
     t: float
@@ -57,34 +73,34 @@ class Attempt(NamedTuple):
     log_lost: float = -math.inf
 
     def contour(self, log_delta: float, epsilon: float | None = None) -> Contour | None:
-        """The contour for log delta(epsilon) near `log_delta`, at any epsilon where none is given."""
+        """Return the contour for log delta(epsilon) near `log_delta`. If epsilon is None, the tilt determines it."""
         return build(self.losses, log_delta, self.t, self.factor, self.log_lost, epsilon)
 
 
 def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
-    """Sums over the numbers of participations, where there is hardly any noise."""
-    if all(getattr(loss, "loud", False) for loss, _ in losses):
+    """Yield the sums over the numbers of participations, if all losses have very little noise."""
+    if all(getattr(loss, "nearly_noiseless", False) for loss, _ in losses):
         from dpcli.numerics.contour.apart import counts_apart
 
         yield from counts_apart(losses, log_delta)
 
 
 def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
-    """Ways to a contour that suits log delta(eps) near `log_delta`, most often enough first."""
+    """Yield ways to a contour that suits log delta(eps) near `log_delta`. The way that suffices most often comes first."""
     t = tilt_for(losses, log_delta)
-    loud = any(getattr(loss, "loud", False) for loss, _ in losses)
-    if loud:  # the whole decays late, and takes many nodes
-        yield Attempt(losses, t, beyond)
-    yield Attempt(losses, t, undivided)
+    nearly_noiseless = any(getattr(loss, "nearly_noiseless", False) for loss, _ in losses)
+    if nearly_noiseless:  # the characteristic function of the whole loss decays late, so it would need many nodes
+        yield Attempt(losses, t, factor_without_bulk)
+    yield Attempt(losses, t, whole_factor)
     capped = capped_losses(losses, log_delta + SHARE)
     if capped is not None:
-        yield Attempt(capped, tilt_for(capped, log_delta), undivided, log_delta + SHARE)
-    if not loud:
-        yield Attempt(losses, t, beyond)
+        yield Attempt(capped, tilt_for(capped, log_delta), whole_factor, log_delta + SHARE)
+    if not nearly_noiseless:
+        yield Attempt(losses, t, factor_without_bulk)
 
 
 def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
-    """The losses with tails of e^log_mass in all taken off; None where none of them has a tail to take off."""
+    """Return the losses without tails of total mass e^log_mass, or None if no loss has a tail that can be taken off."""
     counts = sum(n for _, n in losses)
     share = log_mass - math.log(counts)
     methods = [(loss, getattr(loss, "capped", None), n) for loss, n in losses]
@@ -94,24 +110,28 @@ def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
 
 
 def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, float] | None:
-    """(lower, upper, tilt): bounds on the epsilon >= 0 of e^log_delta; None where no contour serves."""
+    """Return (lower, upper, tilt), with bounds on the epsilon >= 0 at which delta is e^log_delta.
+
+    tilt: the tilt of the contour that gave the upper bound; NaN if it was none. The result is None if no method gives a bound. Raises
+    NotRepresentable if there is no bound and one of the methods was refused.
+    """
     ends = 0.0, math.inf, math.nan
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
         for counts in _counts_apart(losses, log_delta):
-            ends = _within(ends, (*counts.epsilon(log_delta), math.nan))
-            if _settled(ends, NARROW):
+            ends = _intersection(ends, (*counts.epsilon(log_delta), math.nan))
+            if _is_narrow(ends, NARROW):
                 return ends
         if cuttable(losses):
             ends = _epsilon_first(losses, log_delta, ends)
-            if not _settled(ends, NARROW):
+            if not _is_narrow(ends, NARROW):
                 from dpcli.numerics.contour.jumped import epsilon_by_jump
 
                 jump = JUMP if len(losses) <= MAX_PARTS else JUMP_OF_MANY
-                ends = _within(ends, _within_work(jump, lambda: epsilon_by_jump(losses, log_delta)))
-            if _settled(ends, ENOUGH):
+                ends = _intersection(ends, _limited_to(jump, lambda: epsilon_by_jump(losses, log_delta)))
+            if _is_narrow(ends, ENOUGH):
                 return ends
         ends, refused = _epsilon_by_attempts(losses, log_delta, ends)
-        if not _settled(ends, NARROW):
+        if not _is_narrow(ends, NARROW):
             ends, error = _epsilon_smoothed(losses, log_delta, ends)
             refused = refused or error
     if refused and not math.isfinite(ends[1]):
@@ -120,16 +140,19 @@ def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, flo
 
 
 def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
-    """`ends`, made narrower by the attempts in turn, and why one was refused: what has been shown by then holds."""
+    """Return `ends`, narrowed by the contours in turn, and the error of the last refused one, if any.
+
+    A refusal does not invalidate the bounds that other contours gave.
+    """
     refused = None
     try:
         for attempt in attempts(losses, log_delta):
             try:
-                with allowance(math.inf, share=0.4):  # others, and the other direction, come after this one
+                with allowance(math.inf, share=0.4):  # the other contours and the other direction need work too
                     ends = _epsilon_near(attempt, log_delta, ends)
             except NotRepresentable as error:
                 refused = error
-            if _settled(ends, NARROW):
+            if _is_narrow(ends, NARROW):
                 break
     except NotRepresentable as error:
         refused = error
@@ -137,12 +160,12 @@ def _epsilon_by_attempts(losses: Losses, log_delta: float, ends: Ends) -> tuple[
 
 
 def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[Ends, NotRepresentable | None]:
-    """`ends`, made narrower with a Gaussian that costs next to nothing, as closely as the work allows; and why no more than that."""
+    """Return `ends`, narrowed by contours with a small Gaussian loss as far as the work allows, and the error that ended this, if any."""
     places: list[float] = [ends[1]] if math.isfinite(ends[1]) else []
     try:
         for pair in smoothed_pairs(losses, log_delta, places):
-            ends = _within(ends, (*solve(pair, log_delta), pair.t))
-            if _settled(ends, NARROW):
+            ends = _intersection(ends, (*solve(pair, log_delta), pair.t))
+            if _is_narrow(ends, NARROW):
                 break
             if math.isfinite(ends[1]):
                 places.append(ends[1])
@@ -151,12 +174,12 @@ def _epsilon_smoothed(losses: Losses, log_delta: float, ends: Ends) -> tuple[End
     return ends, None
 
 
-def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) -> Iterator[Smoothed]:
-    """Pairs of contours for log delta(eps) near `log_delta`, each with more nodes than the one before, as long as the work allows.
+def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) -> Iterator[ContourPair]:
+    """Yield pairs of contours for log delta(eps) near `log_delta`, each with more nodes than the one before, as long as the work allows.
 
-    places: epsilons to look near, of which the last one counts; that of the saddle point where there is none.
+    places: epsilons found so far. The next pair is made for the last of them, or for the epsilon of the saddle point if there is none.
     """
-    from dpcli.numerics.contour.smoothed import FEW, MANY, best_smoothed
+    from dpcli.numerics.contour.smoothed import FEW, MANY, best_contour_pair
 
     capped = capped_losses(losses, log_delta + SHARE)
     losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + SHARE)
@@ -166,11 +189,11 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) ->
         start = remaining()
         try:
             with allowance(math.inf, share=0.5):
-                pair = best_smoothed(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
+                pair = best_contour_pair(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
         except NotRepresentable:
             if nodes > FEW or nodes < FEWEST:
                 raise
-            nodes /= MORE  # a coarse look is better than none
+            nodes /= MORE  # a pair with few nodes is better than none
             continue
         if pair is None:
             break
@@ -180,40 +203,47 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) ->
 
 
 def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
-    """`ends`, made narrower by the integrand as it is: with little work for a few parts, and for many where Chernoff's bound shows that
-    it will do."""
+    """Return `ends`, narrowed by the unchanged integrand.
+
+    This may take little work only. With many losses it is tried only if Chernoff's bound suggests that it will suffice.
+    """
     if len(losses) <= MAX_PARTS:
         if not all(hasattr(loss, "cut") for loss, _ in losses):
-            return _within_work(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
+            return _limited_to(BESIDE, lambda: _epsilon_with_bulk(losses, log_delta, ends)) or ends
         return (
-            _within_work(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), undivided), log_delta, ends))
+            _limited_to(QUICK, lambda: _epsilon_near(Attempt(losses, tilt_for(losses, log_delta), whole_factor), log_delta, ends))
             or ends
         )
-    return _within_work(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
+    return _limited_to(ROW * len(losses), lambda: _epsilon_of_many(losses, log_delta, ends)) or ends
 
 
 def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
-    """Return `ends`, made narrower by the attempts that keep the bulk of the losses."""
+    """Return `ends`, narrowed by the contours that keep the bulk of the losses."""
     for attempt in attempts(losses, log_delta):
-        if attempt.factor is not undivided:
+        if attempt.factor is not whole_factor:
             break
         ends = _epsilon_near(attempt, log_delta, ends)
-        if _settled(ends, NARROW):
+        if _is_narrow(ends, NARROW):
             break
     return ends
 
 
 def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
-    from dpcli.numerics.contour.jumped import about
+    """Return `ends`, narrowed by the unchanged integrand if Chernoff's epsilon is close enough to the estimate."""
+    from dpcli.numerics.contour.jumped import first_estimate
 
     t = tilt_for(losses, log_delta)
     at = np.array([t])
     chernoff = float((total_cgf(losses, at) - log_delta + log_hockey(at))[0]) / t
-    return ends if chernoff > CLIFF * about(losses, log_delta) else _epsilon_near(Attempt(losses, t, undivided), log_delta, ends)
+    return (
+        ends
+        if chernoff > CLIFF * first_estimate(losses, log_delta)
+        else _epsilon_near(Attempt(losses, t, whole_factor), log_delta, ends)
+    )
 
 
-def _within_work(cells: float, compute: Callable[[], T]) -> T | None:
-    """Return what `compute` returns with so much work, or two thirds of what is left; None where it takes more."""
+def _limited_to(cells: float, compute: Callable[[], T]) -> T | None:
+    """Return the result of `compute`, or None if it takes more than `cells` or two thirds of the work that is left."""
     try:
         with allowance(cells, share=0.67):
             return compute()
@@ -222,53 +252,59 @@ def _within_work(cells: float, compute: Callable[[], T]) -> T | None:
 
 
 def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
-    """`ends`, made narrower by one way to a contour. The second time it is known where to look; beside the saddle point more nodes
-    may be needed."""
+    """Return `ends`, narrowed by one way to a contour.
+
+    The contour is built twice: first for the epsilon of the saddle point, then for the upper bound that the first one gave. Away from the
+    saddle point more nodes may be needed.
+    """
     for again in (False, True):
         if again and not ends[0] < ends[1] < math.inf:
             continue
         try:
             contour = attempt.contour(log_delta, ends[1] if again else None)
-        except NotRepresentable:  # what the first time has shown holds
+        except NotRepresentable:  # the bounds of the first contour hold nevertheless
             if not again:
                 raise
             break
         if contour is None:
             break
-        ends = _within(ends, (*solve(contour, log_delta), contour.t))
-        if _settled(ends, NARROW):
+        ends = _intersection(ends, (*solve(contour, log_delta), contour.t))
+        if _is_narrow(ends, NARROW):
             break
     return ends
 
 
-def _within(ends: Ends, other: Ends | None) -> Ends:
-    """The intersection of two intervals, with the tilt of the smaller upper end."""
+def _intersection(ends: Ends, other: Ends | None) -> Ends:
+    """Return the intersection of two intervals, with the tilt of the smaller upper end."""
     if other is None:
         return ends
     high, tilt = (max(other[1], 0.0), other[2]) if other[1] < ends[1] else ends[1:]
     return min(max(ends[0], other[0]), high), high, tilt
 
 
-def _settled(ends: Ends, width: float) -> bool:
+def _is_narrow(ends: Ends, width: float) -> bool:
+    """Return whether the interval is finite and its relative width is at most `width`."""
     return ends[1] - ends[0] <= width * ends[1] < math.inf
 
 
 def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Interval, float]]:
-    """Bounds on log delta around `epsilon`, where it is about `near`, in turn as with `epsilon_between`; and for each the width from
-    which on the next would be in vain."""
+    """Yield bounds on log delta around `epsilon`, by the methods of `epsilon_between` in turn, each with a width.
+
+    near: about log delta(epsilon). If the bounds at `epsilon` are at most that width apart, the next method would not help.
+    """
     yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
     if cuttable(losses):
         cells = QUICK if all(hasattr(loss, "cut") for loss, _ in losses) else BESIDE
-        first = _within_work(cells, lambda: Attempt(losses, tilt_for(losses, near), undivided).contour(near, epsilon))
+        first = _limited_to(cells, lambda: Attempt(losses, tilt_for(losses, near), whole_factor).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
         from dpcli.numerics.contour.jumped import jump_to
 
-        jumped = _within_work(JUMP, lambda: jump_to(losses, epsilon, near))
+        jumped = _limited_to(JUMP, lambda: jump_to(losses, epsilon, near))
         if jumped is not None:
             yield jumped, ENOUGH
     for attempt in attempts(losses, near):
-        for at in (epsilon, None):  # beside the saddle point the integrand may not decay soon enough
+        for at in (epsilon, None):  # away from the saddle point the integrand may not decay soon enough
             contour = attempt.contour(near, at)
             if contour is not None:
                 yield contour, NARROW
@@ -276,7 +312,10 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
 
 
 def cuttable(losses: Losses) -> bool:
-    """Return whether one big jump may be looked for at all: where every loss can be divided, most of many as rows."""
+    """Return whether the method of one big jump applies: some loss can be cut, every other one has no far tail, and they are not too many.
+
+    Of many losses, all but MAX_PARTS must be rows of one table.
+    """
     if not any(hasattr(loss, "cut") for loss, _ in losses):
         return False
     if not all(hasattr(loss, "cut") or uncut(loss) for loss, _ in losses):
@@ -289,19 +328,22 @@ def cuttable(losses: Losses) -> bool:
 
 
 def log_delta_between(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
-    """Bounds on log delta(epsilon), by contours that suit log delta near `near`, or, where those say next to nothing, near what one big
-    loss alone makes of it; (-inf, inf) where none serves."""
+    """Return bounds on log delta(epsilon), which are (-inf, inf) if no method gives any.
+
+    The contours are for log delta near `near`. If their bounds are vague, contours for the log delta of one big loss alone are tried too.
+    """
     low, high = _log_delta_near(losses, epsilon, near)
     if not high - low <= VAGUE and cuttable(losses):
-        from dpcli.numerics.contour.jumped import LEAST, by_one
+        from dpcli.numerics.contour.jumped import LEAST, log_delta_of_one
 
         with np.errstate(all="ignore"):
-            again = _log_delta_near(losses, epsilon, max(min(by_one(losses, epsilon), near), LEAST))
+            again = _log_delta_near(losses, epsilon, max(min(log_delta_of_one(losses, epsilon), near), LEAST))
         low, high = max(low, again[0]), min(high, again[1])
     return low, high
 
 
 def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float, float]:
+    """Return bounds on log delta(epsilon) by contours for log delta near `near`."""
     low, high = -math.inf, math.inf
     with np.errstate(all="ignore"):
         try:
@@ -310,20 +352,22 @@ def _log_delta_near(losses: Losses, epsilon: float, near: float) -> tuple[float,
                 low, high = max(low, ends[0]), min(high, ends[1])
                 if high - low <= enough:
                     break
-        except NotRepresentable:  # what has been shown by then holds
+        except NotRepresentable:  # the bounds that were computed before hold nevertheless
             if low == -math.inf:
                 raise
     return low, high
 
 
 def covers(losses: Losses, epsilon: float, t: float, log_delta: float) -> bool:
-    """Return whether delta(epsilon) is at most e^log_delta in this direction too: by Chernoff's bound, which shows it of a direction that
-    is far from the worse one, or by one value on a contour at the tilt of the other.
+    """Return whether delta(epsilon) can be proved to be at most e^log_delta in this direction.
+
+    Chernoff's bound proves it if this direction is much better than the worse one. Otherwise a contour at `t`, the tilt of the other
+    direction, may prove it.
     """
     with np.errstate(all="ignore"):
         z = np.geomspace(0.1, 100.0, 10) * (t if math.isfinite(t) else 1.0 / max(epsilon, 1e-6))
-        bounds = total_cgf(losses, z) - z * epsilon + log_hockey(z)  # NaN where a CGF is no number: no bound
+        bounds = total_cgf(losses, z) - z * epsilon + log_hockey(z)  # if a CGF is NaN, so is the bound, and it is not used
         if float(np.nanmin(np.append(bounds, math.inf))) <= log_delta:
             return True
-        contour = _within_work(math.inf, lambda: build(losses, log_delta, t)) if math.isfinite(t) else None
+        contour = _limited_to(math.inf, lambda: build(losses, log_delta, t)) if math.isfinite(t) else None
         return contour is not None and contour.log_delta(epsilon)[1] <= log_delta

@@ -1,8 +1,9 @@
-"""The epsilons of many compositions of one loss at once: other numbers of steps, other deltas, one contour for those that are near.
+"""The epsilons of many compositions of one loss, with different numbers of steps and deltas, from one contour for each block.
 
-K of n steps is n times K of one. On a line Re z = t that suits the middle of a block of questions, the logarithm of the characteristic
-function of one step is evaluated once; each question multiplies it by its n and has the certificate of `Contour`, at its own epsilon.
-What a block's line does not suit comes out wide, and is for whoever asked to ask alone.
+The CGF of n steps is n times the CGF of one step. For a block of similar questions, the log characteristic function of one step is
+evaluated once, on a line Re z = t that suits the middle of the block. Each question multiplies it by its own n, and gets the certificate of
+`Contour` at its own epsilon. If the line does not suit a question, its interval is wide. The caller must then compute that question
+separately.
 """
 
 from __future__ import annotations
@@ -18,30 +19,34 @@ from dpcli.numerics.contour.tilted import Loss, Tilted
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.work import spend
 
-GROWTH = 1.12  # of steps within a block
-DEPTH = 1.5  # of log delta within a block
-NODES, LONGEST = 256, 6000  # frequencies that any block may have, and a small one
-ENTRIES = 4e5  # of a block's table, frequencies times questions
-HELD = 1 << 18  # numbers of a table that are worked on at a time
-NARROW = 1e-9  # relative width that is not worth another line
-ROUNDS = 40  # of Newton's method, and of doubling a margin
+GROWTH = 1.12  # largest ratio of numbers of steps within a block
+DEPTH = 1.5  # largest difference of log delta within a block
+NODES, LONGEST = 256, 6000  # number of frequencies that any block may have, and the most of a block with few questions
+ENTRIES = 4e5  # most entries of a block's table, frequencies times questions, beyond NODES frequencies
+HELD = 1 << 18  # entries of a table that are computed at a time
+NARROW = 1e-9  # relative width of an interval at which no other line is tried
+ROUNDS = 40  # most steps of Newton's method, and most doublings of a margin
 
 
 def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
-    """(lower, upper) bounds on the epsilon >= 0 of each e^log_delta < 1/2 for so many independent losses; (0, inf) where no line serves."""
+    """Return (lower, upper) bounds on the epsilons >= 0 of several questions.
+
+    Question i is for the sum of counts[i] independent copies of the loss, at delta = e^log_deltas[i] < 1/2. Its bounds are (0, inf) if no
+    line serves.
+    """
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     keys = np.stack((np.floor(np.log(counts) / math.log(GROWTH)), np.floor(log_deltas / DEPTH)), axis=1)
     _, block = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(block.ravel(), kind="stable")
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
         for rows in np.split(order, np.flatnonzero(np.diff(block.ravel()[order])) + 1):
-            low, high = _narrowed(loss, counts[rows], log_deltas[rows])
+            low, high = _block_bounds(loss, counts[rows], log_deltas[rows])
             lower[rows], upper[rows] = np.fmax(low, 0.0), np.where(np.isnan(high), math.inf, np.maximum(high, 0.0))
     return np.minimum(lower, upper), upper
 
 
-def _narrowed(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
-    """The intervals of one block: of the loss as it is, then, where they are wide, without its far upper tail."""
+def _block_bounds(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+    """Return the intervals of one block. Questions with wide intervals are computed again without the far upper tail of the loss."""
     low, high = np.full(len(counts), -math.inf), np.full(len(counts), math.inf)
     most, least = int(counts.max()), float(log_deltas.min())
     capped = capped_losses(((loss, most),), least + SHARE)
@@ -59,22 +64,23 @@ def _narrowed(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Arra
 
 
 def _block(loss: Loss, counts: Array, log_deltas: Array, log_lost: float) -> tuple[Array, Array] | None:
+    """Return the intervals of one block from one line, or None if there is no line. log_lost: as for `build`."""
     t = tilt_for(((loss, int(np.median(counts))),), float(np.median(log_deltas)))
     line = _line(loss, t, counts, log_deltas, log_lost)
     if line is None:
         return None
     size = max(1, HELD // len(line.log_factor))
-    pieces = [line.solved(counts[i : i + size], log_deltas[i : i + size]) for i in range(0, len(counts), size)]
+    pieces = [line.epsilons(counts[i : i + size], log_deltas[i : i + size]) for i in range(0, len(counts), size)]
     return np.concatenate([low for low, _ in pieces]), np.concatenate([high for _, high in pieces])
 
 
 def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: float) -> CountLine | None:
-    """The line on which all of the block's integrands are known far enough and closely enough; None where none is found."""
+    """Return a line with nodes that suffice for every question of the block, or None if the integrands do not decay soon enough."""
     far = t * np.geomspace(1.02, 4.0, 8)
     cumulants = loss.cgf(np.append(t, far))
     tilted = loss.tilted(t)
-    cumulant, doubt = _cumulant(tilted, t, float(cumulants[0]))
-    if not math.isfinite(doubt):
+    cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]))
+    if not math.isfinite(error_bound):
         return None
     rise, log_far = cumulants[1:] - cumulant, log_hockey(far)
     steps, targets = [], []
@@ -101,11 +107,14 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     y: Array = step * np.arange(count, dtype=float)
     pole = -np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     tail = math.exp(float(log_tails[enough[0]]))
-    return CountLine(t, step, cumulant, doubt, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
+    return CountLine(t, step, cumulant, error_bound, tilted.mean, y, log_factor, pole, tail, far, rise, log_far, log_lost)
 
 
 def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
-    """(K(t) of one step from above, by how much that may be too large), as `build` has it; (NaN, inf) where that contradicts itself."""
+    """Return an upper bound on K(t) of one step, and by how much it may be too large, as `build` computes them.
+
+    bound: the loss's own bound on K(t). The result is (NaN, inf) if this bound is below the value of the quadrature.
+    """
     own = tilted.cumulant
     rounding = SLACK * (1.0 + abs(own)) + 1e-14 * (1.0 + t) * (abs(tilted.mean) + math.sqrt(tilted.variance))
     if not bound >= own - rounding or not math.isfinite(bound):
@@ -115,16 +124,18 @@ def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountLine:
-    """The integrand of one step on Re z = t, and what `Contour` says of n of them.
+    """The integrand of one step on the line Re z = t, with the quantities that `Contour` needs for n steps.
 
-    cumulant: K(t) of one step, from above by at most `doubt`. log_factor: log of its characteristic function about its mean, at the
-    frequencies y. pole: of the factor 1 / (z (z+1)). tail: bounds the integral beyond, relative to e^{K - t eps}, for every n.
+    cumulant: an upper bound on K(t) of one step, at most `error_bound` too large. mean: the tilted mean of one step.
+    y: the frequencies, which are multiples of `step`. log_factor: the log characteristic function of one step about its mean, at y.
+    pole: the logarithm of 1 / (z (z+1)). tail: a bound for every n on the integral beyond the last frequency, relative to e^{K - t eps}.
+    far, rise, log_far: tilts s > t, K(s) - K(t) of one step, and `log_hockey` of s. log_lost: as for `build`.
     """
 
     t: float
     step: float
     cumulant: float
-    doubt: float
+    error_bound: float
     mean: float
     y: Array
     log_factor: ComplexArray
@@ -135,8 +146,8 @@ class CountLine:
     log_far: Array
     log_lost: float
 
-    def solved(self, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
-        """(lower, upper) bounds on the epsilons; they may be negative, and are infinite where nothing is proved."""
+    def epsilons(self, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+        """Return (lower, upper) bounds on the epsilons. They may be negative, and are infinite if nothing is proved."""
         spend(20.0 * len(counts) * len(self.y))
         table = CountTable(self, counts)
         epsilon, slope = table.newton(log_deltas)
@@ -147,36 +158,38 @@ class CountLine:
 
 
 class CountTable:
-    """The integrands of several n on one line: a row each."""
+    """The integrands of several numbers of steps on one line, with one row for each number."""
 
     def __init__(self, line: CountLine, counts: Array) -> None:
         self.line, self.counts = line, counts
         log_factor = counts[:, None] * line.log_factor + line.pole
         self._modulus = np.exp(log_factor.real)
-        self._modulus[:, 0] *= 0.5  # the sum over both sides, halved
+        self._modulus[:, 0] *= 0.5  # the frequency 0 is counted once, the others stand for y and -y
         self._angle = log_factor.imag
         self._cumulant = counts * line.cumulant
         total = self._modulus.sum(axis=1)
         rounding = 2e-14 + 3e-15 * np.sqrt(counts) + 1e-22 * counts
         self._error = rounding * total * line.step / math.pi + line.tail
         missing = (1.0 + line.t) * math.exp(line.log_lost)
-        self._doubt = counts * line.doubt + missing
+        self._error_bound = counts * line.error_bound + missing
 
-    def _at(self, rows: IndexArray, epsilon: Array) -> Array:
+    def _angles(self, rows: IndexArray, epsilon: Array) -> Array:
+        """Return the angles of the integrands of some rows, each at its epsilon."""
         return np.asarray(self._angle[rows] + self.line.y * (self.counts[rows] * self.line.mean - epsilon)[:, None])
 
-    def _total(self, rows: IndexArray, angle: Array) -> Array:
+    def _sums(self, rows: IndexArray, angle: Array) -> Array:
+        """Return the trapezoidal sums of some rows, from the angles of their integrands."""
         return np.asarray(np.einsum("ij,ij->i", self._modulus[rows], np.cos(angle)) * (self.line.step / math.pi))
 
     def newton(self, log_deltas: Array) -> tuple[Array, Array]:
-        """(epsilon, -d log delta / d epsilon) where the sums themselves cross; NaN where they do not. It proves nothing."""
+        """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sums reach the deltas, or NaN. The results are not bounds."""
         line, t = self.line, self.line.t
         chernoff = (self._cumulant - log_deltas + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
         epsilon = np.minimum(self.counts * line.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
         slope, rows = np.full(len(epsilon), math.nan), np.arange(len(epsilon))
         for _ in range(ROUNDS):
-            angle = self._at(rows, epsilon[rows])
-            total = self._total(rows, angle)
+            angle = self._angles(rows, epsilon[rows])
+            total = self._sums(rows, angle)
             change = np.einsum("ij,ij->i", self._modulus[rows] * line.y, np.sin(angle)) * (line.step / math.pi)
             slope[rows] = t - change / total
             move = (self._cumulant[rows] - t * epsilon[rows] + np.log(total) - log_deltas[rows]) / slope[rows]
@@ -187,20 +200,22 @@ class CountTable:
         return epsilon, slope
 
     def log_delta(self, epsilon: Array, rows: IndexArray | None = None) -> tuple[Array, Array]:
-        """(lower, upper) bounds on log delta of some rows, each at its epsilon: those of `Contour.log_delta`."""
+        """Return (lower, upper) bounds on log delta of some rows (None: all), each at its own epsilon, as `Contour.log_delta` does."""
         line, chosen = self.line, np.arange(len(self.counts)) if rows is None else rows
         cumulant, error = self._cumulant[chosen], self._error[chosen]
-        total = self._total(chosen, self._at(chosen, epsilon))
+        total = self._sums(chosen, self._angles(chosen, epsilon))
         base = cumulant - line.t * epsilon
         ulps = 1e-15 * (cumulant + line.t * (np.abs(epsilon) + np.abs(self.counts[chosen] * line.mean)))
         upper = np.where(total + error > 0.0, base + ulps + np.log(np.maximum(total + error, 1e-320)), math.inf)
         upper = np.logaddexp(upper, line.log_lost)
-        low = np.where(total > error, base - ulps - self._doubt[chosen] + np.log(np.maximum(total - error, 1e-320)), -math.inf)
+        low = np.where(
+            total > error, base - ulps - self._error_bound[chosen] + np.log(np.maximum(total - error, 1e-320)), -math.inf
+        )
         gap = self._log_alias(chosen, epsilon) - low
         return np.where(gap < -1e-9, low + np.log1p(-np.exp(np.minimum(gap, -1e-9))), -math.inf), upper
 
     def _log_alias(self, rows: IndexArray, epsilon: Array) -> Array:
-        """Logarithms of the terms m != 0 of the sums over aliases, from above."""
+        """Return upper bounds on the logarithm of the terms m != 0 of the sum over aliases (integral.py)."""
         line = self.line
         turns = 2.0 * math.pi * line.t / line.step
         shift = 2.0 * math.pi * (line.far - line.t) / line.step
@@ -209,7 +224,10 @@ class CountTable:
         return np.asarray(np.logaddexp(-turns - math.log1p(-math.exp(-turns)), np.fmin.reduce(left, axis=1)))
 
     def outside(self, log_deltas: Array, epsilon: Array, margin: Array, sign: float) -> Array:
-        """The first of epsilon + sign (margin, 2 margin, ...) at which the bound on that side proves it; infinite where none does."""
+        """Return bounds on the epsilons: upper ones for sign 1, lower ones for sign -1.
+
+        Each is the first of epsilon + sign * (margin, 2 margin, 4 margin, ...) at which the certificate proves it, or infinite.
+        """
         ends, margin = np.full(len(epsilon), sign * math.inf), margin.copy()
         rows = np.flatnonzero(np.isfinite(margin) & np.isfinite(epsilon))
         for _ in range(ROUNDS):

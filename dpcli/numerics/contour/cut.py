@@ -1,17 +1,17 @@
-"""A loss divided by size: a small part that has no far tail, and a big one, by a smooth weight.
+"""Losses divided by size with a smooth weight, into a small part without a far tail and a big part; and losses without their far tail.
 
-b(x) = 1 - exp(-e^{k (x - c)}) of an outcome is big: next to nothing below c, and all of it beyond. The small part's CGF is finite
-everywhere and its transform needs few nodes, evenly spaced in the loss where that grows (stretched.py); of the big part nothing is needed
-but integrals over the real line.
+`CutLoss` divides each outcome x: the share b(x) = 1 - exp(-e^{k (x - c)}) of it is big, and the rest is small. b is nearly 0 below c and
+nearly 1 beyond. The CGF of the small part is finite everywhere. Its transform needs few nodes, because stretched.py spaces them evenly in
+the loss where the loss grows exponentially. Of the big part only integrals over the real line are needed.
 
-A loss without a far tail is its own small part (`UncutLoss`). The decomposition of jump.py holds for any division of each step's outcomes,
-for this one with b = 0. Of the third term's factors, B = C = E_Q[r^-power] then, which a class knows by `backwards`. Where the other
-direction's loss has the same law (a class says so by `mirrored`), that is e^{K(power)}: E_Q[r^-power] = E_Q[e^{power log dQ/dP}].
+`UncutLoss` is for losses without a far tail, with b = 0. The decomposition of jump.py holds for any division of each step's outcomes, and
+so for this one too. In its third term, B = C = E_Q[r^-power]. A class of losses computes this by a method `backwards`. If instead it has a
+true attribute `mirrored`, the loss of the other direction has the same law. Then E_Q[r^-power] = E_Q[e^{power log dQ/dP}] = e^{K(power)}.
 
-A loss can also be relieved of its far upper tail (`CappedLoss`), so that tilts beyond the cliff of its CGF come within reach. At a low rate
-the loss has a tail so long that E[e^{t L}] explodes at a tilt far below the one that suits delta, although the tail's own probability is
-next to nothing. The part of P with the weight w(x) = exp(-e^{k (x - c)}) has no cliff, and lacks at most E_P[e^{k (x - c)}], which is made
-a small share of delta and added to it. Its transform's quadratures are those of the whole loss, with one more factor.
+`CappedLoss` lacks the far upper tail of a loss. At a low sampling rate this tail is so long that E[e^{t L}] explodes at a tilt far below
+the one that suits delta, although the probability of the tail is negligible. The part of P with the weight w(x) = exp(-e^{k (x - c)}) has a
+finite CGF at every tilt. The mass that it lacks is at most E_P[e^{k (x - c)}], which is made a small share of delta and added to delta. Its
+transform is computed as for the whole loss, with the weight as one more factor.
 """
 
 from __future__ import annotations
@@ -34,38 +34,39 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Line, Loss, Tilted
 
 
-SMALL, BIG = 1.35, 2.1  # of a level: where losses begin to be big, and where nearly all are
-BEND = 1.0 / 30.0  # of a level: the loss from which on the nodes of the small part crowd
-MOST_NODES = 20_000
-STRIP = 0.45 * math.pi  # of the stretched line: where the ratio grows with 1 + e^v, this keeps it away from its zeros
-STANDARD = 6.0  # standard deviations that the strip may be high at most: there the normal weight has grown by e^18
-TURN = (
-    0.3 * math.pi
-)  # largest height in 1 / k: the weight falls faster than any exponential where k times the height is below pi / 2
-NODES = 0.149  # node distance over the strip's height: e^{-2 pi / NODES} is below e^-42
+SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and nearly all losses beyond BIG times the level are big
+BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
+MOST_NODES = 20_000  # most nodes of the small part
+STRIP = 0.45 * math.pi  # largest height of the strip of the stretched line, which keeps away from the zeros of 1 + e^v
+STANDARD = 6.0  # largest height of the strip in standard deviations; the normal weight has grown by e^18 there
+TURN = 0.3 * math.pi  # largest height in units of 1 / k; the weight falls faster than any exponential below pi / 2
+NODES = 0.149  # node distance over the height of the strip; e^{-2 pi / NODES} is below e^-42
 NORMAL = 0.3  # largest node distance in standard deviations
-FALL = 0.14  # node distance in 1 / k, for the big part
-GROWN = 14.0  # e^{2 pi / NODES} over which is still nothing
-TILT = 150.0  # largest order, times the level, that matters
-FARTHEST = 4.0  # times the tilt: orders at which the CGF bounds aliases
-FARTHER = 0.8  # of the way from `low` to `high`, by which it may then end beyond `high`
-BLUNT = 6.0  # k where the weight takes off only what is next to nothing
-SHARPER = 1.6  # k over the place of the edge at least, so that the weight outruns the normal density
-LOG_LIGHT = -500.0  # of weights that are left out where a tilt is looked for
-WIDE = 600.0  # e^{slope (edge - bend)} beyond which the loss has long ceased to grow exponentially
-LOST = 45.0  # (k - c) (c - x) below which nothing is big: leftwards the normal density rises by e^{c (c - x)} at most
-NEAR = 0.05  # order at which the moments are looked for
+FALL = 0.14  # node distance for the big part, in units of 1 / k
+GROWN = 14.0  # largest log growth of an integrand up to the end of the strip; e^{-2 pi / NODES} e^GROWN is still negligible
+TILT = 150.0  # largest order that matters, times the level
+FARTHEST = 4.0  # the CGF bounds aliases at orders up to this multiple of the tilt
+FARTHER = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
+BLUNT = 6.0  # k of a weight that cuts off only a negligible mass
+SHARPER = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
+LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
+WIDE = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
+LOST = 45.0  # b is negligible at (k - c) (c - x) beyond this, because to the left the normal density rises by at most e^{c (c - x)}
+NEAR = 0.05  # order at which differences of the CGF give the moments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutLoss:
-    """log r(X) under the small part of Q r.
+    """The loss log r(X) under the small part of P = Q r, with the integrals of the big part that jump.py needs.
 
-    pair: log Q and log r, which increases. line: where the nodes are; low, high, step: in v. sharpness, edge: k and c.
+    pair: returns log Q and log r; log r increases.
+    line: the map from v to outcomes. low, high, step, strip: ends, distance and strip of the nodes, in v.
+    sharpness, edge: k and c of the weight.
     outcomes, log_density, ratio: x, log of Q (1 - b) dx/dv times the node distance, and log r, at the nodes.
-    big, gained: Q(b) and P(b) - Q(b), each to SLACK relative.
-    far_density, far_ratio: log of Q b times the node distance, and log r, at nodes of its own.
-    left: where the loss has a lower tail as long as its upper one.
+    big, gained: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
+    far_density, far_ratio: log of Q b times the node distance, and log r, at the nodes for the big part.
+    left: the lower tail, if it is as long as the upper one.
+    cut_losses, steps: number of different cut losses, and of steps, that one copy stands for.
     """
 
     pair: Line
@@ -84,38 +85,44 @@ class CutLoss:
     far_density: Array
     far_ratio: Array
     left: LeftTail | None
-    several: ClassVar[int] = 1
+    cut_losses: ClassVar[int] = 1
     steps: ClassVar[float] = 1.0
 
     def weighted(self, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
-        """log of Q (1 - b) dx/dv, and log r."""
+        """Return log of Q (1 - b) dx/dv, and log r."""
         return weighted(self.pair, self.line, self.sharpness, self.edge, v)
 
     def change(self, z: Array) -> Array:
-        """E_Q[(1 - b) r^{z+1}] - 1 for z > 0 or z < -1: by what B_{z+1}(r - 1) leaves to add, nothing of it large."""
+        """Return E_Q[(1 - b) r^{z+1}] - 1 for z > 0 or z < -1.
+
+        It is the integral of Bernoulli's remainder B_{z+1}(r - 1) (quadrature.py) plus terms in `big` and `gained`, which are small.
+        """
         hold(float(len(z) * len(self.ratio)))
         with np.errstate(over="ignore", invalid="ignore"):
             curved = product(bernoulli(z[:, None], self.ratio), np.exp(self.log_density))
         return np.asarray(curved - self.big - (z + 1.0) * self.gained)
 
-    def doubt(self, z: float) -> float:
-        """Absolute error of `cgf` at one z, several times over."""
+    def error_bound(self, z: float) -> float:
+        """Return a bound on the absolute error of `cgf` at one z, which is generous by a factor of several."""
         change = float(self.change(np.array([z]))[0])
         return 3.0 * SLACK * (abs(change) + 2.0 * (self.big + abs(z + 1.0) * self.gained)) / (1.0 + change)
 
     def cgf(self, z: Array) -> Array:
-        """K of the small part, a little below 0 at small z; its error is that of `change`."""
+        """Return K of the small part. It is slightly below 0 at small z, because mass is missing. `error_bound` bounds its error."""
         return np.log1p(self.change(z))
 
     @property
     def log_kept(self) -> float:
+        """The logarithm of the small part's mass under Q."""
         return math.log1p(-self.big)
 
     @property
     def log_less(self) -> float:
+        """The logarithm of the small part's mass under P over its mass under Q."""
         return math.log1p(-self.gained / (1.0 - self.big))
 
     def moments(self) -> tuple[float, float]:
+        """Return the integrals of the loss and of its square over the small part of P."""
         weights = np.exp(self.log_density + self.ratio)
         return float(weights @ self.ratio), float(weights @ self.ratio**2)
 
@@ -123,18 +130,21 @@ class CutLoss:
         return StretchedQuadrature(t, self)
 
     def ramp(self, level: float) -> Ramp:
-        """The weight that turns from 1 to 0 where the loss passes `level`: within about a factor of 2 of it, and faster than the normal
-        density rises to the left of there."""
+        """Return a weight that falls from 1 to 0 where the loss passes `level`, within about a factor of 2.
+
+        To the left of there, 1 - w falls faster than the normal density rises.
+        """
         k, edge = self._turn(level)
         height = min(self.strip, TURN / (k * self.line.rise(edge)))
         return Ramp(lambda v: log_cutoff(k * (self.line.at(v)[0] - edge)), height, min(self.step, NODES * height))  # type: ignore[arg-type]
 
     def _turn(self, level: float) -> tuple[float, float]:
+        """Return sharpness and place of the weight of `ramp`."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
         return min(max(4.0 / max(edge - half, 1e-3), SHARPER * abs(edge), 3.0), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
-        """log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], about, for the w of `ramp`."""
+        """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
         hold(float(len(z) * len(self.ratio)))
         k, edge = self._turn(level)
         with np.errstate(divide="ignore"):
@@ -143,6 +153,7 @@ class CutLoss:
         return log_sum((self.log_density + log_rest)[kept] + (z[:, None] + 1.0) * self.ratio[kept]) - self.cgf(z)
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
+        """Return about log E_Q[(1 - b) w r^{z+1}], for the w of `ramp`."""
         ramp = self.ramp(level)
         nodes: ComplexArray = nodes_of(self.low, self.high, ramp.step)  # type: ignore[assignment]
         density, ratio = self.weighted(nodes)
@@ -152,13 +163,15 @@ class CutLoss:
         return log_sum(log_weights[kept] + (z[:, None] + 1.0) * ratio.real[kept])
 
     def log_short(self, power: Array) -> tuple[Array, Array]:
-        """(log B, log of (B - C) / B) from above: B = E_Q[r^-power; D], D all there is or all but the left tail, and C that of the small
-        part."""
+        """Return upper bounds on log B and on log of (B - C) / B.
+
+        B is the mean of r^-power under Q without the left tail, if there is one. C is the same integral over the small part.
+        """
         log_whole, log_big = self.log_short_moments(power)
         return log_whole + 1e-9 * np.abs(log_whole) + 1e-15, log_big - log_whole
 
     def log_short_moments(self, power: Array) -> tuple[Array, Array]:
-        """log E_Q[r^-power; D] and log E_Q[b r^-power; D]."""
+        """Return log E_Q[r^-power] and log E_Q[b r^-power], both without the left tail, if there is one."""
         big_density = self.far_density if self.left is None else self.left.big_density
         hold(float(len(power) * len(self.far_ratio)))
         log_big = log_sum(big_density - power[:, None] * self.far_ratio)
@@ -168,22 +181,25 @@ class CutLoss:
 
     @property
     def lost(self) -> float:
+        """A bound on the probability under P of big outcomes that are left out of the event A of jump.py."""
         return 0.0
 
     def missed(self) -> float:
+        """Return the mass of the left tail under Q."""
         return 0.0 if self.left is None else self.left.missed
 
     def missed_big(self) -> float:
-        """E_Q[b; not D]: b is at most e^{k (x - c)}, and what D leaves out at x at most e^{-k (x + c)}."""
+        """Return a bound on E_Q[b (1 - d)], where 1 - d is the weight of the left tail: b <= e^{k (x - c)} and 1 - d <= e^{-k (x + c)}."""
         return 0.0 if self.left is None else math.exp(-2.0 * self.sharpness * self.edge)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftTail:
-    """A lower tail as long as the upper one, taken off by the mirror image of the same weight, d(x) = 1 - b(-x).
+    """A loss without its lower tail, for losses whose lower tail is as long as the upper one.
 
-    log_density, ratio: log of Q d times the node distance, and log r, at nodes of its own. big_density: log of Q b d where b is not
-    nothing. missed: Q(1 - d).
+    The tail is taken off by d(x) = 1 - b(-x), the mirror image of the weight for the upper tail.
+    log_density, ratio: log of Q d times the node distance, and log r, at nodes of its own.
+    big_density: log of Q b d at the nodes of the big part. missed: E_Q[1 - d].
     """
 
     log_density: Array
@@ -192,46 +208,51 @@ class LeftTail:
     missed: float
 
     def log_moment(self, power: Array) -> Array:
-        """log E_Q[d r^-power] from above: E_Q[d (r - 1)] = P(b) - Q(b) >= 0, so only B_-power is left to add to 1."""
+        """Return an upper bound on log E_Q[d r^-power].
+
+        E_Q[d (r - 1)] = E_P[b] - E_Q[b] is at least 0, so E_Q[d r^-power] is at most 1 plus the integral of Bernoulli's remainder B_-power.
+        """
         hold(float(len(power) * len(self.ratio)))
         with np.errstate(over="ignore", invalid="ignore"):
             return np.log1p(bernoulli(-power[:, None] - 1.0, self.ratio) @ np.exp(self.log_density))
 
 
 class StretchedQuadrature(TiltedQuadrature):
-    """The small part under a tilt; its bulk ends where an outcome's loss passes a level, and not a node's."""
+    """The small part of a `CutLoss` under a tilt."""
 
     def __init__(self, t: float, part: CutLoss) -> None:
         super().__init__(t, part.weighted, (part.low, part.high), part.strip, part.step, True)
         self._part = part
-        for order in (t, FARTHEST * t):  # up to which its CGF bounds aliases, too
+        for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
             if not self._growth(order - t) <= GROWN:
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
     def _growth(self, rise: float) -> float:
-        """Return the logarithm of the factor by which the CGF's integrand is larger at the end of the strip: the nodes' error follows."""
+        """Return by how much the log integral of the CGF's integrand grows up to the end of the strip. The nodes' error follows from it."""
         ends = [self.line(self.step, np.array([height])) for height in (0.0, self._strip)]
         logs = [float(np.logaddexp.reduce(density[0].real + rise * ratio[0].real)) for density, ratio in ends]
         return logs[1] - logs[0]
 
     def split(self, level: float) -> SplitLoss:
+        """Return the small part divided at `level` by a weight in terms of the outcome, which is not the variable of the nodes."""
         return SplitLoss(self, self._part.ramp(level))
 
 
 def weighted(pair: Line, line: Stretched, sharpness: float, edge: float, v: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
-    """log of Q (1 - b) dx/dv, and log r."""
+    """Return log of Q (1 - b) dx/dv, and log r, at nodes v."""
     x, log_rise = line.at(v)
     base, ratio = pair(x)
     return base + log_rise + log_cutoff(sharpness * (x - edge)), ratio
 
 
 def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], float], log_mass: float) -> tuple[float, float]:
-    """(k, c) such that nothing is big below `low` and everything beyond `high`; where no more than e^log_mass is left before that, it
-    may be as blunt as serves.
+    """Return sharpness and place (k, c) of a weight for which outcomes below `low` are small and outcomes beyond `high` are big.
+
+    The weight is blunter if the mass that is then big is at most e^log_mass.
 
     Args:
-        most: an outcome beyond which P has no more than e^log_mass.
-        log_mean: log E_P[e^{k x}] at k, so that P has no more than that big, either, at c = (log_mean - log_mass) / k.
+        most: an outcome beyond which the mass of P is at most e^log_mass.
+        log_mean: returns log E_P[e^{k x}] at k. At c = (log_mean - log_mass) / k, the big mass of P is at most e^log_mass.
     """
     blunt = (log_mean(BLUNT) - log_mass) / BLUNT
     if blunt + EDGE / BLUNT <= high + FARTHER * (high - low):
@@ -244,16 +265,17 @@ def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], fl
 def cut(
     pair: Line, slope: float, k: float, edge: float, bend: float, left: float = -TAIL, strip: float = STRIP, mirrored: bool = False
 ) -> CutLoss | None:
-    """The loss, of which what lies beyond `edge` is big; None where that takes too many nodes.
+    """Return the loss with outcomes beyond `edge` big, or None if it would need too many nodes.
 
     Args:
-        pair: log Q (a normal density, or a mixture of them at or below 0) and log r, analytic for |Im x| slope <= pi / 2.
-        slope: largest exponent in r's e^{s x}.
-        k, edge: sharpness and place of the weight. Blunter than about the place, big outcomes lie well below it, too.
-        bend: the outcome from which on the nodes should crowd.
-        left: the outcome below which nothing of Q is left.
-        strip: height of the line's strip at most.
-        mirrored: whether log r is odd and Q(x) = P(-x): its lower tail is then as long as its upper one.
+        pair: returns log Q and log r, analytic for |Im x| slope <= pi / 2. Q is a normal density, or a mixture of such densities with
+            means at or below 0.
+        slope: largest s of the terms e^{s x} in r.
+        k, edge: sharpness and place of the weight. If k is below about `edge`, outcomes well below `edge` are big too.
+        bend: the outcome from which on the nodes should get denser.
+        left: an outcome below which the mass of Q is negligible.
+        strip: largest height of the line's strip.
+        mirrored: whether log r is odd and Q(x) = P(-x), so that the lower tail is as long as the upper one.
     """
     top = edge + EDGE / k
     line = Stretched(slope, bend if slope * (top - bend) < math.log(WIDE) else top)
@@ -276,7 +298,7 @@ def cut(
 
 
 def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Array, Array, Array]:
-    """The nodes, log of Q b times their distance, and log r, where b is not nothing."""
+    """Return nodes from `low` to `high`, and at them log of Q b times the node distance, and log r."""
     step = FALL / k
     hold((high - low) / step)
     x: ComplexArray = nodes_of(low, high, step)  # type: ignore[assignment]
@@ -287,6 +309,7 @@ def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Ar
 
 
 def _left_tail(pair: Line, k: float, edge: float, big_density: Array, missed: float) -> LeftTail:
+    """Return the loss without its lower tail."""
     step, far = FALL / k, edge + EDGE / k
     hold(2.0 * far / step)
     x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
@@ -296,11 +319,11 @@ def _left_tail(pair: Line, k: float, edge: float, big_density: Array, missed: fl
 
 @dataclass(frozen=True, slots=True)
 class UncutLoss:
-    """The loss whole, as a `CutLoss`."""
+    """A loss without a far tail, with the interface of `CutLoss`. Nothing of it is big."""
 
     loss: Loss
     big: ClassVar[float] = 0.0
-    several: ClassVar[int] = 0
+    cut_losses: ClassVar[int] = 0
     steps: ClassVar[float] = 1.0
     lost: ClassVar[float] = 0.0
     log_kept: ClassVar[float] = 0.0
@@ -309,11 +332,12 @@ class UncutLoss:
     def cgf(self, z: Array) -> Array:
         return self.loss.cgf(z)
 
-    def doubt(self, z: float) -> float:
+    def error_bound(self, z: float) -> float:
         """Return an upper bound on `cgf` - K."""
         return 3.0 * SLACK * float(self.loss.cgf(np.array([z]))[0])
 
     def moments(self) -> tuple[float, float]:
+        """Return about the mean of the loss and of its square, from its CGF."""
         one, two = self.loss.cgf(np.array([NEAR, 2.0 * NEAR])).tolist()
         variance = max(two - 2.0 * one, 0.0) / NEAR**2
         mean = one / NEAR - 0.5 * variance * NEAR
@@ -329,7 +353,7 @@ class UncutLoss:
         return self.loss.cgf(z)
 
     def log_short(self, power: Array) -> tuple[Array, Array]:
-        """(log B, log of (B - C) / B = -inf)."""
+        """Return an upper bound on log B, with B = E_Q[r^-power], and log of (B - C) / B, which is -inf because C = B."""
         log_whole = getattr(self.loss, "backwards", self.loss.cgf)(power)
         return log_whole + SLACK * np.abs(log_whole), np.full(len(power), -np.inf)
 
@@ -342,10 +366,10 @@ class UncutLoss:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CappedLoss:
-    """log r(X) under Q r w.
+    """The loss log r(X) under Q r w, which lacks the far upper tail.
 
-    pair: log Q (standard normal, or a mixture of unit normals at or below 0) and log r, which increases.
-    slope: largest exponent in the mixtures' e^{s x}. sharpness, edge: k and c.
+    pair: returns log Q and log r; log r increases. Q is standard normal, or a mixture of unit normals with means at or below 0.
+    slope: largest s of the terms e^{s x} in the mixtures. sharpness, edge: k and c of the weight.
     """
 
     pair: Line
@@ -354,34 +378,39 @@ class CappedLoss:
     edge: float
 
     def _weighted(self, x: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
+        """Return log(Q w) and log r at outcomes x."""
         base, ratio = self.pair(x)
         return base + log_cutoff(self.sharpness * (x - self.edge)), ratio
 
-    def _placed(self, z: float) -> tuple[tuple[float, float], float]:
+    def _window_and_step(self, z: float) -> tuple[tuple[float, float], float]:
+        """Return the interval and the node distance for moments of order z + 1."""
         window = (-TAIL - self.slope, min((2.0 * z + 2.0) * self.slope + TAIL, self.edge + EDGE / self.sharpness))
         return window, float(min(step_size(z, self.slope), 0.14 / self.sharpness))
 
     def cgf(self, z: Array) -> Array:
-        """K of the capped loss from above, by at most SLACK relative and (z+1) times the mass that is capped; inf beyond MAX_NODES."""
+        """Return upper bounds on K of the capped loss.
+
+        They are too large by at most SLACK, relative, plus (z+1) times the missing mass. They are inf where more than MAX_NODES are needed.
+        """
         return np.array([self._cgf(float(one)) for one in z])
 
     def _cgf(self, z: float) -> float:
-        (low, high), step = self._placed(z)
+        (low, high), step = self._window_and_step(z)
         if not high - low <= MAX_NODES * step:
             return math.inf
         base, ratio = self._weighted(nodes_of(low, high, step))  # type: ignore[arg-type]
         return float(moment_on(np.array([z]), base.real, ratio.real, step)[0])
 
     def tilted(self, t: float) -> TiltedQuadrature:
-        window, step = self._placed(t)
+        window, step = self._window_and_step(t)
         strip = min(0.5 * math.pi / self.slope, 0.45 * math.pi / self.sharpness)
         return TiltedQuadrature(t, self._weighted, window, strip, step, sharp=True)
 
 
 def cap(pair: Line, slope: float, log_mean: Callable[[float], float], log_mass: float) -> CappedLoss:
-    """The cap that costs at most e^log_mass under P. log_mean: log E_P[e^{k x}] at k.
+    """Return the capped loss that lacks at most the mass e^log_mass of P. log_mean: returns log E_P[e^{k x}] at k.
 
-    k: sharper brings c nearer, down to sqrt(-2 log mass) for a normal density; blunter leaves a wider strip.
+    A larger k moves c to the left, down to sqrt(-2 log mass) for a normal density. A smaller k leaves a wider strip.
     """
     k = 0.85 * math.sqrt(-2.0 * log_mass)
     return CappedLoss(pair, slope, k, (log_mean(k) - log_mass) / k)

@@ -1,15 +1,18 @@
-"""Many losses of one family divided by size at once: `cut.py` with a row for each, where calls cost more than numbers.
+"""Many losses of one family divided by size together: the division of cut.py with one row of arrays for each loss.
 
-A step of a normal mixture with one shift mu and weight q has r = (1 - q) (1 + e^w) with w = mu x - mu^2 / 2 + log(q / (1 - q)), normal
-under Q. So in w the loss is log(1 - q) + s, s = log(1 + e^w): the rows differ by a constant, and by their normal densities of w. One
-line of nodes serves all, and one weight b(w) = 1 - exp(-e^{k (w - c)}).
+With many losses, calls of array functions for each of them would cost more than the arithmetic. A step of a normal mixture with one shift
+mu and weight q has r = (1 - q) (1 + e^w) with w = mu x - mu^2 / 2 + log(q / (1 - q)), which is normal under Q. So in w the loss is log(1 -
+q) + s, with s = log(1 + e^w). The rows differ only by a constant and by their normal densities of w. One line of nodes serves all of them,
+and so does one weight b(w) = 1 - exp(-e^{k (w - c)}).
 
-* Moments: E_Q[(1 - b) r^p] - 1 = expm1(a) (1 - Q(b) + X) + X - Q(b), a = p log(1 - q), X = E_Q[(1 - b) expm1(p s)]: what cancels is of
-  the size of p q, not of 1.
-* Q(b) = INT b'(w) Q(W > w) dw, and P(b) - Q(b) the same for q times the difference of two normal tails. Both need nodes near the edge
-  only, where e^{k (w - c)} falls faster than the tail rises: where k mu is at least SHARPER times the edge in standard deviations.
-* Where it is less, a row has P(b) <= E_P[e^{k (w - c)}]. It serves if that is next to nothing (the mass that `cut` may leave out too), and
-  then what is big is lost: it has no part in A, and its probability widens the interval on both sides.
+* Moments. E_Q[(1 - b) r^p] - 1 = expm1(a) (1 - Q(b) + X) + X - Q(b), where a = p log(1 - q) and X = E_Q[(1 - b) expm1(p s)]. The terms that
+  cancel are of the size of p q, and not of 1.
+* Big mass. Q(b) = INT b'(w) Q(W > w) dw. P(b) - Q(b) is the same integral of q times the difference of two normal tails. Nodes near the
+  edge suffice for both if e^{k (w - c)} falls faster to the left than the tail rises. This is so if k mu is at least SHARPER times the edge
+  in standard deviations.
+* Other rows. If k mu is smaller, P(b) <= E_P[e^{k (w - c)}]. The row is accepted if this bound is at most the mass that `cut` may leave out
+  too. Its big outcomes are then left out: they do not belong to the event A of jump.py, and their probability widens the interval on both
+  sides.
 """
 
 from __future__ import annotations
@@ -28,23 +31,26 @@ from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK, TAIL
 from dpcli.numerics.work import hold, spend
 
-STEEP = 17.4  # k times the length over which losses become big: from e^-14 to e^3.4
-LAST = 3.4  # k (high - c)
-LOWEST, HIGHEST, APART = -4.85, 4.2, 0.05  # of the nodes near the edge: k (w - c) = v - e^-v
-LEFT = -120.0  # k (w - c) at the lowest of them
-SOFT = 4.0 / math.log(2.0)  # sharpness of the weight that takes off the bulk: within about a factor of 2 of its level
-STANDARD = 4.0  # standard deviations that the strip may be high at most
-LONGEST = 5.0  # of w, over which the nodes crowd: e^w grows as evenly as the loss up to about 1 only
-SHARPENED = 16  # times that k is raised for rows that need a larger one
+STEEP = 17.4  # k times the length over which outcomes become big, where e^{k (w - c)} grows from e^-14 to e^3.4
+LAST = 3.4  # k (w - c) at the upper end of that length
+LOWEST, HIGHEST, APART = -4.85, 4.2, 0.05  # range and distance of the nodes v near the edge, where k (w - c) = v - e^-v
+LEFT = -120.0  # a value below k (w - c) at the lowest of these nodes
+SOFT = 4.0 / math.log(2.0)  # largest sharpness of the weight for the bulk, which falls within about a factor of 2 of its level
+STANDARD = 4.0  # largest height of the strip, in standard deviations
+LONGEST = 5.0  # largest length in w over which the nodes get denser
+SHARPENED = 16  # most attempts to find a k that suits all rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutRows:
-    """Losses log r_i under the small parts of Q_i r_i, row i `counts[i]` times, added up; as a `CutLoss` of count 1.
+    """The sum of the losses log r_i under the small parts of Q_i r_i, with row i added `counts[i]` times. It has the interface of
+    `CutLoss`.
 
-    nodes: where they are. log_rests: log(1 - q_i). centres: of w under Q_i. at, density: s, and the densities of Q_i (1 - b) times the node
-    distance, of shape (nodes,) and (rows, nodes). bigs, gains: Q_i(b) and P_i(b) - Q_i(b). log_bins, bins: bounds on b, and s, of the
-    bins that bound E_Q[b r^-power], whose Q_i(W > w) are `above`. losts: bounds on P_i(b), of rows whose big part is left out.
+    nodes: the line of nodes. log_rests: log(1 - q_i). centres: means of w under Q_i.
+    at, density: s, and the density of Q_i (1 - b) times the node distance, of shapes (nodes,) and (rows, nodes).
+    big_masses, mass_differences: Q_i(b) and P_i(b) - Q_i(b).
+    log_bins, bins, above: log of upper bounds on b, lower ends s, and Q_i(W > w), of the bins for a bound on E_Q[b r^-power].
+    left_out_masses: bounds on P_i(b) of rows whose big part is left out, and 0 for the others.
     """
 
     rows: Shifted
@@ -54,54 +60,55 @@ class CutRows:
     centres: Array
     at: Array
     density: Array
-    bigs: Array
-    gains: Array
+    big_masses: Array
+    mass_differences: Array
     log_bins: Array
     bins: Array
     above: Array
-    losts: Array
+    left_out_masses: Array
 
     @property
     def steps(self) -> float:
         return float(self.counts.sum())
 
     def changes(self, z: Array) -> tuple[Array, Array]:
-        """E_Qi[(1 - b) r_i^{z+1}] - 1, and absolute errors of it, several times over; both of shape (rows, z)."""
+        """Return E_Qi[(1 - b) r_i^{z+1}] - 1 and generous bounds on its absolute error, both of shape (rows, z)."""
         power = z + 1.0
         with np.errstate(over="ignore", invalid="ignore"):
             gained = product(self.density, np.expm1(self.at[:, None] * power))
             less = np.expm1(self.log_rests[:, None] * power)
-            big = self.bigs[:, None]
+            big = self.big_masses[:, None]
             change = less * (1.0 - big + gained) + (gained - big)
             sizes = np.abs(less) * (1.0 + np.abs(gained)) + np.abs(gained) + big
-        return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.losts[:, None]
+        return change, 3.0 * SLACK * (sizes + np.abs(change)) + self.left_out_masses[:, None]
 
     def cgf(self, z: Array) -> Array:
         return np.asarray(self.counts @ np.log1p(self.changes(z)[0]))
 
-    def doubt(self, z: float) -> float:
+    def error_bound(self, z: float) -> float:
         change, error = self.changes(np.array([z]))
         return float(self.counts @ (error / (1.0 + change))[:, 0])
 
     @property
-    def several(self) -> int:
+    def cut_losses(self) -> int:
+        """The number of rows."""
         return len(self.counts)
 
     @property
     def big(self) -> float:
-        return float(self.counts @ self.bigs)
+        return float(self.counts @ self.big_masses)
 
     @property
     def log_kept(self) -> float:
-        return float(self.counts @ np.log1p(-self.bigs))
+        return float(self.counts @ np.log1p(-self.big_masses))
 
     @property
     def log_less(self) -> float:
-        return float(self.counts @ np.log1p(-self.gains / (1.0 - self.bigs)))
+        return float(self.counts @ np.log1p(-self.mass_differences / (1.0 - self.big_masses)))
 
     @property
     def lost(self) -> float:
-        return float(self.counts @ self.losts)
+        return float(self.counts @ self.left_out_masses)
 
     def missed(self) -> float:
         return 0.0
@@ -110,18 +117,20 @@ class CutRows:
         return 0.0
 
     def log_short(self, power: Array) -> tuple[Array, Array]:
-        """log prod B, and log SUM (B - C) / B, from above. E_Q[b r^-power] is at most a sum over bins of the most that b, and the least
-        that r is there."""
+        """Return upper bounds on log prod B and log SUM (B - C) / B, in the notation of jump.py.
+
+        E_Q[b r^-power] is bounded by a sum over bins, with the largest b and the least r of each bin.
+        """
         with np.errstate(divide="ignore", under="ignore"):
             masses = product(self.above, np.exp(self.log_bins[:, None] - power * self.bins[:, None])) + math.exp(LEFT)
             log_big = np.log(masses * (1.0 + 1e-9)) - self.log_rests[:, None] * power
-        log_big = np.where(self.losts[:, None] > 0.0, -np.inf, log_big)
+        log_big = np.where(self.left_out_masses[:, None] > 0.0, -np.inf, log_big)
         log_whole = np.log1p(self.changes(-power - 1.0)[0] + np.exp(log_big))
         log_product = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)
         return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
 
     def log_beyond(self, z: Array, level: float) -> Array:
-        """log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], about, for the w of `ramp`."""
+        """Return about log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight w that `turn` describes."""
         power = z + 1.0
         with np.errstate(all="ignore"):
             rest = -np.expm1(self._log_ramp(level))
@@ -130,20 +139,21 @@ class CutRows:
             return np.asarray(np.log(self.counts @ shares))
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """log prod E_Q[(1 - b) w r^{z+1}], about, for the w of `ramp`."""
+        """Return about log prod E_Q[(1 - b) w r^{z+1}], for the weight w that `turn` describes."""
         return np.asarray(self.counts @ self.log_bulk(self.density, self._log_ramp(level) + self.at * (z + 1.0)[:, None], z + 1.0))
 
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array:
-        """log SUM_j density_ij e^{terms_kj} (1 - q_i)^{power_k}, from above: no weight is taken as less than 1e-300."""
+        """Return upper bounds on log SUM_j density_ij e^{terms_kj} (1 - q_i)^{power_k}. Densities below 1e-300 are rounded up to it."""
         top = log_terms.max(axis=1)
         result = product(np.maximum(density, 1e-300), np.exp(log_terms - top[:, None]).T)
         return np.asarray(np.log(result) + top + self.log_rests[:, None] * power)
 
     def turn(self, level: float) -> tuple[float, float]:
-        """Sharpness and place of the weight that turns from 1 to 0 where the loss passes `level`."""
+        """Return sharpness and place, in w, of the weight that falls from 1 to 0 where the loss passes `level`."""
         return min(SOFT, self.nodes.sharpness), math.log(math.expm1(level))
 
     def _log_ramp(self, level: float) -> Array:
+        """Return the logarithm of the weight that `turn` describes, at the nodes."""
         k, place = self.turn(level)
         with np.errstate(divide="ignore"):
             return log_cutoff(k * (np.log(np.expm1(self.at)) - place)).real
@@ -152,7 +162,7 @@ class CutRows:
         return TiltedRows(self, t)
 
     def densities(self, w: Array | ComplexArray, log_common: Array | ComplexArray) -> ComplexArray:
-        """The normal densities of w, times e^log_common: shape (rows, nodes)."""
+        """Return the normal densities of w times e^log_common, as an array of shape (rows, nodes)."""
         mu = self.rows.shifts[:, None]
         hold((1.0 if np.iscomplexobj(w) else 0.5) * len(mu) * len(w))
         place = (w - self.centres[:, None]) / mu
@@ -160,35 +170,37 @@ class CutRows:
 
 
 def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> CutRows | None:
-    """The rows cut at `level`; None where one line of nodes does not suit them.
+    """Return the rows cut at `level`, or None if one line of nodes does not suit all of them.
 
     Args:
-        rows: of the remove direction.
-        log_mass: of what may be left out of each step, under P.
+        rows: losses of the remove direction.
+        log_mass: logarithm of the mass of P that may be left out of each step.
     """
     mu, q = rows.shifts, rows.weights
     log_rests = np.log1p(-q)
     most = float(log_rests.min())  # r = (1 - q) (1 + e^w)
     low, high = (math.log(math.expm1(share * level - most)) for share in (SMALL, BIG))
     centres = np.log(q) - log_rests - 0.5 * mu * mu
-    placed = _placed(mu, q, centres, low, high, log_mass)
+    placed = _sharpness_and_left_out(mu, q, centres, low, high, log_mass)
     if placed is None:
         return None
-    k, losts = placed
+    k, left_out_masses = placed
     edge = high - LAST / k
     nodes = _line(float(mu.min()), k, edge, math.log(math.expm1(BEND * level)), float((centres - TAIL * mu).min()))
     if (nodes.high - nodes.low) / nodes.step > MOST_NODES:
         return None
     w, s, log_common = (part.real for part in nodes.at(nodes.step, 0.0))
-    bigs, gains, bins = _big(mu, q, centres, k, edge, losts)
+    big_masses, mass_differences, bins = _big(mu, q, centres, k, edge, left_out_masses)
     empty = np.zeros((len(mu), len(w)))
-    result = CutRows(rows, counts, nodes, log_rests, centres, s, empty, bigs, gains, *bins, losts)
+    result = CutRows(rows, counts, nodes, log_rests, centres, s, empty, big_masses, mass_differences, *bins, left_out_masses)
     empty[:] = result.densities(w, log_common).real
     return result
 
 
-def _placed(mu: Array, q: Array, centres: Array, low: float, high: float, log_mass: float) -> tuple[float, Array] | None:
-    """(k, bounds on P(b) of the rows that are capped only); None where too sharp a weight would be needed."""
+def _sharpness_and_left_out(
+    mu: Array, q: Array, centres: Array, low: float, high: float, log_mass: float
+) -> tuple[float, Array] | None:
+    """Return k and bounds on P(b) of the rows whose big part is left out, or None if no k suits all rows."""
     k = STEEP / (high - low)
     for _ in range(SHARPENED):
         edge = (high - LAST / k - centres) / mu  # in standard deviations
@@ -202,7 +214,7 @@ def _placed(mu: Array, q: Array, centres: Array, low: float, high: float, log_ma
 
 
 def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine:
-    """Return the line of nodes, as `cut` does, in w: the narrowest row says how close the nodes must be."""
+    """Return the line of nodes in w, by the rules of `cut`. The least shift mu determines the node distance."""
     top = edge + EDGE / k
     line = Stretched(1.0, max(bend, top - LONGEST))
     strip = min(STRIP, STANDARD * mu, TURN / (k * line.rise(edge)))
@@ -210,23 +222,26 @@ def _line(mu: float, k: float, edge: float, bend: float, left: float) -> RowLine
 
 
 def _big(
-    mu: Array, q: Array, centres: Array, k: float, edge: float, losts: Array
+    mu: Array, q: Array, centres: Array, k: float, edge: float, left_out_masses: Array
 ) -> tuple[Array, Array, tuple[Array, Array, Array]]:
-    """Q(b) and P(b) - Q(b), by parts; and (log b, s, Q(W > w)) of bins. The nodes crowd where b rises and thin out to the left."""
+    """Return Q(b) and P(b) - Q(b), and (log b, s, Q(W > w)) of the bins of `CutRows`.
+
+    Both integrals are by parts. The nodes are densest where b rises, and get sparser to the left.
+    """
     v = np.arange(LOWEST, HIGHEST + 0.5 * APART, APART)
     place = v - np.exp(-v)
     w = edge + place / k
     spend(float(len(mu) * len(w)))
     above, moved = (np.exp(log_ndtr_array((centres + shift - w[:, None]) / mu)).T for shift in (0.0, mu * mu))
     slope = np.exp(place - np.exp(place)) * (1.0 + np.exp(-v)) * APART
-    bigs, gains = above @ slope, q * ((moved - above) @ slope)
+    big_masses, mass_differences = above @ slope, q * ((moved - above) @ slope)
     log_most = np.log(-np.expm1(-np.exp(np.append(place[1:], 40.0))))
     bins = log_most, np.log1p(np.exp(w)), above
-    return np.where(losts > 0.0, 0.0, bigs), np.where(losts > 0.0, 0.0, gains), bins
+    return np.where(left_out_masses > 0.0, 0.0, big_masses), np.where(left_out_masses > 0.0, 0.0, mass_differences), bins
 
 
 def alike_rows(rows: Shifted, level: float) -> Sequence[IndexArray]:
-    """Indices of rows that one line may suit: shifts within a factor of 2, and rates below the level."""
+    """Return groups of indices of rows that one line may suit: shifts within a factor of 2, and rates of at most half the level."""
     low = rows.weights <= 0.5 * level
     key = np.floor(np.log2(rows.shifts))
     return [np.flatnonzero(low & (key == one)) for one in np.unique(key[low]).tolist()]

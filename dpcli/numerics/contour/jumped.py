@@ -1,6 +1,7 @@
-"""Cuts of the losses for one big jump: at an epsilon that is known, or at one that is found on the way.
+"""The method of one big jump (jump.py) for a composition: the choice of the level at which the losses are cut.
 
-Rough looks (`LoneRows`) say where among many different losses of one family; nothing of them is a bound.
+`jump_to` is for a known epsilon. `epsilon_by_jump` finds epsilon for a given delta by cutting at several levels. The estimates that choose
+a level, such as those of `LoneRows` for many losses of one family, are not bounds. The results of both functions are bounds for any level.
 """
 
 from __future__ import annotations
@@ -23,38 +24,37 @@ from dpcli.numerics.quadrature import TAIL
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import single_epsilon, single_log_delta
 
-NODES = 160  # over the outcomes of a step
-LEAST_LOG, MOST_LOG = -36.0, 6.0  # logarithms of the epsilons that are looked at
-ROUGH = 1e-4  # relative
-FARTHEST_EPSILON = 700.0  # epsilon, beyond which e^epsilon is no number: this only says where to look
-NARROW = 1e-7  # relative width at which no other cut is tried
-NEAR = 0.1  # relative distance from the cut at which another would not help
-ROUNDS = 8  # cuts
-VAIN, GAINED = 1, 0.9  # of them that show nothing new: an interval of more than that of the width before
-FARTHER = 2.5  # the next place to look at, over one from where no epsilon can be shown
-RISES = (1.0, 1.2, 1.5, 2.0)  # of a level
-SHORT = -21.0  # logarithm of what big losses that fall short of epsilon may make of delta
-FARTHEST = 12.0  # the same, at most
-HIGHER = 2.0  # the next cut, where one near epsilon does not serve
-LEAST = -1400.0  # logarithm of a delta that no floating-point number holds
-SPREAD = 2.0  # standard deviations of the sum below which nothing is big
-RARE = -7.0  # logarithm of the probability that is left out of those
-TOGETHER = 2  # rows that are cut as such, where there are many in all
-FLAT = 1e6  # order at which K over it is about the largest loss of those that have one
-EVERYTHING = 100.0  # a level that leaves nothing else out
-SHARE = -28.0  # logarithm of what may be cut off below the level, relative to delta
+NODES = 160  # nodes over the outcomes of a step for estimated moments
+LEAST_LOG, MOST_LOG = -36.0, 6.0  # range of log epsilon for estimates
+ROUGH = 1e-4  # relative accuracy of estimates in log epsilon
+FARTHEST_EPSILON = 700.0  # larger epsilons are reduced to this in estimates, so that e^epsilon does not overflow
+NARROW = 1e-7  # relative width of an interval at which no other cut is tried
+NEAR = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
+ROUNDS = 8  # most cuts
+VAIN, GAINED = 1, 0.9  # the search ends after VAIN cuts that leave more than GAINED of the interval's width
+FARTHER, FARTHEST = 2.5, 12.0  # least and largest ratio between one estimate and the next if no epsilon was proved near the first
+RISES = (1.0, 1.2, 1.5, 2.0)  # multiples of a level that are tried
+SHORT = -21.0  # log of the third term of delta (jump.py), relative to delta, at which a level is high enough
+HIGHER = 2.0  # factor of the next level if a cut near epsilon gave no narrow interval
+LEAST = -1400.0  # least estimate of log delta, which is below every float
+SPREAD = 2.0  # a level is at least this many standard deviations of the sum
+RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
+TOGETHER = 2  # fewest rows that are cut together
+FLAT = 1e6  # order z at which K(z) / z is about the largest loss, if there is one
+EVERYTHING = 100.0  # a level so high that only RARE decides about the outcomes that are left out
+SHARE = -28.0  # log of the mass that may be cut off below the level, relative to delta
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoneRows:
-    """Losses of the remove direction, row i `counts[i]` times."""
+    """Losses of the remove direction as rows of a table, with the loss of row i added `counts[i]` times. Its results are estimates."""
 
     table: Shifted
     counts: Array
     losses: Losses
 
     def log_delta(self, epsilon: float) -> float:
-        """log SUM n_i delta_i(epsilon): in closed form, as r_i passes e^epsilon at x_i."""
+        """Return log SUM n_i delta_i(epsilon), in closed form from the outcome x_i at which r_i = e^epsilon."""
         mu, q = self.table.shifts, self.table.weights
         level = math.expm1(min(epsilon, FARTHEST_EPSILON)) + q
         x = np.log(level / q) / mu + 0.5 * mu
@@ -63,14 +63,14 @@ class LoneRows:
         return math.log(total) if total > 0.0 else -math.inf
 
     def epsilon(self, log_delta: float) -> float:
-        """Return about the epsilon at which that is e^log_delta; 0 where it never is."""
+        """Return about the epsilon at which the sum of all delta_i is e^log_delta, or 0 if it is smaller everywhere."""
         if self.log_delta(math.exp(LEAST_LOG)) <= log_delta:
             return 0.0
         log_epsilon = bracket_root(lambda at: self.log_delta(math.exp(at)) - log_delta, LEAST_LOG, MOST_LOG, rtol=ROUGH)[0]
         return math.exp(log_epsilon)
 
     def core(self, log_mass: float) -> tuple[float, float]:
-        """Sums of E_P[L] and E_P[L^2] without outcomes that are beyond with a probability of e^log_mass in all."""
+        """Return the sums of E_P[L] and of E_P[L^2], without the largest outcomes, of total probability e^log_mass."""
         mu, q = self.table.shifts, self.table.weights
         rest = math.log(float(self.counts.sum())) - log_mass
         x = np.linspace(-TAIL, math.sqrt(2.0 * rest) + float(mu.max()), NODES)[None, :].repeat(len(mu), axis=0)
@@ -82,7 +82,7 @@ class LoneRows:
 
 
 def in_rows(losses: Losses) -> tuple[LoneRows | None, Losses]:
-    """(rows, the losses that are in none); no rows where they are few."""
+    """Return the losses that form rows of one table, or None if they are few, and the other losses."""
     if len(losses) < ROWS:
         return None, losses
     each = [row_of(loss) for loss, _ in losses]
@@ -96,8 +96,10 @@ def in_rows(losses: Losses) -> tuple[LoneRows | None, Losses]:
 
 
 def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
-    """Every loss cut at `level`, or where no more than e^log_mass is left in all; None where one of them cannot be. Many of one family are
-    cut as rows."""
+    """Return every loss cut at `level`, or below it if the mass that is then big is at most e^log_mass in total.
+
+    Many losses of one family are cut together as rows. The result is None if some loss cannot be cut.
+    """
     share = log_mass - math.log(math.fsum(n for _, n in losses))
     rows, left = in_rows(losses)
     parts: list[tuple[Divided, int]] = []
@@ -119,21 +121,24 @@ def cuts(losses: Losses, level: float, log_mass: float) -> Cut | None:
 
 
 def _cuts_alone(losses: Losses, level: float, share: float) -> Sequence[tuple[CutLoss | UncutLoss, int]] | None:
-    """Each loss by itself, with e^share at most left out of a step; None where one of them cannot be cut."""
+    """Return each loss cut by itself, or None if some loss cannot be cut. share: log of the mass of each step that may be cut off below."""
     parts = [(_cut(loss, level, share), n) for loss, n in losses]
     return None if any(part is None for part, _ in parts) else [(part, n) for part, n in parts if part is not None]
 
 
 def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | None:
-    """Cut one loss; take it as it is where it has no far tail."""
+    """Return one loss cut at `level`, or whole if it has no far tail. It is None if neither is possible."""
     method: Callable[[float, float], CutLoss | None] | None = getattr(loss, "cut", None)
     if method is not None:
         return method(level, log_mass)
     return UncutLoss(loss) if uncut(loss) else None
 
 
-def _fitting(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cut | None:
-    """The cuts at the first level from which on hardly any big loss falls short of epsilon; at the last where none is high enough."""
+def _cuts_above(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cut | None:
+    """Return the losses cut at the first multiple of `level` for which the third term of delta is negligible, or at the last multiple.
+
+    The third term is small if nearly all big losses lie above epsilon.
+    """
     parts = None
     for rise in RISES:
         parts = cuts(losses, rise * level, log_delta + SHARE - epsilon)
@@ -144,39 +149,39 @@ def _fitting(losses: Losses, epsilon: float, level: float, log_delta: float) -> 
 
 @np.errstate(all="ignore")  # an overflow ends as inf or NaN in a certificate, which is then of no use
 def jump_to(losses: Losses, epsilon: float, log_delta: float) -> Jump | None:
-    """Bounds on delta near `epsilon`, where log delta is at most about `log_delta`; None where they cannot be had."""
+    """Return bounds on delta near `epsilon`, where log delta is at most about `log_delta`; None if the method does not apply."""
     core = _core(losses)
     if core is None or not 0.0 < epsilon < MAX_EPSILON:
         return None
     level = max(epsilon, SPREAD * core[1])
-    about = max(min(log_delta, by_one(losses, epsilon)), LEAST)
-    parts = _fitting(losses, epsilon, level, about)
+    about = max(min(log_delta, log_delta_of_one(losses, epsilon)), LEAST)
+    parts = _cuts_above(losses, epsilon, level, about)
     return None if parts is None else jump(parts, None, epsilon, level, about)
 
 
 @np.errstate(all="ignore")
 def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, float] | None:
-    """(lower, upper, tilt): bounds on the epsilon > 0 of e^log_delta; None where no cut shows any."""
+    """Return (lower, upper, tilt), with bounds on the epsilon at which delta is e^log_delta; None if no cut gives an upper bound."""
     core = _core(losses)
     if core is None:
         return None
-    near, higher = about(losses, log_delta), 1.0
+    near, higher = first_estimate(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
-    tried = 0.0  # where a cut served last
-    in_vain = 0  # cuts in a row that have shown nothing new
+    tried = 0.0  # the last estimate for which the method applied
+    in_vain = 0  # number of cuts in a row that did not narrow the interval
     for _ in range(ROUNDS):
         level = higher * max(near, SPREAD * core[1])
         try:
-            parts = _fitting(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
+            parts = _cuts_above(losses, near, level, log_delta) if 0.0 < near < 0.5 * MAX_EPSILON else None
             jumped = None if parts is None else jump(parts, log_delta, near, level)
-        except NotRepresentable:  # what has been shown by then holds
+        except NotRepresentable:  # the bounds of earlier cuts hold nevertheless
             if not math.isfinite(high):
                 raise
             break
         if jumped is None and not tried:
             break
         if jumped is None:
-            near = math.sqrt(near * tried)  # back towards there
+            near = math.sqrt(near * tried)  # half way back, on a logarithmic scale
             continue
         tried = near
         ends, width = jumped.epsilon(log_delta, near), high - low
@@ -194,8 +199,10 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
 
 
 def _farther(last: Jump, log_delta: float, near: float) -> float:
-    """Return the epsilon to look at next, if no epsilon could be shown about `near`: along the tangent, which falls short of a convex
-    curve's crossing."""
+    """Return the next estimate of epsilon if none could be proved about `near`.
+
+    It is where the tangent of log delta at `near` reaches the target, at a ratio to `near` between FARTHER and FARTHEST.
+    """
     now, before = (last.log_delta(share * near)[1] for share in (1.0, 0.8))
     slope = (before - now) / (0.2 * near)
     up = last.log_delta(near)[0] > log_delta
@@ -204,15 +211,15 @@ def _farther(last: Jump, log_delta: float, near: float) -> float:
     return min(max(along / near, least), most) * near if math.isfinite(along) else near * (FARTHER if up else 1.0 / FARTHER)
 
 
-def by_one(losses: Losses, epsilon: float) -> float:
-    """About the logarithm of what one big loss alone makes of delta."""
+def log_delta_of_one(losses: Losses, epsilon: float) -> float:
+    """Return about the logarithm of the delta that one big loss alone causes."""
     rows, left = in_rows(losses)
     alone = [single_log_delta(loss, epsilon)[0] + math.log(n) for loss, n in left]  # type: ignore[arg-type]
     return max(alone if rows is None else [*alone, rows.log_delta(epsilon)])
 
 
 def _single(losses: Losses, log_delta: float) -> float:
-    """The epsilon that one big loss alone makes, about."""
+    """Return about the epsilon at e^log_delta that one big loss alone causes."""
     rows, left = in_rows(losses)
     largest = 0.0 if rows is None else rows.epsilon(log_delta)
     for loss, n in left:
@@ -221,8 +228,8 @@ def _single(losses: Losses, log_delta: float) -> float:
     return largest
 
 
-def about(losses: Losses, log_delta: float) -> float:
-    """Return the epsilon at which to look for that of e^log_delta first; inf where nothing says so."""
+def first_estimate(losses: Losses, log_delta: float) -> float:
+    """Return the first estimate of the epsilon at which delta is e^log_delta, or inf if there is none."""
     core, jumping = _core(losses), tuple((loss, n) for loss, n in losses if hasattr(loss, "cut"))
     if core is None:
         return math.inf
@@ -235,12 +242,12 @@ def about(losses: Losses, log_delta: float) -> float:
 
 
 def _central(core: tuple[float, float], log_delta: float) -> float:
-    """The epsilon that all but the rare losses make, by a normal law."""
+    """Return about the epsilon of the sum without rare losses, by a normal approximation. core: its mean and standard deviation."""
     return core[0] + core[1] * _normal_score(log_delta - math.log(core[1]))
 
 
 def _core(losses: Losses) -> tuple[float, float] | None:
-    """Mean and standard deviation of the sum without what is rare; None where there is none."""
+    """Return about the mean and standard deviation of the sum without rare outcomes, or None if it has none."""
     rows, left = in_rows(losses)
     parts = _cuts_alone(left, EVERYTHING, RARE - math.log(math.fsum(n for _, n in losses)))
     if parts is None:
@@ -251,7 +258,7 @@ def _core(losses: Losses) -> tuple[float, float] | None:
 
 
 def _normal_score(log_mean: float) -> float:
-    """About the x with log E[(Z - x)+] = `log_mean`, Z standard normal; 0 where that is large."""
+    """Return about the x at which log E[(Z - x)+] = `log_mean` for standard normal Z, or 0 if `log_mean` is large."""
     x = 1.0
     for _ in range(8):
         x = math.sqrt(max(-2.0 * (log_mean + 0.92 + 2.0 * math.log(max(x, 1.0))), 0.0))

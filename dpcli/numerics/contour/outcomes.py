@@ -1,24 +1,37 @@
-"""A dominating pair by its outcomes: atoms, and pieces on which the density is exponential in the loss; and what sampling makes of it.
+"""Dominating pairs given by their outcomes: atoms, and pieces on which the density is exponential in the loss; with and without sampling.
 
-On a Poisson sample of rate q a loss g becomes log m(g), m = 1 - q + q e^g, or minus that: atoms stay atoms, and pieces stay pieces. So the
-CGF is a sum over the atoms and an integral over each piece of a function that is analytic where |Im g| <= pi / 2.
+On a Poisson sample of rate q a loss g becomes log m(g) with m = 1 - q + q e^g, or, in the other direction, minus that of -g. Atoms stay
+atoms, and pieces stay pieces. So the CGF is a sum over the atoms plus, for each piece, an integral of a function that is analytic where
+|Im g| <= pi / 2.
 
-* Quadrature. Gauss and Legendre's rule with K = POINTS points on a panel of half-length d errs by at most 8 d F s^-2K / (1 - 1/s), where F
-  is the supremum of the modulus on the ellipse of half axes d (s +- 1/s) / 2 (Trefethen 2013, Theorem 19.3). With s = 4 and d <= WIDEST it
-  stays where |Im g| <= pi / 2. There |m(g)| >= m(Re g) / sqrt 2, so that the derivative of the integrand's logarithm in g is at most
-  A = |slope| + sqrt 2 (order + |y| + 1) max m'/m; the panels have d A <= RISE = 36. From the middle of a panel to its ellipse the integrand
-  rises by e^{2.2 RISE} at most, and to its ends it falls by e^RISE at most: relative to the integral of the modulus, the error is below
-  4 e^{3.2 RISE} 4^-128 < e^-60. Where the power itself is next to nothing (below e^-DROPPED of its largest), panels of twice the length
-  each do for what is left, 1 + p (r - 1), up to LONGEST: s = 2.5 there, and 2.5^-128 < e^-117.
-* Many frequencies: the path of integration of f(g) m^{iy} goes up by H at one end of the piece and down again at the other, and between
-  them along Im g = H: there |m^{iy}| = e^{-y arg m} fades where it turns, so that the same nodes serve all y. Panels along Im g = H have
-  d <= H / 2.2; the vertical ones cover [0, h], [h, 4h], ... with y max m'/m h <= 1. Ellipses with s = 2.5 then stay where
-  0 <= Im g <= pi / 2 (the lowest dips below by less than h, where e^{-y arg m} <= e), and A H <= TURNED bounds the rise of the rest: with
-  FINER points the error is below 2.5^-96 e^{13 + 13 + 5} < e^-56, relative as before.
-* Decay. Let p be the density of the loss under the tilted measure. For any step function 0 <= rho <= p,
-  |phi(y)| <= 1 - INT rho + Var(rho) / |y|, which falls in |y|: integrate rho e^{iyL} by parts, and bound the rest by its mass. On a piece
-  log p is monotone on both sides of one place at most, where m'/m = (1 - slope) / (power + 1): its lesser value at the two ends of a cell
-  bounds it there. Capping rho at a level gives one bound for each, of which the least counts; atoms only keep the mass that they have.
+Quadrature on the real line.
+
+1. The Gauss-Legendre rule with K = POINTS points on a panel of half-length d errs by at most 8 d F s^-2K / (1 - 1/s), where F is the
+   supremum of the modulus on the ellipse of half axes d (s +- 1/s) / 2 (Trefethen 2013, Theorem 19.3). With s = 4 and d <= WIDEST the
+   ellipse stays where |Im g| <= pi / 2.
+2. There |m(g)| >= m(Re g) / sqrt 2. So the derivative of the integrand's logarithm with respect to g is at most
+   A = |slope| + sqrt 2 (order + |y| + 1) max m'/m. The panels have d A <= RISE = 36.
+3. From the middle of a panel to its ellipse the integrand rises by at most e^{2.2 RISE}, and to its ends it falls by at most e^RISE.
+   Relative to the integral of the modulus, the error is below 4 e^{3.2 RISE} 4^-128 < e^-60.
+4. Where the power of r is below e^-DROPPED of its largest value, only 1 + p (r - 1) remains of the integrand. There each panel is twice as
+   long as the one before, up to LONGEST. With s = 2.5, 2.5^-128 < e^-117.
+
+Quadrature for many frequencies.
+
+1. The path of integration of f(g) m^{iy} goes up by H at one end of the piece, along Im g = H, and down again at the other end. Along
+   Im g = H, |m^{iy}| = e^{-y arg m} decays where it oscillates, so the same nodes serve all y.
+2. Panels along Im g = H have d <= H / 2.2. The vertical panels cover [0, h], [h, 4h], ... with y max m'/m h <= 1. Ellipses with s = 2.5
+   then stay where 0 <= Im g <= pi / 2, except that the lowest one reaches less than h below, where e^{-y arg m} <= e.
+3. A H <= TURNED bounds the rise of the other factors. With FINER points the error is below 2.5^-96 e^{13 + 13 + 5} < e^-56, relative as
+   above.
+
+Decay of the characteristic function.
+
+1. Let p be the density of the loss under the tilted measure. For any step function 0 <= rho <= p, |phi(y)| <= 1 - INT rho + Var(rho) / |y|,
+   which falls with |y|. To see this, integrate rho e^{iyL} by parts, and bound the integral of the rest by its mass.
+2. On a piece, log p is monotone on both sides of at most one place, where m'/m = (1 - slope) / (power + 1). So on a cell, p is at least the
+   smaller of its values at the two ends.
+3. Capping rho at different levels gives different bounds, and the least one is used. Atoms contribute their mass to the rest.
 """
 
 from __future__ import annotations
@@ -34,26 +47,27 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import LIGHT, TiltedAtoms
 from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.mixture import unmix
-from dpcli.numerics.products import faded_less_one, turned_less_one
+from dpcli.numerics.products import characteristic_less_one, decaying_characteristic_less_one
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.work import hold, spend
 
-POINTS, FINER = 64, 48
-TURNED = 20.0  # A H
-FEW = 3000  # nodes on the real line that are few enough for every frequency
-HIGHEST = 300.0  # loss beyond which e^g and its powers leave floating point
-RISE, WIDEST = 36.0, 0.8
-DROPPED = 200.0  # logarithm of what a power is, relative to its largest, where it no longer matters
-LONGEST = 3.0  # of a panel where it does not
-CELLS, LEVELS = 256, 24  # of the step functions
-FAR = 30.0  # loss beyond which e^g is no longer taken less 1
+POINTS, FINER = 64, 48  # points on a panel of the real line, and on a panel of the path above it
+TURNED = 20.0  # largest A H, for the path above the real line
+FEW = 3000  # largest number of nodes on the real line for which no path above it is used
+HIGHEST = 300.0  # largest loss for which that path is used, because e^g and its powers must not overflow
+RISE, WIDEST = 36.0, 0.8  # largest A d and largest half-length d of a panel on the real line
+DROPPED = 200.0  # a power of r below e^-DROPPED of its largest value is negligible
+LONGEST = 3.0  # largest length of a panel where the power of r is negligible
+CELLS, LEVELS = 256, 24  # number of cells of a step function on a piece, and of levels at which it is capped
+FAR = 30.0  # larger losses g use a sum of logarithms instead of expm1
 
 
 @dataclass(frozen=True, slots=True)
 class LossPiece:
-    """The base measure's density e^{log_density + slope g} at low <= g <= high, where the ratio is r = (c m(g))^sign, c = e^{log_scale}.
+    """A piece on which the base measure has the density e^{log_density + slope g} at low <= g <= high.
 
-    The base is Q where sign is 1, and P where it is -1: then Q has c m times as much.
+    The likelihood ratio is r = (c m(g))^sign with c = e^{log_scale}, and m is for the sampling rate `rate`. If sign is 1, the base measure
+    is Q. If sign is -1, it is P, and Q has c m times its density.
     """
 
     low: float
@@ -65,11 +79,14 @@ class LossPiece:
     log_scale: float = 0.0
 
     def log_size(self, g: Array) -> Array:
-        """log(c m(g)): the loss where sign is 1, and minus the loss where it is -1."""
+        """Return log(c m(g)), which is the loss if sign is 1, and minus the loss if it is -1."""
         return log_mixed(self.rate, g) + self.log_scale
 
     def focused(self, order: float) -> LossPiece:
-        """The part of the piece on which base r^order is more than e^-DROPPED of what it is where r^order is largest."""
+        """Return the part of the piece on which r^order matters.
+
+        Outside of it, the base density times r^order is below e^-DROPPED of its value where r^order is largest.
+        """
         low, high = log_mixed(self.rate, np.array([self.low, self.high])).tolist()
         reach = (DROPPED + abs(self.slope) * (self.high - self.low)) / max(abs(order), 1e-300)
         if not high - low > 1.01 * reach:
@@ -81,13 +98,16 @@ class LossPiece:
         return replace(self, low=at) if upward else replace(self, high=at)
 
     def count(self, order: float, y: float) -> float:
-        """Number of panels for r^order e^{i y log r}."""
+        """Return the number of panels for r^order e^{i y log r}, as a real number."""
         steepest = float(self._share(np.array([self.high + 2.2 * WIDEST]))[0])
         slope = abs(self.slope) + math.sqrt(2.0) * (abs(order) + y + 1.0) * steepest
         return max((self.high - self.low) / (2.0 * WIDEST), (self.high - self.low) * slope / (2.0 * RISE))
 
     def edges(self, order: float, y: float, least: float | None = None) -> Array:
-        """Ends of panels for r^p e^{i v log r} - 1 - p (r - 1), p from `least` to order: even where r^p matters, and ever longer."""
+        """Return the ends of panels for r^p e^{i v log r} - 1 - p (r - 1), for |v| <= y and p from `least` to `order`.
+
+        The panels are equally long where r^p matters, and get longer on either side.
+        """
         zone = self.focused(order if least is None else least)
         panels = zone.count(order, y)
         hold(POINTS * (panels + 1.0))
@@ -104,7 +124,7 @@ class LossPiece:
         return np.concatenate(edges)
 
     def nodes(self, edges: Array) -> tuple[Array, Array]:
-        """log Q with the rule's weights, and log r, at its nodes."""
+        """Return log Q with the weights of the quadrature rule, and log r, at its nodes."""
         hold(float(POINTS * len(edges)))
         at, weights = _legendre(POINTS)
         half = 0.5 * np.diff(edges)[:, None]
@@ -114,7 +134,10 @@ class LossPiece:
         return (base if self.sign > 0.0 else base + log_m), self.sign * log_m
 
     def path(self, t: float, y: float) -> tuple[ComplexArray, ComplexArray]:
-        """log of the tilted density's weights (but for e^{K(t)}) and log m at the nodes of the path above the real line."""
+        """Return the logarithms of the weights and of c m at the nodes of the path above the real line.
+
+        The weights are those of the tilted density without the factor e^{-K(t)}. y: the largest frequency.
+        """
         power, steepest = (t + 1.0 if self.sign > 0.0 else -t), float(self._share(np.array([self.high]))[0])
         slope = abs(self.slope) + math.sqrt(2.0) * (abs(power) + 1.0) * steepest
         height = min(0.25 * math.pi, TURNED / slope, self.high - self.low)
@@ -128,7 +151,7 @@ class LossPiece:
             half = 0.5 * np.diff(edges)[:, None]
             g = start + turn * (0.5 * (edges[1:] + edges[:-1])[:, None] + half * at).ravel()
             parts.append((g, np.log((half * weights).ravel()) + np.log(complex(turn))))
-        parts[2] = parts[2][0], parts[2][1] + 1j * math.pi  # downwards
+        parts[2] = parts[2][0], parts[2][1] + 1j * math.pi  # the sign changes, because this part of the path goes downwards
         g, log_weights = (np.concatenate(each) for each in zip(*parts, strict=True))
         g = np.asarray(g, dtype=np.complex128)
         log_m = g if self.rate == 1.0 else log1p_complex(np.asarray(self.rate * np.expm1(g), dtype=np.complex128))
@@ -136,7 +159,7 @@ class LossPiece:
         return np.asarray(self.log_density + self.slope * g + power * log_m + log_weights), log_m
 
     def cells(self, t: float, cumulant: float) -> tuple[Array, Array]:
-        """Lower bounds on the tilted density of the loss on cells of it, and on their lengths."""
+        """Return lower bounds on the tilted density of the loss on each cell of the piece, and on the cell's length in the loss."""
         power = t + 1.0 if self.sign > 0.0 else -t
         g = np.linspace(self.low, self.high, CELLS + 1)
         turn = (1.0 - self.slope) / (power + 1.0) if power != -1.0 else math.nan
@@ -150,18 +173,18 @@ class LossPiece:
         return np.exp(np.minimum(log_p[1:], log_p[:-1])), np.maximum(np.diff(log_m) - rounding, 0.0)
 
     def _share(self, g: Array) -> Array:
-        """m'/m = q e^g / m, which rises."""
+        """Return m'/m = q e^g / m, which increases with g."""
         return np.exp(math.log(self.rate) + g - log_mixed(self.rate, g))
 
     def sampled(self, rate: float, sign: float) -> LossPiece:
-        """The piece of the mixture's loss, in the one direction or the other."""
+        """Return the piece for a Poisson sample, in the remove direction (sign 1) or the add direction (sign -1)."""
         if sign > 0.0:
             return LossPiece(self.low, self.high, self.log_density, self.slope, rate)
         return LossPiece(-self.high, -self.low, self.log_density, -(self.slope + 1.0), rate, -1.0)
 
 
 def log_mixed(rate: float, g: Array) -> Array:
-    """log(1 - q + q e^g), with all its digits near g = 0; g itself where q is 1."""
+    """Return log(1 - q + q e^g) for the rate q, with all digits near g = 0. It is g if the rate is 1."""
     if rate == 1.0:
         return g
     near = np.log1p(rate * np.expm1(np.minimum(g, FAR)))
@@ -170,15 +193,16 @@ def log_mixed(rate: float, g: Array) -> Array:
 
 @functools.lru_cache(2)
 def _legendre(points: int) -> tuple[Array, Array]:
+    """Return nodes and weights of the Gauss-Legendre rule on [-1, 1]."""
     at, weights = np.polynomial.legendre.leggauss(points)
     return np.asarray(at), np.asarray(weights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Atoms of probability e^{log_reference} under Q and ratio e^{log_ratio}, and pieces; together they are all of P and Q.
+    """A pair (P, Q) as atoms and pieces. log_reference, log_ratio: logarithms of the atoms' probabilities under Q and of their ratios P/Q.
 
-    What is missing of either, if anything, is below 1e-340: less than any delta's rounding, for as many steps as there are.
+    Mass of P or Q that is missing, if any, is below 1e-340. This is less than the rounding of delta for any number of steps.
     """
 
     log_reference: Array
@@ -187,19 +211,25 @@ class Outcomes:
 
     @property
     def largest(self) -> float:
+        """The largest loss."""
         ends = [float(part.sign * part.log_size(np.array([end]))[0]) for part in self.pieces for end in (part.low, part.high)]
         return max(float(self.log_ratio.max(initial=-math.inf)), *ends) if ends else float(self.log_ratio.max())
 
     def nodes(self, order: float, y: float = 0.0, least: float | None = None) -> tuple[Array, Array]:
-        """log Q and log r of outcomes that stand for all: sums over them of r^p e^{i v log r}, |v| <= y, are the integrals, where p is the
-        order or, if `least` is given, between both."""
+        """Return log Q and log r of finitely many outcomes that replace the pieces.
+
+        Sums over them of r^p e^{i v log r} with |v| <= y equal the integrals, for p = order, or for p between `least` and order if given.
+        """
         if not self.pieces:
             return self.log_reference, self.log_ratio
         references, ratios = zip(*(piece.nodes(piece.edges(order, y, least)) for piece in self.pieces), strict=True)
         return np.concatenate([self.log_reference, *references]), np.concatenate([self.log_ratio, *ratios])
 
     def cgf(self, z: Array) -> Array:
-        """log(1 + E_Q[B_{z+1}(r - 1)]) from above: non-negative terms, so that a small K keeps its digits. z > 0, or z < -1."""
+        """Return upper bounds on K(z) = log(1 + E_Q[B_{z+1}(r - 1)]) for z > 0 or z < -1.
+
+        All terms of the expectation are non-negative, so a small K keeps its digits. B is Bernoulli's remainder (quadrature.py).
+        """
         result = np.empty(len(z))
         key = np.floor(np.log2(np.abs(z))) * np.sign(z) if self.pieces else np.zeros(len(z))
         for one in np.unique(key).tolist():
@@ -212,33 +242,38 @@ class Outcomes:
         return np.asarray(result * (1.0 + 1e-13))
 
     def decay(self, t: float, cumulant: float) -> Callable[[Array], Array]:
-        """Bounds on the characteristic function at the tilt t, K(t) being `cumulant`, from above."""
+        """Return a function that bounds the log modulus of the characteristic function at the tilt t. cumulant: an upper bound on K(t)."""
         return partial(least_modulus, *level_sets([piece.focused(t + 1.0).cells(t, cumulant) for piece in self.pieces]))
 
     def tilted(self, t: float) -> TiltedOutcomes:
         return TiltedOutcomes(self, t, float(self.cgf(np.array([t]))[0]))
 
     def capped(self, log_mass: float) -> Outcomes:
-        """Return the outcomes without the atoms of largest ratio, of which P has no more than e^log_mass: K is then from above by at most
-        (z+1) times that."""
+        """Return the outcomes without the atoms of largest ratio, as far as their total mass under P is at most e^log_mass.
+
+        The result of `cgf` is then too large by at most (z+1) times that mass.
+        """
         order = np.argsort(-self.log_ratio, kind="stable")
         masses = np.logaddexp.accumulate((self.log_reference + self.log_ratio)[order])
         kept = order[int(np.searchsorted(masses, log_mass)) :]
         return Outcomes(self.log_reference[kept], self.log_ratio[kept], self.pieces)
 
     def removed(self, rate: float) -> Outcomes:
-        """((1-q) Q + q P, Q): r' = m(log r)."""
+        """Return the pair ((1-q) Q + q P, Q) of the remove direction, whose ratio is m(log r). rate: q."""
         pieces = tuple(piece.sampled(rate, 1.0) for piece in self.pieces)
         return Outcomes(self.log_reference, log_mixed(rate, self.log_ratio), pieces)
 
     def added(self, rate: float) -> Outcomes:
-        """(P, (1-q) P + q Q): r' = 1 / m(-log r)."""
+        """Return the pair (P, (1-q) P + q Q) of the add direction, whose ratio is 1 / m(-log r). rate: q."""
         log_m = log_mixed(rate, -self.log_ratio)
         pieces = tuple(piece.sampled(rate, -1.0) for piece in self.pieces)
         return Outcomes(self.log_reference + self.log_ratio + log_m, -log_m, pieces)
 
     def replaced(self, rate: float) -> Outcomes:
-        """The losses of `removed` that are above 0, their mirror image, and an atom at 0 with all that is left."""
+        """Return the pair for replace-one. rate: q.
+
+        It has the losses of `removed` above 0, their mirror image, and an atom at 0 with the remaining mass.
+        """
         above = self.removed(rate)
         kept = above.log_ratio > 0.0
         reference, ratio = above.log_reference[kept], above.log_ratio[kept]
@@ -250,7 +285,7 @@ class Outcomes:
 
 
 class TiltedOutcomes(TiltedAtoms):
-    """Outcomes under a tilt; the pieces' nodes are as many as the frequencies ask for."""
+    """The loss of `Outcomes` under a tilt. The number of nodes on the pieces depends on the frequencies."""
 
     def __init__(self, outcomes: Outcomes, t: float, cumulant: float) -> None:
         reference, ratio = outcomes.nodes(t + 1.0)
@@ -268,20 +303,24 @@ class TiltedOutcomes(TiltedAtoms):
         return self._above(step, count)
 
     def _on_the_line(self, step: float, count: int) -> ComplexArray:
+        """Return `centred` from nodes on the real line."""
         reference, ratio = self._outcomes.nodes(self._t + 1.0, step * count)
         return TiltedAtoms(reference + (self._t + 1.0) * ratio, ratio, self.cumulant).about(self.mean, step, count)
 
     def _above(self, step: float, count: int) -> ComplexArray:
-        """By the pieces' paths, on which one set of nodes serves every frequency; a piece with r = 1 / m by its complex conjugate."""
+        """Return `centred` from the pieces' paths above the real line, where one set of nodes serves every frequency.
+
+        For a piece with r = 1 / (c m), the complex conjugate of the transform of log(c m) is used.
+        """
         atoms, t, mean = self._outcomes, self._t, self.mean
         weights = np.exp(atoms.log_reference + (t + 1.0) * atoms.log_ratio - self.cumulant)
-        change, mass = turned_less_one(weights, atoms.log_ratio - mean, step, count), float(weights.sum())
+        change, mass = characteristic_less_one(weights, atoms.log_ratio - mean, step, count), float(weights.sum())
         for piece in atoms.pieces:
             log_terms, log_m = piece.path(t, step * count)
             weight = np.exp(log_terms - self.cumulant)
             heavy = np.abs(weight) > LIGHT
             loss = log_m[heavy] - piece.sign * mean
-            part = faded_less_one(weight[None, heavy], loss, step, count)[0]
+            part = decaying_characteristic_less_one(weight[None, heavy], loss, step, count)[0]
             change = change + (part if piece.sign > 0.0 else part.conj())
             mass += float(weight.real.sum())
         with np.errstate(divide="ignore"):
@@ -291,12 +330,15 @@ class TiltedOutcomes(TiltedAtoms):
         return self._decay(y)
 
     def rise(self, rise: Array) -> Array:
-        """K(t + rise) - K(t) from above."""
+        """Return upper bounds on K(t + rise) - K(t)."""
         return self._all.cgf(self._t + rise) - self.cumulant * (1.0 - 1e-12)
 
 
 def level_sets(pieces: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """INT rho from below and Var(rho) from above, of step functions under the density, one for each cap."""
+    """Return lower bounds on INT rho and upper bounds on Var(rho) of step functions rho below the density, one for each cap.
+
+    pieces: the results of `LossPiece.cells`.
+    """
     if not pieces:
         return np.zeros(1), np.zeros(1)
     top, least = max(float(p.max()) for p, _ in pieces), min(float(p.min()) for p, _ in pieces)
@@ -311,7 +353,7 @@ def level_sets(pieces: list[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 def least_modulus(gains: Array, variations: Array, y: Array) -> Array:
-    """The least of log(1 - INT rho + Var(rho) / y) over the step functions; at most 0."""
+    """Return at each y the least of log(1 - INT rho + Var(rho) / y) over the step functions, at most 0."""
     with np.errstate(divide="ignore"):
         share = (gains[:, None] - variations[:, None] / y).max(axis=0)
         return np.asarray(np.log1p(-np.clip(share, 0.0, 1.0 - 1e-12)))

@@ -1,18 +1,23 @@
-"""Losses with a Gaussian one that costs next to nothing, so that every characteristic function decays: atoms, few steps, whatever else.
+"""Contours for any losses, such as losses with atoms or few steps, with a small Gaussian loss added so that the integrand decays.
 
-Let f(eps) be delta(eps) of the losses, and f_s that of the losses and one Gaussian mechanism of contribution over noise s. Its
-characteristic function falls like e^{-s^2 y^2 / 2}, whatever the losses are. As a function of x = e^eps, f is convex, and f_s(x) =
-E[f(x X_s)] with log X_s ~ N(-s^2/2, s^2), so that E[X_s] = 1.
+Let f(eps) be delta(eps) of the losses, and let f_s be delta(eps) of the losses together with one Gaussian mechanism whose contribution over
+noise is s. The characteristic function of f_s falls at least like e^{-s^2 y^2 / 2}, whatever the losses are. As a function of x = e^eps, f
+is convex, and f_s(x) = E[f(x X_s)] with log X_s ~ N(-s^2/2, s^2), so that E[X_s] = 1. Two inequalities bound f by contours of f_s:
 
-* f <= f_s: Jensen's inequality (or: more is released).
-* f >= 2 f_s - f_{r s} for r = 2 + s^2 and s <= 1/2. Proof. A convex f is an affine function plus a mixture of functions (x - k)+, so one of
-  these will do; for it E[f(x X_u)] - f(x) is the time value T(u) of an option of volatility u, whose derivative (Black and Scholes) is
-  T'(u) = c e^{-a^2 / (2 u^2)} e^{-u^2 / 8}, a = log(x/k), and c > 0 does not depend on u. The first factor rises. So T(rs) - T(s) >=
-  c e^{-a^2 / (2 s^2)} (r-1) s e^{-r^2 s^2 / 8}, and T(s) <= c e^{-a^2 / (2 s^2)} s. As r - 1 = 1 + s^2 >= e^{(2 + s^2)^2 s^2 / 8} where
-  s <= 1/2, T(rs) >= 2 T(s), which is the claim.
+* f <= f_s, by Jensen's inequality, or because releasing more does not lower delta.
+* f >= 2 f_s - f_{r s} for r = 2 + s^2 and s <= 1/2.
 
-The gap is of second order: about 3/2 s^2 b (b + 1) f, where f falls like e^{-b eps}; near an atom of the sum, .4 s times its mass. Far from
-all atoms of a lattice, in units of s, f is affine in x and there is none. Both ends are contours of one and the same integrand.
+Proof of the second inequality.
+
+1. A convex f is an affine function plus a mixture of functions (x - k)+. So it suffices to prove the inequality for one such function.
+2. For it, E[f(x X_u)] - f(x) is the time value T(u) of an option of volatility u. Its derivative (Black and Scholes) is
+   T'(u) = c e^{-a^2 / (2 u^2)} e^{-u^2 / 8}, where a = log(x/k), and c > 0 does not depend on u. The first exponential rises with u.
+3. Therefore T(rs) - T(s) >= c e^{-a^2 / (2 s^2)} (r-1) s e^{-r^2 s^2 / 8}, and T(s) <= c e^{-a^2 / (2 s^2)} s.
+4. For s <= 1/2, r - 1 = 1 + s^2 >= e^{(2 + s^2)^2 s^2 / 8}. So T(rs) >= 2 T(s), which is the claim.
+
+The gap between the two bounds is of second order. It is about 3/2 s^2 b (b + 1) f where f falls like e^{-b eps}, and about .4 s times the
+mass of an atom near that atom. If all losses lie on a lattice and eps is many s away from its points, f is affine in x and there is no gap.
+Both bounds are computed from one integrand.
 """
 
 from __future__ import annotations
@@ -22,23 +27,24 @@ from dataclasses import replace
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.integral import Contour, build, log_hockey, saddle, total_cgf, undivided
+from dpcli.numerics.contour.integral import Contour, build, log_hockey, saddle, total_cgf, whole_factor
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 
-WIDEST, SHORT = 0.5, 0.1  # s; and s t, where the gap is to be small beside delta
-FEW, MANY = 12_000.0, 1_000_000.0  # nodes of a first look, and of the last one at most
-AIM = 4e-10  # relative width of the interval that is aimed at
-SMALL = 0.05  # epsilon, in units of 1 / t, below which no closer interval is aimed at
-DEEP = 32.0  # logarithm of what may be cut off, from below
-DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} is no number
-WIDER, TRIES = 1.4, 12  # where the nodes do not suffice
-ROUNDING = 4e-16  # of an angle
+WIDEST = 0.5  # largest s, for which the lower bound is proved
+SHORT = 0.1  # largest s t of a first choice, so that the gap is small compared with delta
+FEW, MANY = 12_000.0, 1_000_000.0  # number of nodes of the first pair of contours, and the most of any pair
+AIM = 4e-10  # relative width of the interval that s is chosen for
+SMALL = 0.05  # smallest epsilon, in units of 1 / t, to which that relative width refers
+DEEP = 32.0  # the part that is cut off may be e^-DEEP of the result
+DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
+WIDER, TRIES = 1.4, 12  # factor by which s grows if the nodes do not suffice, and the most such attempts
+ROUNDING = 4e-16  # relative rounding error of an angle
 
 
 @dataclass(frozen=True, slots=True)
 class SmallGaussian:
-    """L ~ N(s^2 / 2, s^2)."""
+    """The loss of a Gaussian mechanism with contribution over noise s: L ~ N(s^2 / 2, s^2)."""
 
     s: float
 
@@ -51,8 +57,8 @@ class SmallGaussian:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Smoothed:
-    """The contours of f_s and f_{r s}."""
+class ContourPair:
+    """The contours of f_s (`narrow`) and f_{r s} (`wide`)."""
 
     narrow: Contour
     wide: Contour
@@ -73,24 +79,27 @@ class Smoothed:
         return self.narrow.sums(epsilon)
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper) bounds on log delta(epsilon); what K(t) may be off by is a factor of both terms of the lower one."""
+        """Return (lower, upper) bounds on log delta(epsilon).
+
+        An error of K(t) multiplies both terms of the lower bound 2 f_s - f_{r s} by the same factor.
+        """
         low, high = self.narrow.log_delta(epsilon)
         above = self.wide.log_delta(epsilon)[1] - (low + self.narrow.cumulant_error)
         return (low + math.log1p(-math.expm1(above)) if above < 0.69 else -math.inf), high
 
 
-def smoothed(
+def contour_pair(
     losses: Losses, log_delta: float, t: float, s: float, epsilon: float | None, log_lost: float = -math.inf
-) -> Smoothed | None:
-    """The pair of contours on Re z = t, as `build` has one; None where the nodes do not suffice."""
-    narrow = build((*losses, (SmallGaussian(s), 1)), log_delta, t, undivided, log_lost, epsilon)
+) -> ContourPair | None:
+    """Return the pair of contours on Re z = t with this s, or None if the nodes do not suffice. Arguments as of `build`."""
+    narrow = build((*losses, (SmallGaussian(s), 1)), log_delta, t, whole_factor, log_lost, epsilon)
     if narrow is None:
         return None
-    # of a step whose characteristic function is not near 1 the angles' rounding is not in proportion to the integrand: y / |z (z+1)|,
-    # which is at most 1 / (1 + t) and 1 / y, adds up to this
+    # If the characteristic function of a step is not near 1, the rounding of the angles is not proportional to the integrand. It adds up
+    # to this integral of y / |z (z+1)|, which is at most 1 / (1 + t) and at most 1 / y.
     y, farthest = narrow.y, DEEPEST / s
-    turned = ROUNDING * narrow.deviation * (2.0 + max(math.log(farthest / (1.0 + t)), 0.0)) / math.pi
-    narrow = replace(narrow, error=narrow.error + turned)
+    angle_error = ROUNDING * narrow.deviation * (2.0 + max(math.log(farthest / (1.0 + t)), 0.0)) / math.pi
+    narrow = replace(narrow, error=narrow.error + angle_error)
     more = ((2.0 + s * s) ** 2 - 1.0) * s * s
     wide = replace(
         narrow,
@@ -99,13 +108,13 @@ def smoothed(
         modulus=narrow.modulus * np.exp(-0.5 * more * y * y),
         log_far=narrow.log_far + 0.5 * more * (narrow.far * (narrow.far + 1.0) - t * (t + 1.0)),
     )
-    return Smoothed(narrow, wide)
+    return ContourPair(narrow, wide)
 
 
-def best_smoothed(
+def best_contour_pair(
     losses: Losses, log_delta: float, t: float, epsilon: float | None, nodes: float, log_lost: float = -math.inf
-) -> Smoothed | None:
-    """The pair with the least s that AIM asks for and the number of nodes allows."""
+) -> ContourPair | None:
+    """Return a pair of contours with at most about `nodes` nodes, or None. Its s is as small as AIM requires and the nodes allow."""
     if not t > 0.0:
         return None
     at = np.array([t])
@@ -120,7 +129,7 @@ def best_smoothed(
     least = math.sqrt(2.0 * max(DEEP - log_wanted, DEEP)) / (nodes * step)
     s = min(max(min(math.sqrt(AIM * max(near, SMALL / t) / (1.5 * (t + 1.0))), SHORT / t), least), WIDEST)
     for _ in range(TRIES):
-        pair = smoothed(losses, log_delta, t, s, epsilon, log_lost)
+        pair = contour_pair(losses, log_delta, t, s, epsilon, log_lost)
         if pair is not None or not s < WIDEST:
             return pair
         s = min(WIDER * s, WIDEST)

@@ -1,7 +1,7 @@
-"""Many different losses of one family as one loss: their sum, evaluated as rows of arrays (`Shifted`) instead of one after the other.
+"""Sums of many different losses of one family, evaluated as rows of arrays (`Shifted`) instead of one loss after the other.
 
-Every row's values are those of a `TiltedQuadrature` of its own, found by the same rules; a row that would need finer nodes, or other
-lines, is left to one.
+Each row follows the rules of `TiltedQuadrature` and gets the same values. A row that needs a line above the real axis, or more frequencies
+than LONGEST, is computed by a `TiltedQuadrature`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import FAR, REACH, Loss, Losses
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.mixture import LEAST, Shifted, TableRow, cgfs, nodes_of_rows, row_groups, row_of, table_of
-from dpcli.numerics.products import turned_less_one_rows
+from dpcli.numerics.products import characteristic_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
 
-SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)  # of `reach`: heights of the lines
-LONGEST = 4096  # frequencies that are made for all rows at once
+SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)  # heights of the lines above the real axis, as shares of a row's `_reach`
+LONGEST = 4096  # most frequencies for which the rows are computed together
 
 
 def in_stacks(losses: Losses) -> Losses:
-    """The losses, those that are rows of one family's table put together in one that stands for all of their steps."""
+    """Return the losses with every large enough group of one family replaced by one `StackedLoss` for all of its steps."""
     groups: dict[type[Shifted], list[tuple[TableRow, Loss, int]]] = {}
     stacks: list[tuple[Loss, int]] = []
     for loss, count in losses:
@@ -44,7 +44,7 @@ def in_stacks(losses: Losses) -> Losses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedLoss:
-    """The sum of independent losses, row i `counts[i]` times."""
+    """The sum of independent losses, with the loss of row i added `counts[i]` times."""
 
     rows: Shifted
     counts: Array
@@ -58,7 +58,11 @@ class StackedLoss:
 
 
 class Lines(NamedTuple):
-    """Lines of rows: log |Q r^{t+1}| over the norm and |arg r|, of shape (rows, heights, nodes), on lines at `heights` (rows, heights)."""
+    """The integrand of several rows on lines above the real axis.
+
+    heights: heights of the lines, shape (rows, heights). log_density: log |Q r^{t+1}| over its norm, with the node distance as a factor.
+    turn: |arg r|. Both have shape (rows, heights, nodes).
+    """
 
     heights: Array
     log_density: Array
@@ -67,7 +71,11 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Some rows whose tables are of about the same length; every array is of shape (rows,)."""
+    """Rows that need about the same number of nodes. Every array has shape (rows,).
+
+    index: indices of the rows. low, high, step: ends and distances of the nodes. log_norm, mean, variance: moments of the tilted losses.
+    lines: returns the lines above the real axis.
+    """
 
     index: IndexArray
     low: Array
@@ -80,11 +88,12 @@ class _Block:
 
 
 def _reach(rows: Shifted) -> Array:
+    """Return for each row the height above the real axis up to which its integrand is used."""
     return np.minimum(0.5 * math.pi / rows.shifts, REACH)
 
 
 class StackedTilted:
-    """The rows' losses under e^{t L - K(t)} dP, added up."""
+    """The sum of the rows' losses under the measure e^{t L - K(t)} dP."""
 
     def __init__(self, stack: StackedLoss, t: float) -> None:
         self._stack, self._t = stack, t
@@ -102,24 +111,25 @@ class StackedTilted:
         )
 
     def _block(self, index: IndexArray, low: Array, high: Array, step: Array) -> _Block:
-        weights, loss, log_norm = self._weighed(index, low, high, step)
+        """Return the block of the rows with these indices and nodes."""
+        weights, loss, log_norm = self._weights_and_losses(index, low, high, step)
         mean = np.einsum("ij,ij->i", weights, loss)
         variance = np.einsum("ij,ij->i", weights, (loss - mean[:, None]) ** 2)
         return _Block(index, low, high, step, log_norm, mean, variance, self._lines(index, low, high, step, log_norm))
 
     def _lines(self, index: IndexArray, low: Array, high: Array, step: Array, log_norm: Array) -> Callable[[], Lines]:
-        """The lines above the real one, made when first asked for."""
-        kept: list[Lines] = []
+        """Return a function that returns the lines above the real axis and computes them at its first call."""
+        computed: list[Lines] = []
 
         def lines() -> Lines:
-            if not kept:
+            if not computed:
                 rows, x = self._stack.rows.at(index), nodes_of_rows(low, high, step)
                 spend(float(x.size) * len(SHARES))
                 heights = _reach(rows)[:, None] * np.array(SHARES)
                 base, ratio, turn = rows.lines(x, heights)
                 density = base + (self._t + 1.0) * ratio + (np.log(step) - log_norm)[:, None, None]
-                kept.append(Lines(heights, density, turn))
-            return kept[0]
+                computed.append(Lines(heights, density, turn))
+            return computed[0]
 
         return lines
 
@@ -133,7 +143,10 @@ class StackedTilted:
         return total
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """The sum of the rows' logarithms; a row that needs a line above the real one is left to a quadrature of its own."""
+        """Return the sum of the rows' log characteristic functions, as `Tilted.centred` describes it for one loss.
+
+        A row that needs a line above the real axis is computed by its own quadrature.
+        """
         total = np.zeros(count, dtype=complex)
         for block in self._blocks:
             near = (FAR / np.maximum(np.sqrt(block.variance) * step, 1e-12)).astype(int) + 1 >= count
@@ -148,14 +161,14 @@ class StackedTilted:
         return total
 
     def _on_the_line(self, block: _Block, rows: IndexArray, fine: Array, step: float, count: int) -> ComplexArray:
-        """The sum of some rows' logarithms, at `count` frequencies, on nodes at distances `fine`."""
+        """Return the sum of the log characteristic functions of some rows at `count` frequencies, on real nodes at distances `fine`."""
         index = block.index[rows]
-        weights, loss, _ = self._weighed(index, block.low[rows], block.high[rows], fine)
-        result = turned_less_one_rows(weights, loss - block.mean[rows, None], step, count)
+        weights, loss, _ = self._weights_and_losses(index, block.low[rows], block.high[rows], fine)
+        result = characteristic_less_one_rows(weights, loss - block.mean[rows, None], step, count)
         return np.asarray(self._stack.counts[index] @ log1p_complex(result))
 
-    def _weighed(self, index: IndexArray, low: Array, high: Array, step: Array) -> tuple[Array, Array, Array]:
-        """(weights that add up to 1, losses, log norms) of some rows on nodes at distances `step`."""
+    def _weights_and_losses(self, index: IndexArray, low: Array, high: Array, step: Array) -> tuple[Array, Array, Array]:
+        """Return (weights that add up to 1, losses, log norms) of some rows on real nodes at distances `step`."""
         x = nodes_of_rows(low, high, step)
         spend(float(x.size))
         base, loss = self._stack.rows.at(index).line(x)
@@ -167,7 +180,7 @@ class StackedTilted:
 
 
 def _fine_steps(block: _Block, y: float, log_error: float) -> Array:
-    """Per row the node distance whose error at frequencies up to y is below e^log_error: `TiltedQuadrature._fine_step`."""
+    """Return for each row a node distance whose error is below e^log_error at frequencies up to y, as `TiltedQuadrature._fine_step`."""
     heights, log_density, turn = block.lines()
     spend(float(log_density.size))
     growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=2), 1.0))

@@ -1,13 +1,17 @@
-"""A line whose nodes crowd where a loss grows exponentially: there they are evenly spaced in the loss, elsewhere in the outcome.
+"""A change of variables for quadrature that places more nodes where a loss grows exponentially with the outcome.
 
-x(v) = bend + log(log(1 + e^v)) / slope: about bend + v / slope far to the left, and e^{slope (x - bend)} = v far to the right. It is
-analytic and invertible for |Im v| < pi. A characteristic function at y needs nodes no further apart than about 1 / (y dL/dx): with L = q
-e^{slope x} that is one node distance in v, where evenly spaced outcomes would all have to be as close as at the far end.
+The outcome is x(v) = bend + log(log(1 + e^v)) / slope, and the nodes are evenly spaced in v. Far to the left x is about bend + v / slope,
+so the nodes are evenly spaced in the outcome. Far to the right e^{slope (x - bend)} = v, so they are evenly spaced in the loss. The map is
+analytic and invertible for |Im v| < pi.
 
-In w = log(r / (1 - q) - 1), where r = (1 - q) (1 + e^w), one line serves losses of many rates and shifts (`RowLine`).
+A characteristic function at frequency y needs nodes no farther apart than about 1 / (y dL/dx). With L = q e^{slope x} this is a constant
+distance in v. Evenly spaced outcomes would all have to be as close together as the outcomes at the far end.
 
-The weight w(x) = exp(-e^{k (x - c)}) takes off one end of the line. It is entire, between 0 and 1 on the real line, double-exponentially
-small beyond c, and 1 - w = O(e^{k (x - c)}) before.
+A loss r = (1 - q) (1 + e^w) can be described by w = log(r / (1 - q) - 1). In w, one line of nodes serves losses of many rates q and shifts
+(`RowLine`).
+
+The weight w(x) = exp(-e^{k (x - c)}) cuts off one end of the line. It is an entire function, lies between 0 and 1 on the real line, and is
+double-exponentially small beyond c. Before c, 1 - w = O(e^{k (x - c)}).
 """
 
 from __future__ import annotations
@@ -19,19 +23,20 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.quadrature import nodes_of
 
-FAR = 34.0  # |v| beyond which the line is its own asymptote, to the last digit
-EDGE = 6.5  # k (x - c) beyond which w is below e^-100 at every height in use
-FAR_ROW = 30.0  # w beyond which 1 + e^w is taken apart
+FAR = 34.0  # |v| beyond which the line equals its asymptote to the last digit
+EDGE = 6.5  # k (x - c) beyond which the weight is below e^-100 at every height in use
+FAR_ROW = 30.0  # w beyond which log(1 + e^w) is computed as w + e^-w
 
 
 @dataclass(frozen=True, slots=True)
 class Stretched:
-    """The line v -> x(v). slope: of the exponent of the loss; bend: where the nodes begin to crowd."""
+    """The map v -> x(v). slope: slope of the exponent of the loss. bend: outcome from which on the nodes get denser."""
 
     slope: float
     bend: float
 
     def back(self, x: float) -> float:
+        """Return the v with x(v) = x."""
         power = self.slope * (x - self.bend)
         if power < -FAR:
             return power
@@ -50,17 +55,24 @@ class Stretched:
         return np.asarray(self.bend + log_soft / self.slope), np.asarray(log_rise)
 
     def rise(self, x: float) -> float:
+        """Return dx/dv at the outcome x."""
         return math.exp(float(self.at(np.array([self.back(x)]))[1][0]))
 
 
 def log_cutoff(place: Array | ComplexArray) -> ComplexArray:
-    """log w where k (x - c) = `place`; off the real line held where its modulus is below e^-100."""
+    """Return the logarithm of the weight at k (x - c) = `place`.
+
+    Off the real line `place` is limited to EDGE, where the modulus of the weight is already below e^-100.
+    """
     return np.asarray(-np.exp(np.where(place.real > EDGE, EDGE, place) if np.iscomplexobj(place) else np.minimum(place, 700.0)))
 
 
 @dataclass(frozen=True, slots=True)
 class RowLine:
-    """The nodes: w(v) on multiples of `step` from `low` to `high`, in the strip |Im v| < `strip`; sharpness, edge: k and c."""
+    """A line of nodes for many rows: w(v) at the multiples of `step` from `low` to `high`.
+
+    strip: height of the strip |Im v| < strip in which the integrands are used. sharpness, edge: k and c of the weight.
+    """
 
     line: Stretched
     low: float
@@ -71,13 +83,14 @@ class RowLine:
     edge: float
 
     def at(self, step: float, height: float) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return (w, s, log of (1 - b) dw) at nodes `step` apart on the line Im v = height."""
+        """Return (w, log(1 + e^w), log of (1 - b) dw) at nodes `step` apart on the line Im v = height, where 1 - b is the weight."""
         v: ComplexArray = np.asarray(nodes_of(self.low, self.high, step) + 1j * height, dtype=np.complex128)
         w, log_rise = self.line.at(v)
         return w, softplus(w), log_rise + log_cutoff(self.sharpness * (w - self.edge)) + math.log(step)
 
 
 def softplus(w: ComplexArray) -> ComplexArray:
+    """Return log(1 + e^w)."""
     far = w.real > FAR_ROW
     near = log1p_complex(np.exp(np.where(far, 0.0, w)))
     return np.asarray(np.where(far, w + np.exp(-np.where(far, w, FAR_ROW)), near))

@@ -1,4 +1,7 @@
-"""Tilted losses in closed form: normal, finitely many atoms, a CGF known at complex arguments, a bounded range."""
+"""Tilted losses with closed forms: normal losses, finitely many atoms, losses with a known complex CGF, and losses of bounded range.
+
+Each class implements the protocol `Tilted`. `rise` returns K(t + rise) - K(t).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,16 @@ from typing import ClassVar, TypeVar
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import turned_less_one
+from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
-LIGHT = 1e-45  # weights below this are left out
-NEAR = 2.0  # (c + i y) e up to which the power series loses no digits
+LIGHT = 1e-45  # smaller weights are left out
+NEAR = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
 
 
 @dataclass(frozen=True, slots=True)
 class TiltedNormal:
-    """L ~ N(mean, variance) under the tilt. cumulant: K(t)."""
+    """A loss that is normal under the tilt: L ~ N(mean, variance). cumulant: K(t)."""
 
     cumulant: float
     mean: float
@@ -37,9 +40,12 @@ class TiltedNormal:
 
 
 class TiltedAtoms:
-    """Finitely many outcomes; the characteristic function does not decay, so `decay` claims nothing.
+    """A loss with finitely many values. Its characteristic function does not decay, so `decay` returns the trivial bound 0.
 
-    log_weights: of the tilted outcomes, up to a factor. cumulant: K(t).
+    Args:
+        log_weights: logarithms of the tilted probabilities, up to a common constant.
+        losses: the values.
+        cumulant: K(t).
     """
 
     sharp = True
@@ -55,22 +61,24 @@ class TiltedAtoms:
         return self.about(self.mean, step, count)
 
     def about(self, mean: float, step: float, count: int) -> ComplexArray:
-        """`centred`, about another mean."""
+        """Return `centred` with the loss measured from `mean` instead of its own mean."""
         heavy = self._weights > LIGHT
         with np.errstate(divide="ignore"):
-            return log1p_complex(turned_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count))
+            return log1p_complex(
+                characteristic_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count)
+            )
 
     def decay(self, y: Array) -> Array:
         return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
-        """K(t + rise) - K(t), from above: no weight is taken as less than 1e-300."""
+        """Return an upper bound on K(t + rise) - K(t). Weights below 1e-300 are rounded up to it."""
         hold(float(len(rise) * len(self._losses)))
         return log_sum(np.log(np.maximum(self._weights, 1e-300)) + rise[:, None] * self._losses) + rise * self.mean
 
 
 class TiltedCgf:
-    """A loss whose K is known at complex z. decay: bounds of its characteristic function, as of `Tilted`."""
+    """A loss whose CGF is known at complex arguments. decay: bounds on its characteristic function, as `Tilted.decay` describes them."""
 
     sharp = True
 
@@ -95,14 +103,14 @@ ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 
 
 class TiltedRange:
-    """Density c e^{c x} / (2 sinh(c e)) on [-e, e], c > 0. cumulant: K(t)."""
+    """A loss with tilted density c e^{c x} / (2 sinh(c e)) on [-e, e]. slope: c > 0. epsilon: e. cumulant: K(t)."""
 
     sharp = True
 
     def __init__(self, slope: float, epsilon: float, cumulant: float) -> None:
         self.cumulant, self._slope, self._epsilon = cumulant, slope, epsilon
         a = slope * epsilon
-        if a < 0.05:  # the differences below would cancel
+        if a < 0.05:  # a power series, because the differences below would cancel
             self.mean = epsilon * a / 3.0 * (1.0 - a * a / 15.0 * (1.0 - 2.0 * a * a / 21.0))
             self.variance = epsilon * epsilon / 3.0 * (1.0 - a * a / 5.0 * (1.0 - 10.0 * a * a / 63.0))
         else:
@@ -110,32 +118,34 @@ class TiltedRange:
             self.variance = 1.0 / (slope * slope) - (epsilon / math.sinh(a)) ** 2 if a < 300.0 else 1.0 / (slope * slope)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """log of sinhc((c + i y) e) / sinhc(c e), less i y mean, where sinhc(w) = sinh(w) / w; n steps have n times the error of one, so
-        that none may be lost to cancellation."""
+        """Return log(sinhc((c + i y) e) / sinhc(c e)) - i y mean, where sinhc(w) = sinh(w) / w.
+
+        n steps multiply the error by n, so no digits may be lost by cancellation.
+        """
         y = step * np.arange(count)
         z = np.asarray(self._slope + 1j * y, dtype=np.complex128)
         e, a = self._epsilon, self._slope * self._epsilon
         near = np.abs(z) * e <= NEAR
         result = np.empty(count, dtype=complex)
         if near.any():
-            apart = e * e * y[near] * (2j * self._slope - y[near])  # of the squares
-            result[near] = log1p_complex(apart * sinhc_slope(z[near] * e, a) * (a / math.sinh(a)))
+            difference = e * e * y[near] * (2j * self._slope - y[near])  # (z e)^2 - a^2
+            result[near] = log1p_complex(difference * sinhc_slope(z[near] * e, a) * (a / math.sinh(a)))
         if not near.all():
             z, y = z[~near], y[~near]
-            # 1 - e^{-2 i y e}: no constant, which n steps would multiply
+            # This is 1 - e^{-2 i y e}, without a rounding error that does not vanish with y and that n steps would multiply.
             turn = 2.0 * np.sin(e * y) ** 2 + 1j * np.sin(2.0 * e * y)
             turned = log1p_complex(np.asarray(turn * math.exp(-2.0 * a) / -math.expm1(-2.0 * a), dtype=np.complex128))
             result[~near] = turned + 1j * y * e - log1p_complex(np.asarray(1j * y / self._slope, dtype=np.complex128))
         return np.asarray(result - 1j * step * np.arange(count) * self.mean)
 
     def decay(self, y: Array) -> Array:
-        """|sinh((c + i y) e)| <= cosh(c e): at most coth(c e) / |1 + i y / c|, which falls."""
+        """Return the logarithm of coth(c e) / |1 + i y / c|, at most 0. It is a bound because |sinh((c + i y) e)| <= cosh(c e)."""
         log_coth = -math.log(math.tanh(min(self._slope * self._epsilon, 300.0)))
         return np.asarray(np.minimum(log_coth + 1e-12 - 0.5 * np.log1p((y / self._slope) ** 2), 0.0))
 
 
 def sinhc_slope(a: ArrayOrComplex, b: float) -> ArrayOrComplex:
-    """(sinhc(a) - sinhc(b)) / (a^2 - b^2) by its power series, for a and b up to 8; of positive terms where a is real."""
+    """Return (sinhc(a) - sinhc(b)) / (a^2 - b^2) by its power series, for |a| and b up to 8. All terms are positive if a is real."""
     between, total, power, factorial = np.ones_like(a), np.zeros_like(a), 1.0, 1.0
     for n in range(1, 40):
         factorial *= 2.0 * n * (2.0 * n + 1.0)

@@ -1,9 +1,10 @@
-"""Many divided losses under one tilt: the product of their characteristic functions, by rows of arrays.
+"""Many divided losses (cut_rows.py) under one tilt: the product of their characteristic functions, with one row of arrays for each loss.
 
-As tilted.py and split.py have it of one loss, with two shortcuts that only rows allow. Above the real line every row's integrand turns and
-fades alike, for they differ by densities: what decays with y is one table for all. And those densities, a family with two parameters,
-are sums of a few: weights (rows, nodes) = left (rows, rank) times right (rank, nodes), up to a remainder whose sum of moduli bounds what
-that does to any of the transforms, as |e^{i y s} - 1| <= 2 where Im s >= 0.
+The methods are those of tilted.py for one loss, with two shortcuts. First, the rows differ only by their densities. So above the real line
+all integrands oscillate and decay in the same way, and one table of the factors that depend on y serves all rows. Second, the densities
+form a family with two parameters, so each is nearly a linear combination of a few functions: the weights (rows, nodes) are a product of a
+matrix (rows, rank) and a matrix (rank, nodes), up to a remainder. Since |e^{i y s} - 1| <= 2 where Im s >= 0, the sum of moduli of the
+remainder bounds the error of every transform.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.cut import FARTHEST, NODES, TURN
 from dpcli.numerics.contour.stretched import log_cutoff
 from dpcli.numerics.logspace import log1p_complex
-from dpcli.numerics.products import faded_less_one, product
+from dpcli.numerics.products import decaying_characteristic_less_one, product
 from dpcli.numerics.work import hold, spend
 
 if TYPE_CHECKING:
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.stretched import RowLine
     from dpcli.numerics.mixture import Shifted
 
-SHARES = (0.05, 0.2, 0.5, 0.9)  # of the strip: heights of the lines
-HEIGHT = 1.5  # of the line of integration, in standard deviations of the narrowest row
-LEAST = -700.0  # logarithm of what is nothing
-RANKS = (40, 64, 100, 160)  # that are tried, where they are less than half of the rows
-ROUNDED = 20.0  # times the error that is allowed: what is left out of the rows is known, and added
-DIGITS = 28.0  # e^-DIGITS is what the nodes' distance may cost a CGF
-LIGHT = 1e-6  # share of the error that is allowed, of weights that are left out
-BLOCK = 1 << 17  # entries of a table that are worked on at a time
+SHARES = (0.05, 0.2, 0.5, 0.9)  # heights of the lines, as shares of the strip
+HEIGHT = 1.5  # largest height of the line of integration, in standard deviations of the narrowest row
+LEAST = -700.0  # smallest logarithm of a modulus, in place of -inf
+RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
+ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
+DIGITS = 28.0  # e^-DIGITS is the largest relative error of a CGF from the node distance
+LIGHT = 1e-6  # weights below this share of the allowed error are left out
+BLOCK = 1 << 17  # entries of a table that are computed at a time
 
 
 class DividedRows(Protocol):
-    """Divided losses of one family, as cut_rows.py describes them."""
+    """The attributes of `CutRows` in cut_rows.py that this module uses."""
 
     @property
     def rows(self) -> Shifted: ...
@@ -67,7 +68,10 @@ class DividedRows(Protocol):
 
 
 class TiltedRows:
-    """The rows' losses under e^{t L - K(t)} dP, added up."""
+    """The sum of the rows' losses under the measure e^{t L - K(t)} dP.
+
+    error_bound: absolute error of the last result of `centred` from the remainder of the matrix product.
+    """
 
     sharp = True
 
@@ -82,16 +86,16 @@ class TiltedRows:
         self._means = means
         self.mean = float(part.counts @ (means + part.log_rests))
         self.variance = float(part.counts @ variances)
-        self.doubt = 0.0  # absolute error of the characteristic function last asked for, by what its transforms left out
+        self.error_bound = 0.0
         self._lines: list[tuple[Array, Array]] | None = None
         moduli, _, s = self._above(part.nodes.strip)
-        for order in (t, FARTHEST * t):  # up to which its CGF bounds aliases, too
+        for order in (t, FARTHEST * t):  # the CGF is also used at orders up to FARTHEST * t, to bound aliases
             grown = moduli @ np.exp((order - t) * s) / (weights @ np.exp((order - t) * part.at))
             if not float(grown.max()) <= math.exp(2.0 * math.pi * part.nodes.strip / part.nodes.step - DIGITS):
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
     def _above(self, height: float, log_weight: Array | None = None) -> tuple[Array, Array, Array]:
-        """|Q_i (1 - b) r_i^{t+1}| over the norms (rows, nodes), arg r, and log |1 + e^w|, on the line at a height."""
+        """Return |Q_i (1 - b) r_i^{t+1}| over the norms, of shape (rows, nodes), |arg r|, and log |1 + e^w|, on the line at `height`."""
         nodes = self.part.nodes
         w, s, log_common = nodes.at(nodes.step, height)
         common = log_common.real + (self.t + 1.0) * s.real
@@ -113,27 +117,33 @@ class TiltedRows:
         height = min(0.45 * self.part.nodes.strip, self._highest)
         _, s, weights = self.line(height, math.inf, log_error, np.ones_like)
         spread = _transforms(weights, s, step, count, self.part.counts, log_error)
-        self.doubt = spread.doubt
+        self.error_bound = spread.error_bound
         result = np.empty(count, dtype=complex)
         for block in _blocks(len(weights), count):
             result[block] = _powers(spread.at(block), self.part.counts)
-        return self._moved(np.log(result), step)
+        return self._without_mean(np.log(result), step)
 
     @property
     def _highest(self) -> float:
+        """The largest height of the line of integration."""
         return HEIGHT * float(self.part.rows.shifts.min())
 
-    def _moved(self, logarithm: ComplexArray, step: float) -> ComplexArray:
-        """Without e^{i y mean}, which 1 - q_i has no part in; an infinite logarithm is none times a count."""
+    def _without_mean(self, logarithm: ComplexArray, step: float) -> ComplexArray:
+        """Return the logarithm without e^{i y mean}, and with a real part of at least LEAST, because an infinite one times 0 is NaN.
+
+        The constants log(1 - q_i) of the losses are not included on either side.
+        """
         turned = float(self.part.counts @ self._means) * step * np.arange(len(logarithm))
         return np.asarray(np.maximum(logarithm.real, LEAST) + 1j * (logarithm.imag - turned))
 
     def line(
         self, height: float, finest: float, log_error: float, most: Callable[[ComplexArray], Array]
     ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """(w, s, weights) on the line at a height, for a transform with an error of at most e^log_error: it is at most e^{-2 pi height /
-        distance} times the integrals of the modulus on the lines at 0 and twice the height. There a factor of the weights may be as
-        large as `most`."""
+        """Return (w, s, weights) on the line at `height`, for a transform with an error of at most e^log_error.
+
+        The error is at most e^{-2 pi height / distance} times the integrals of the modulus on the lines at 0 and twice the height.
+        finest: an upper bound on the node distance. most: returns the largest factor that the caller will multiply the weights by.
+        """
         moduli, _, _ = self._above(2.0 * height)
         factor = most(self.part.nodes.at(self.part.nodes.step, 2.0 * height)[0]).real
         growth = math.log(2.0 * (1.0 + float((moduli @ factor).max())))
@@ -146,23 +156,25 @@ class TiltedRows:
 
 
 class SplitRows:
-    """The parts of tilted rows where a weight e^{-e^{k (w - c)}} is 1 and where it is 0."""
+    """Tilted rows divided by the weight e^{-e^{k (w - c)}} into their bulks B_i, with this weight, and the rest. It is a `SplitLoss`."""
 
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
-        self._uncut, self._k, self._edge, self.doubt = tilted, sharpness, edge, 0.0
+        self._uncut, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
         self._height = min(nodes.strip, TURN / (sharpness * nodes.line.rise(edge)))
         self._finest = NODES * self._height
 
     def _log_share(self, w: Array | ComplexArray) -> ComplexArray:
+        """Return the logarithm of the weight."""
         return log_cutoff(self._k * (w - self._edge))
 
     def _largest(self, w: ComplexArray) -> Array:
+        """Return the sum of the moduli of the weight and of 1 minus the weight."""
         share = self._log_share(w)
         return np.exp(share.real) + np.abs(np.expm1(share))
 
     def bulk_cgf(self, rise: Array) -> Array:
-        """log prod E_t[w e^{rise (L - mean)}]: with rise = s - t, the bulk's own K(s) - K(t)."""
+        """Return log of the product of E_t[w e^{rise (L - mean)}] over the rows, where w is the weight."""
         tilted, part = self._uncut, self._uncut.part
         w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._finest), 0.0))
         power = tilted.t + 1.0 + rise
@@ -171,7 +183,7 @@ class SplitRows:
         return np.asarray(result - tilted.cumulant - rise * tilted.mean)
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
-        """(log phi, log B - log phi) at y = 0, step, ... without e^{i y mean}, of products of rows."""
+        """Return (log phi, log B - log phi) at y = 0, step, ..., without e^{i y mean}, where phi and B are products over the rows."""
         tilted = self._uncut
         counts, height = tilted.part.counts, min(0.45 * self._height, tilted._highest)
         w, s, weights = tilted.line(height, self._finest, min(log_error, log_error_beyond), self._largest)
@@ -179,18 +191,21 @@ class SplitRows:
         less = _transforms(weights * np.exp(log_share), s, step, count, counts, log_error)
         beyond = _transforms(weights * -np.expm1(log_share), s, step, count, counts, log_error_beyond)
         sizes = float(counts @ np.abs(weights * -np.expm1(log_share)).sum(axis=1))  # at least SUM n_i |phi_i - B_i|
-        self.doubt = beyond.doubt + (less.doubt + beyond.doubt) * sizes
+        self.error_bound = beyond.error_bound + (less.error_bound + beyond.error_bound) * sizes
         both, bulk, rest = (np.empty(count, dtype=complex) for _ in range(3))
         for block in _blocks(len(weights), count):
-            both[block], bulk[block], rest[block] = _telescoped(less.at(block), beyond.at(block), beyond.sums, counts)
+            both[block], bulk[block], rest[block] = _products_and_gap(less.at(block), beyond.at(block), beyond.sums, counts)
         share = rest / both
         near = np.abs(share) < 0.5
         log_both, log_bulk = np.log(both), np.log(bulk)
         log_bulk.real, log_both.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_both.real, LEAST)
-        return tilted._moved(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
+        return tilted._without_mean(log_both, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_both)
 
     def decay(self, y: Array) -> Array:
-        """Upper bounds on log |prod phi_i(v) - prod B_i(v)| for every v >= y: at most SUM n_i |phi_i - B_i|, as none is above 1."""
+        """Return for each of increasing y an upper bound on log |prod phi_i(v) - prod B_i(v)| for every v >= y.
+
+        The difference is at most SUM n_i |phi_i - B_i|, because no modulus exceeds 1.
+        """
         tilted = self._uncut
         result = np.full((len(tilted.part.counts), len(y)), np.inf)
         for share in SHARES:
@@ -203,32 +218,36 @@ class SplitRows:
 
 
 class Transforms:
-    """SUM_j weights_ij (e^{i y s_j} - 1) for rows i, as left (rows, rank) times right (rank, frequencies).
+    """The transforms SUM_j weights_ij (e^{i y s_j} - 1) of the rows i, as a product of matrices (rows, rank) and (rank, frequencies).
 
-    sums: SUM_j weights_ij. doubt: sum over the rows, each times its count, of what any of theirs may be off.
+    sums: SUM_j weights_ij. error_bound: the sum over the rows, each times its count, of bounds on the error of a transform.
     """
 
-    def __init__(self, left: ComplexArray | None, right: ComplexArray, sums: ComplexArray, doubt: float) -> None:
-        self._left, self._right, self.sums, self.doubt = left, right, sums, doubt
+    def __init__(self, left: ComplexArray | None, right: ComplexArray, sums: ComplexArray, error_bound: float) -> None:
+        self._left, self._right, self.sums, self.error_bound = left, right, sums, error_bound
 
     def at(self, block: slice) -> ComplexArray:
-        """At some of the frequencies: shape (rows, frequencies)."""
+        """Return the transforms at some of the frequencies, as an array of shape (rows, frequencies)."""
         right = self._right[:, block]
         return right if self._left is None else np.asarray(product(self._left, np.ascontiguousarray(right)))
 
 
 def _transforms(weights: ComplexArray, s: ComplexArray, step: float, count: int, counts: Array, log_error: float) -> Transforms:
+    """Return the transforms at y = 0, step, ..., (count-1) step."""
     sums = weights.sum(axis=1)
     turns = np.minimum(2.0, step * count * np.abs(s))  # at least |e^{i y s} - 1|
     heavy = np.abs(weights).sum(axis=0) * turns > LIGHT * math.exp(log_error)
     weights, s, turns = weights[:, heavy], s[heavy], turns[heavy]
-    left, right, doubt = _factored(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
-    return Transforms(left, faded_less_one(right, s, step, count), sums, doubt)
+    left, right, error_bound = _low_rank(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
+    return Transforms(left, decaying_characteristic_less_one(right, s, step, count), sums, error_bound)
 
 
-def _factored(weights: ComplexArray, turns: Array, counts: Array, most: float) -> tuple[ComplexArray | None, ComplexArray, float]:
-    """(left, right, doubt): the sums of moduli of weights - left right, times `turns`, times the counts, added up; at most `most`. No left
-    and no doubt where so few rows would not do."""
+def _low_rank(weights: ComplexArray, turns: Array, counts: Array, most: float) -> tuple[ComplexArray | None, ComplexArray, float]:
+    """Return matrices left and right whose product is nearly `weights`, and a bound on the error of any transform.
+
+    The bound is the sum of the moduli of weights - left right, times `turns` and the counts. It is at most `most`. If no rank suffices,
+    left is None, right is `weights` and the bound is 0.
+    """
     scaled = weights * turns
     rows, nodes = weights.shape
     for rank in RANKS:
@@ -238,31 +257,34 @@ def _factored(weights: ComplexArray, turns: Array, counts: Array, most: float) -
         mixed = np.cos(np.outer(1.0 + np.arange(nodes) ** 2, 1.0 + np.arange(rank)) * 0.6180339887)
         left = np.linalg.qr(product(scaled, mixed))[0]
         right = product(left.conj().T, scaled)
-        doubt = float(counts @ np.abs(scaled - product(left, right)).sum(axis=1))
-        if doubt <= most:
-            return left, right / turns, doubt
+        error_bound = float(counts @ np.abs(scaled - product(left, right)).sum(axis=1))
+        if error_bound <= most:
+            return left, right / turns, error_bound
     return None, weights, 0.0
 
 
 def _blocks(rows: int, count: int) -> list[slice]:
+    """Return slices of the frequencies with at most about BLOCK entries for all rows."""
     size = max(16, BLOCK // rows)
     spend(0.3 * rows * count)
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 def _powers(change: ComplexArray, counts: Array) -> ComplexArray:
-    """prod (1 + change_i)^count_i."""
+    """Return prod (1 + change_i)^count_i over the rows i."""
     result = np.ones(change.shape[1], dtype=complex)
     for row, count in zip(change, counts.tolist(), strict=True):
         result *= 1.0 + row if count == 1.0 else np.exp(count * log1p_complex(row))
     return result
 
 
-def _telescoped(
+def _products_and_gap(
     less: ComplexArray, beyond: ComplexArray, rests: ComplexArray, counts: Array
 ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-    """(prod phi, prod B, prod phi - prod B): phi = 1 + less + beyond, B = phi - M, M = beyond + rest. Nothing cancels in
-    phi_1 phi_2 - B_1 B_2 = (phi_1 - B_1) phi_2 + B_1 M_2."""
+    """Return (prod phi, prod B, prod phi - prod B) over the rows, where phi = 1 + less + beyond, B = phi - M and M = beyond + rest.
+
+    The difference is computed from phi_1 phi_2 - B_1 B_2 = (phi_1 - B_1) phi_2 + B_1 M_2, in which nothing cancels.
+    """
     both, bulk = (np.ones(less.shape[1], dtype=complex) for _ in range(2))
     gap = np.zeros(less.shape[1], dtype=complex)
     for low, high, rest, count in zip(less, beyond, rests.tolist(), counts.tolist(), strict=True):

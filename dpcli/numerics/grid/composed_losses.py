@@ -1,7 +1,7 @@
-"""A composition on a grid: how fine, how the counts are powered, and the curve that comes out.
+"""Composition of losses on a grid: the choice of the spacing, the convolution of many steps, and the resulting curve.
 
-Many steps are composed four at a time, the spacing doubling after each round (Ghazi et al. 2022, arXiv:2207.04381): the composed
-loss spreads as fast as the grid coarsens, and each round costs the same dispersion (lattice.py), count h^2/4.
+Many steps are composed in rounds (Ghazi et al. 2022, arXiv:2207.04381). Each round composes four copies and then doubles the spacing. The
+standard deviation of the composed loss grows as fast as the spacing, so each round adds the same dispersion (lattice.py), count h^2/4.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from dataclasses import replace
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid.convolution import convolved, short, summed, transform_size
+from dpcli.numerics.grid.convolution import convolve, convolve_directly, short, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
-from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
+from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
 from dpcli.numerics.grid.survey import Survey, spread
 from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import remaining
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 TOO_FAR = "the loss is too far spread for a grid of this size"
-WIDENED = 2.0  # times as many points as planned, for which there is room where the window turns out too narrow
-GENTLER = 40  # smaller tilts that are tried
-FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact
-MAX_POINTS = 1 << 20
-FEWEST = 64  # points of the window, and cells of the largest loss of one step, of the coarsest grid
-SNAPPED = 16.0  # units in a spacing, beyond which it is no part of one
-PASSES = 2.0  # cells that a point of the plan takes
-WIDEST_CELL, STEEPEST_CELL = (
-    300.0,
-    16.0,
-)  # width of a cell, and the exponent of the tilt across it: what rounding moves up grows by it
-WIDTH = 4.0  # of an interval of epsilon, in dispersions times t + 1
+WIDENED = 2.0  # the window may need this many times the planned points, so a plan must leave room for them
+GENTLER = 40  # number of smaller tilts that are tried
+FARTHEST_CELL = 2.0**50  # largest distance of a cell from 0, in cells; beyond it, positions would not be exact
+MAX_POINTS = 1 << 20  # most points of a convolution
+FEWEST = 64  # fewest points of the window, and fewest cells over the narrowest loss of one step
+SNAPPED = 16.0  # a spacing of more than this many units is not adapted to the unit
+PASSES = 2.0  # cells of work for each point of the plan
+WIDEST_CELL = 300.0  # largest width of a cell
+STEEPEST_CELL = 16.0  # largest tilt times width of a cell; mass that rounding moves up by a cell grows by e to this power
+WIDTH = 4.0  # width of an interval of epsilon, in units of dispersion times t + 1
 
 Parts = Sequence[tuple[HasTails, Survey, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class GridTarget:
-    """The question that a grid is made for: the tilt, log delta, and logarithms of what may be left out.
+    """The question for which a grid is made.
 
-    log_rare: of the P-mass that may count as infinite. log_negligible: of the share of the tilted mass that may be lost.
+    tilt, log_delta: the tilt, and about log delta where the curve is wanted.
+    log_rare: logarithm of the P-mass that may count as infinite loss. log_negligible: logarithm of the share of the tilted mass that may be
+    left out.
     """
 
     tilt: float
@@ -53,11 +53,13 @@ class GridTarget:
 
 @dataclass(frozen=True, slots=True)
 class GridPlan:
-    """The grid of the composition.
+    """The plan of a grid for the composition.
 
-    rounds: of four-fold composition and coarsening, per part. work: grid points to be transformed. longest: points of the longest
-    convolution of one part. coarse: the spacing is more than the error asked for. orders: distances from the tilt at
-    which Chernoff's bound shows that little lies below, and above, the window.
+    spacing, first, size: the spacing, and the first point and number of points of the window.
+    rounds: for each part, the number of rounds of four-fold composition and coarsening.
+    work: number of grid points to be transformed. longest: number of points of the longest convolution of one part.
+    orders: distances from the tilt at which Chernoff's bound shows that little mass lies below and above the window.
+    coarse: whether the spacing is larger than the wanted error requires.
     """
 
     target: GridTarget
@@ -71,16 +73,16 @@ class GridPlan:
     coarse: bool
 
     def affordable(self, work: float) -> bool:
-        """Return whether the grid may be laid: its points, its work, and places that are exact."""
+        """Return whether the grid may be made: it has not too many points, takes at most `work`, and its positions are exact."""
         exact = max(-self.first, self.first + self.size) <= FARTHEST_CELL
         return exact and max(WIDENED * self.size, self.longest) <= MAX_POINTS and self.work <= work
 
 
-def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
-    """The cheapest plan found whose interval is about `error` (nats) wide; the finest that `work` points pay for where that is coarser.
+def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
+    """Return the cheapest plan whose interval for epsilon is about `error` nats wide, or the finest one that `work` points allow.
 
-    unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. The tilt is a smaller one where numbers
-    would overflow across a cell.
+    unit: a loss that shall be a whole multiple of the spacing, or 0. Such a plan has no rounds. If numbers would overflow across a cell,
+    the plan has a smaller tilt than the target. Raises NotRepresentable if there is no plan.
     """
     for _ in range(GENTLER):
         plan = _cheapest(parts, target, error, unit, work)
@@ -93,24 +95,23 @@ def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: f
 
 
 def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
-    """The plan as of `planned`, whatever its cells do to numbers."""
+    """Return the plan of `plan_grid` for this tilt, even if numbers would overflow across a cell."""
     work = min(work, remaining() / PASSES)
     window = spread([(view, count) for _, view, count in parts], target.tilt, target.log_negligible)
     reaches = [_reach(part, target) for part in parts]
-    # Where the tilted composition sits on its largest loss, its window shows no scale: the losses of one step do.
+    # If the tilted composition is concentrated on its largest loss, its window has no width. The ranges of single steps give a scale then.
     widest = max((window[1] - window[0]) / FEWEST, min(high - low for low, high in reaches) / FEWEST)
     if not 0.0 < widest < math.inf:
         raise NotRepresentable(TOO_STEADY)
     variance = error / (WIDTH * (target.tilt + 1.0))
 
     def finest(rounds: tuple[int, ...]) -> float:
-        """The spacing that has this dispersion with so many rounds."""
-        return min(
-            math.sqrt(4.0 * variance / math.fsum(_dispersed(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))), widest
+        return min(  # the spacing that has this variance as its dispersion
+            math.sqrt(4.0 * variance / math.fsum(_dispersion(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))), widest
         )
 
     most = max(count for _, _, count in parts)
-    choices = {tuple(_rounds(count, _dispersed(most, k)) for _, _, count in parts) for k in range(1 + min(_most_rounds(most), 20))}
+    choices = {tuple(_rounds(count, _dispersion(most, k)) for _, _, count in parts) for k in range(1 + min(_most_rounds(most), 20))}
     none = (0,) * len(parts)
     if unit > 0.0 and finest(none) <= SNAPPED * unit:
         choices = {none}
@@ -124,22 +125,23 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
 
 
 def _most_rounds(count: int) -> int:
+    """Return how often `count` can be divided by 4."""
     return int(math.log(count, 4.0) + 1e-9)
 
 
-def _dispersed(count: int, rounds: int) -> float:
-    """Return the dispersion of so many steps after rounds of composition and coarsening, in quarters of the square of the last spacing."""
+def _dispersion(count: int, rounds: int) -> float:
+    """Return the dispersion of `count` steps after `rounds` rounds, in units of a quarter of the square of the last spacing."""
     return count * (1.0 + rounds) / 4.0**rounds
 
 
-def _rounds(count: int, dispersed: float) -> int:
-    """The least rounds that disperse the steps by no more than this; as many as there can be where none do."""
+def _rounds(count: int, dispersion: float) -> int:
+    """Return the least number of rounds with at most this dispersion, or the largest possible number if none has."""
     most = _most_rounds(count)
-    return next((r for r in range(most) if _dispersed(count, r) <= dispersed), most)
+    return next((r for r in range(most) if _dispersion(count, r) <= dispersion), most)
 
 
 def _reach(part: tuple[HasTails, Survey, int], target: GridTarget) -> tuple[float, float]:
-    """The losses of one step that matter."""
+    """Return the range of losses of one step that matter."""
     _, survey, count = part
     return survey.range(target.log_rare - math.log(count), target.tilt, target.log_negligible - math.log(count))
 
@@ -150,14 +152,18 @@ def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: flo
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
         raise NotRepresentable(TOO_STEADY)
     start = math.floor(low / spacing) - 1
-    end = max(math.ceil(high / spacing) + 1, start + 2)  # losses beyond the survey leave no range: they count as infinite
+    # If all losses lie beyond the survey, the range is empty, and they count as infinite.
+    end = max(math.ceil(high / spacing) + 1, start + 2)
     magnified = math.exp(min(-target.log_negligible - 16.0, 100.0))
     at = edges(start, end - start + 1, spacing)
-    return discretised(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
+    return discretise(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
 
 
-def _snapped(spacing: float, unit: float) -> float:
-    """The largest spacing up to the given one that is a whole part of `unit`; as given where that is far too fine."""
+def _snap(spacing: float, unit: float) -> float:
+    """Return the largest spacing up to the given one of which `unit` is a whole multiple.
+
+    If that would be far too fine, or if `unit` is 0, it is the given spacing.
+    """
     if unit <= 0.0 or spacing > SNAPPED * unit:
         return spacing
     return unit / math.ceil(unit / spacing)
@@ -173,8 +179,9 @@ def _plan(
     rounds: tuple[int, ...],
     coarse: bool,
 ) -> GridPlan:
+    """Return the plan with this spacing and these rounds. window: the result of `survey.spread`. reaches: results of `_reach`."""
     low, high, *orders = window
-    spacing = _snapped(spacing, unit)
+    spacing = _snap(spacing, unit)
     first = math.floor(low / spacing)
     size = transform_size(math.ceil(high / spacing) - first + 1)
     work, longest = float(size) * (len(parts) + 1), 0.0
@@ -185,48 +192,48 @@ def _plan(
     return GridPlan(target, spacing, first, size, rounds, work, longest, (orders[0], orders[1]), coarse)
 
 
-def composed(parts: Parts, plan: GridPlan) -> GridCurve:
-    """The curve of the composition."""
+def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
+    """Return the curve of the composition."""
     lattices: list[tuple[Lattice, int]] = []
     infinite = 0.0
     for part, rounds in zip(parts, plan.rounds, strict=True):
         _, survey, count = part
         one = _single(part, plan.target, plan.spacing / 2.0**rounds)
-        lattices += _powered(one, count, rounds, survey, plan.target)
+        lattices += _copies_of(one, count, rounds, survey, plan.target)
         infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
-    lattice, outside = _finished(lattices, plan)
+    lattice, outside = _convolve_on_window(lattices, plan)
     return GridCurve(lattice, outside, -math.expm1(infinite) * (1.0 - 1e-12), plan.coarse)
 
 
-def _powered(one: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
-    """Lattices on the plan's spacing, with counts, that amount to `count` copies of `one`."""
+def _copies_of(one: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
+    """Return lattices on the plan's spacing, with counts, whose convolution is `count` copies of `one`."""
     rest: Lattice | None = None
-    copies, over = 1, 0  # steps in `one`, and in `rest`
+    copies, over = 1, 0  # number of steps in `one` and in `rest`
     for _ in range(rounds):
         left = count % 4
         if left:
             over += left * copies
-            rest = _trimmed([(one, left)] + ([(rest, 1)] if rest else []), over, 1, survey, target)
-        one, rest = coarsened(_trimmed([(one, 4)], copies * 4, count // 4, survey, target)), coarsened(rest) if rest else None
+            rest = _convolve_and_trim([(one, left)] + ([(rest, 1)] if rest else []), over, 1, survey, target)
+        one, rest = coarsen(_convolve_and_trim([(one, 4)], copies * 4, count // 4, survey, target)), coarsen(rest) if rest else None
         count, copies = count // 4, copies * 4
     return ([(one, count)] if count else []) + ([(rest, 1)] if rest else [])
 
 
-def _trimmed(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: GridTarget) -> Lattice:
-    """Return the convolution of the parts, cut to where it matters: what is cut off above counts as infinite, and below as lost.
+def _convolve_and_trim(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: GridTarget) -> Lattice:
+    """Return the convolution of the parts without its negligible ends. The upper end counts as infinite loss, and the lower one as lost.
 
-    copies: steps in the result. times: how often the result is used.
+    copies: number of steps in the result. times: how often the result is used.
     """
     first = sum(n * lattice.start for lattice, n in parts)
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
     if not max(-first, first + length) <= FARTHEST_CELL:
         raise NotRepresentable(TOO_STEADY)
-    result = summed(parts) if short(parts) else convolved(parts, first, transform_size(length))
+    result = convolve_directly(parts) if short(parts) else convolve(parts, first, transform_size(length))
     log_rare = target.log_rare - math.log(times)
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     end = max(math.ceil(min(max(above / result.spacing, first), first + length - 1)) - first + 1, 1)
     below = np.cumsum(result.weights[:end])
-    noise = result.error * np.sqrt(np.arange(1.0, end + 1.0))  # as much of what lies below as rounding may have made
+    noise = result.error * np.sqrt(np.arange(1.0, end + 1.0))  # a bound on the rounding error of the mass below each point
     begin = min(int(np.count_nonzero(below <= math.exp(target.log_negligible) / times + noise)), end - 1)
     return replace(
         result,
@@ -238,7 +245,7 @@ def _trimmed(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: 
 
 
 def _rare_above(parts: list[tuple[Lattice, int]], order: float, log_rare: float) -> float:
-    """A loss that the composition exceeds with a P-mass of at most e^log_rare: Chernoff's bound, from the weights and their error."""
+    """Return a loss that the composition exceeds with probability at most e^log_rare, by Chernoff's bound at `order`."""
     log_moment = math.fsum(
         count * (_log_moment(lattice, order - lattice.tilt) + lattice.log_scale + lattice.log_error) for lattice, count in parts
     )
@@ -246,31 +253,34 @@ def _rare_above(parts: list[tuple[Lattice, int]], order: float, log_rare: float)
 
 
 def _log_moment(lattice: Lattice, s: float) -> float:
-    """log of the sum of w e^{s l}. The error of the weights is not in it: as a measure of its own it is part of the curve's slack."""
-    kept = np.flatnonzero(lattice.weights)
-    if not len(kept):
+    """Return the log of the sum of w e^{s l} over the weights. The error of the weights is not included; the curve's slack contains it."""
+    positive = np.flatnonzero(lattice.weights)
+    if not len(positive):
         return -math.inf
-    exponents = s * lattice.spacing * (lattice.start + kept)
+    exponents = s * lattice.spacing * (lattice.start + positive)
     top = float(exponents.max())
-    moment = float((lattice.weights[kept] * np.exp(np.maximum(exponents - top, -500.0))).sum())
+    moment = float((lattice.weights[positive] * np.exp(np.maximum(exponents - top, -500.0))).sum())
     return math.log(moment) + top + 1e-12
 
 
-def _finished(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
-    """The composition on the plan's window, wider where that turns out too narrow, and a bound on the tilted mass outside of it."""
+def _convolve_on_window(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
+    """Return the composition on the plan's window, or on a wider one if the lattices need it, and a bound on the tilted mass outside."""
     begin, below = edge(side, -1.0, plan.spacing * plan.first, plan.orders[0], plan.target.log_negligible)
     end, above = edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
-    # So wide that it would take too long, or not finite: nothing is bounded.
+    # If the needed window is too wide or infinite, the plan's window is used, and the mass outside is not bounded.
     if not end - begin <= plan.spacing * min(8.0 * plan.size, MAX_POINTS):
-        return convolved(side, plan.first, plan.size), math.inf
+        return convolve(side, plan.first, plan.size), math.inf
     first = min(math.floor(begin / plan.spacing), plan.first)
     length = max(math.ceil(end / plan.spacing) - first + 1, plan.size)
-    result = convolved(side, first, plan.size if (first, length) == (plan.first, plan.size) else transform_size(length))
+    result = convolve(side, first, plan.size if (first, length) == (plan.first, plan.size) else transform_size(length))
     return result, below + above + result.lost
 
 
 def edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: float, log_negligible: float) -> tuple[float, float]:
-    """An end of the window (sign -1: the lower one), the given one if it will do, and Chernoff's bound of the tilted mass beyond."""
+    """Return an end of the window and Chernoff's bound on the tilted mass beyond it. sign: -1 for the lower end, 1 for the upper one.
+
+    It is the given `edge` if little mass is beyond that. order: a distance from the tilt for Chernoff's bound.
+    """
 
     def log_beyond(s: float, at: float) -> float:
         return math.fsum(count * _log_moment(lattice, sign * s) for lattice, count in side) - sign * s * at
@@ -278,7 +288,7 @@ def edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: float
     log_mass = log_beyond(order, edge)
     if log_mass <= log_negligible + 4.0:
         return edge, math.exp(log_mass)
-    # Planned from a survey that was too rough here: look at the lattices themselves.
+    # The survey was too rough, so the moments of the lattices determine the end.
     orders = (order * np.geomspace(1e-3, 10.0, 33)).tolist()
     distance = min(max(log_beyond(s, edge) - log_negligible, 0.0) / s for s in orders)
     return edge + sign * distance, math.exp(log_negligible) if math.isfinite(distance) else 1.0

@@ -1,8 +1,11 @@
-"""Convolution of lattices by the fast Fourier transform, with a bound on what its rounding did.
+"""Convolution of lattices by the fast Fourier transform, with a bound on the rounding error.
 
-Every coefficient of a transform of length N errs by at most u' log2(N) times the sum of the moduli (each input reaches an output
-through log2(N) roundings); a power n multiplies that by n; Parseval's identity turns errors of the spectrum into the Euclidean norm of
-the error of the weights. Weights are tilted, so that this absolute error is relative to the point that is asked for.
+1. Every coefficient of a transform of length N has an error of at most u' log2(N) times the sum of the moduli, because each input reaches
+   an output through log2(N) roundings.
+2. The n-th power of the transform multiplies the relative error by n.
+3. Parseval's identity turns the errors of the spectrum into the Euclidean norm of the error of the weights.
+
+The weights are tilted, so that this absolute error is small relative to the masses at the losses that matter.
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.work import spend
 
-UNIT = 7e-16  # six roundings of a complex product and sum
-SHORT = 6000  # points of a sum that is computed as it is: about as long as its transform takes
-FACTORS = 16  # that are multiplied before logarithms are taken: their product, each at least 1e-15, is still a number
+UNIT = 7e-16  # u': six roundings of a complex product and sum
+SHORT = 6000  # largest number of points for which the sums are computed directly; beyond, a transform is faster
+FACTORS = 16  # most factors that are multiplied directly; if each is at least 1e-15, their product does not underflow
 
 
 def transform_size(length: int) -> int:
-    """The least 2^a 3^b 5^c at or above `length`."""
+    """Return the least number 2^a 3^b 5^c that is at least `length`, with b <= 3 and c <= 2."""
     best = 1 << max(length - 1, 1).bit_length()
     for fives in (1, 5, 25):
         for threes in (1, 3, 9, 27):
@@ -31,13 +34,15 @@ def transform_size(length: int) -> int:
 
 
 def norm(x: Array) -> float:
+    """Return the Euclidean norm."""
     return math.sqrt(float((x * x).sum()))
 
 
 class Spectrum:
-    """A product of powers of transforms of length `size`: few factors as they are, more of them in logarithms.
+    """A product of powers of transforms of length `size`. A few factors are multiplied directly, more of them by their logarithms.
 
-    relative: bound on the relative error, as a logarithm, where a modulus is raised to at least what rounding makes of 0.
+    Every modulus is raised to at least the rounding error of its transform, so that it has a relative error. `_relative` bounds the
+    logarithm of the relative error of the product.
     """
 
     def __init__(self, size: int) -> None:
@@ -45,13 +50,13 @@ class Spectrum:
         self._factor: ComplexArray | None = None
         self._modulus: Array = np.ones(size // 2 + 1)
         self._count = 0
-        self._log: Array | None = None  # of the modulus of what is not in `_factor`
+        self._log: Array | None = None  # log modulus of the factors that are not in `_factor`
         self._angle: Array = np.zeros(size // 2 + 1)
         self._relative: Array = np.zeros(size // 2 + 1)
 
     def multiply(self, weights: Array, count: int) -> None:
         """Multiply by the `count`-fold convolution of `weights`, through its transform."""
-        spectrum = np.fft.rfft(_folded(weights, self.size), self.size)
+        spectrum = np.fft.rfft(_wrap(weights, self.size), self.size)
         slip = UNIT * math.log2(self.size) * float(weights.sum())
         modulus = np.maximum(np.abs(spectrum), slip)
         self._relative += count * (slip / modulus + UNIT)
@@ -66,19 +71,20 @@ class Spectrum:
         self._count += count
 
     def _add(self, log_modulus: Array, angle: Array) -> None:
+        """Multiply by a factor given by its log modulus and angle."""
         self._log = log_modulus if self._log is None else self._log + log_modulus
         self._angle += angle
 
     def _settle(self) -> None:
-        """Turn the factors at hand into logarithms."""
+        """Replace the factors that were multiplied directly by their logarithms."""
         if self._factor is not None:
             self._add(np.log(self._modulus), np.angle(self._factor))
             self._factor, self._modulus, self._count = None, np.ones(self.size // 2 + 1), 0
 
     def inverse(self) -> tuple[Array, float]:
-        """The weights that have this spectrum, and a bound on the Euclidean norm of their error.
+        """Return the weights that have this spectrum, and a bound on the Euclidean norm of their error.
 
-        With x the relative errors, prod (1 + x) - 1 <= e^r min(r, 1) for r = sum x.
+        Let x be the relative errors of the factors, and r their sum. Then prod (1 + x) - 1 <= e^r min(r, 1).
         """
         product, modulus = self._factor, self._modulus
         if self._log is None and product is not None:
@@ -95,6 +101,7 @@ class Spectrum:
 
 
 def _powers(x: Any, count: int) -> Any:
+    """Return x^count, by repeated squaring."""
     power = x
     for bit in bin(count)[3:]:
         power = power * power
@@ -103,40 +110,42 @@ def _powers(x: Any, count: int) -> Any:
     return power
 
 
-def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lattice:
-    """Every lattice convolved with itself `count` times and with the others, on grid points first, ..., first + size - 1.
+def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lattice:
+    """Return the convolution of all lattices, each `count` times, on the grid points first, ..., first + size - 1.
 
-    Mass outside that window is wrapped around into it: the caller bounds it. All parts share tilt and spacing.
+    All parts have the same tilt and spacing. Mass outside of the window is wrapped around into it. The caller must bound this mass.
     """
     spend(float(size) * (len(parts) + 1))
     spectrum = Spectrum(size)
     for lattice, count in parts:
         spectrum.multiply(lattice.weights, count)
     weights, rounding = spectrum.inverse()
-    weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly what rounding made: it would rule the moments of a higher order
+    weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly rounding errors, which would dominate moments of a higher order
     offset = sum(count * lattice.start for lattice, count in parts)
-    return _joined(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
+    return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
 
 
 def short(parts: Sequence[tuple[Lattice, int]]) -> bool:
-    """Return whether `summed` is the better choice."""
+    """Return whether the parts are so short that `convolve_directly` is faster than `convolve`."""
     return sum(count * len(lattice.weights) for lattice, count in parts) <= SHORT
 
 
-def summed(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
-    """`convolved` on all its points, as sums of products: no weight is rounded by more than a share of itself, so that many copies of the
-    result may be taken."""
+def convolve_directly(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
+    """Return the convolution of all lattices on all of its points, computed as sums of products.
+
+    Every weight has a small relative error, so that many copies of the result may be convolved in turn.
+    """
     spend(0.01 * sum(count * len(lattice.weights) for lattice, count in parts) ** 2)
     weights, rounding = np.ones(1), 0.0
     for lattice, count in parts:
         for _ in range(count):
             rounding += 2.3e-16 * min(len(weights), len(lattice.weights))
             weights = np.convolve(weights, lattice.weights)
-    return _joined(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, rounding)
+    return _lattice_of(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, rounding)
 
 
-def _joined(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
-    """The lattice of these weights, and what is known of the parts, added up."""
+def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
+    """Return the lattice with these weights. Its other fields are sums over the parts, and include the rounding of this convolution."""
     log_finite = math.fsum(n * math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf for one, n in parts)
     return Lattice(
         parts[0][0].tilt,
@@ -154,8 +163,8 @@ def _joined(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, ro
     )
 
 
-def _folded(weights: Array, size: int) -> Array:
-    """Weights wrapped around a circle of `size` points."""
+def _wrap(weights: Array, size: int) -> Array:
+    """Return the weights wrapped around a circle of `size` points."""
     if len(weights) <= size:
         return weights
     padded = np.zeros(-(-len(weights) // size) * size)

@@ -1,20 +1,28 @@
-"""delta(epsilon) of a composition on a grid, from above and from below.
+"""Upper and lower bounds on delta(epsilon) of a composition on a grid.
 
-From above: the curve of the lattice, whose pair dominates. From below: the lattice's likelihood ratio is U = Y Z, where Y is that of a pair
-below the true one and E[Z | Y] = 1 (lattice.py). With k = e^eps, the curves of the two pairs are psi(k) = E_Q[(U - k)+] and
-g(k) = E_Q[(Y - k)+], and
+The upper bound is the curve of the lattice, whose pair dominates. For the lower bound, write the lattice's likelihood ratio as U = Y Z. Y
+is the ratio of a pair whose curve is below the true one, and E[Z | Y] = 1 (lattice.py). With k = e^eps, the curves of the two pairs are
+psi(k) = E_Q[(U - k)+] and g(k) = E_Q[(Y - k)+], and
 
     psi(k) - g(k) = E_Q[d(Y)],   d(y) = E[(y Z - k)+] - (y - k)+ >= 0.
 
-How large d is. As E[Z | Y] = 1, d(k) = k E[(Z - 1)+] <= k sqrt(Var Z) / 2 <= k sqrt(e^V - 1) / 2, and d falls on both sides of k. At y = k
-e^-s, by (x - 1)+ <= x^{1+r} r^r / (1+r)^{1+r}, d <= k D(s) with D(s) = min over r of e^{r (1+r) V / 2 - (1+r) s} r^r / (1+r)^{1+r}; at y =
-k e^s, d = E[(k - y Z)+], which under the law with density Z is the same question about 1/Z: d <= k e^s D(s).
+How large d is:
 
-How much of Q lies there. Chernoff's bound gives Pr(|log Z| > m | Y) <= 1 - p for p = 1 - e^{-(m + V/2)^2 / 2V} - e^{-(m - V/2)^2 / 2V}, so
-that p Q(|log Y - eps| <= s) <= Q(|log U - eps| <= s + m), which the lattice shows. d is at most a sum of boxes, one for each s on a ladder
-of sigma / 4, sigma = sqrt V; beyond the last one, at J sigma, the measure e^{(t+1) log Y} dQ of total at most e^M bounds the rest by
-e^{M - t eps} sup_{s > J sigma} e^{(t+1) s} D(s) (and less on the other side). So g >= psi - about 3 V times the density of log U at eps: of
-second order in the spacing, as the upper bound's own error is.
+1. Since E[Z | Y] = 1, d(k) = k E[(Z - 1)+] <= k sqrt(Var Z) / 2 <= k sqrt(e^V - 1) / 2. d falls on both sides of k.
+2. At y = k e^-s, the inequality (x - 1)+ <= x^{1+r} r^r / (1+r)^{1+r} gives d <= k D(s), where D(s) is the minimum over r of
+   e^{r (1+r) V / 2 - (1+r) s} r^r / (1+r)^{1+r}.
+3. At y = k e^s, d = E[(k - y Z)+]. Under the law with density Z this is the question of step 2 for 1/Z, so d <= k e^s D(s).
+
+How much of Q lies where d is large:
+
+1. Chernoff's bound gives Pr(|log Z| > m | Y) <= 1 - p for p = 1 - e^{-(m + V/2)^2 / 2V} - e^{-(m - V/2)^2 / 2V}. So
+   p Q(|log Y - eps| <= s) <= Q(|log U - eps| <= s + m), which is computed from the lattice.
+2. d is at most a sum of boxes, one for each s on a ladder with steps of sigma / 4, where sigma = sqrt V.
+3. Beyond the last box, at J sigma, the measure e^{(t+1) log Y} dQ, whose total is at most e^M, bounds the rest by
+   e^{M - t eps} sup_{s > J sigma} e^{(t+1) s} D(s), and by less on the other side.
+
+So g is at least psi minus about 3 V times the density of log U at eps. This is of second order in the spacing, as is the error of the upper
+bound.
 """
 
 from __future__ import annotations
@@ -27,19 +35,19 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.lattice import RARELY, Lattice
 
-WIDE = 1.0  # sigma beyond which nothing is said from below
-LADDER, STEP, MARGIN = 56, 0.25, 2.5  # boxes, and the distances between them and of m, in sigma
-BISECTIONS, CLOSE = 80, 1e-13
-FARTHEST = 600.0  # exponent up to which sums are taken as they are
-STEEP = 600.0  # exponent beyond which terms below the point that is asked for are left out: they count for nothing
+WIDE = 1.0  # largest sigma for which there is a lower bound
+LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes, and the step of the ladder and the margin m in units of sigma
+BISECTIONS, CLOSE = 80, 1e-13  # most steps of a bisection, and the relative width at which it ends
+FARTHEST = 600.0  # largest exponent of a computed term; beyond it, the terms only make the bounds weaker
+STEEP = 600.0  # terms below the reference loss whose exponent exceeds this are left out, because they are not needed
 
 
 @dataclass(frozen=True, eq=False)
 class GridCurve:
-    """The curve of a lattice, and the one below.
+    """The curve of a lattice, and a lower bound on the true curve.
 
-    outside: tilted mass that was wrapped around, or lies beyond. infinite_lower: a lower bound on the probability of an infinite loss.
-    coarse: the grid is coarser than was asked for.
+    outside: a bound on the tilted mass outside of the window, which may have been wrapped around. infinite_lower: a lower bound on the
+    probability of an infinite loss. coarse: whether the grid is coarser than the wanted error requires.
     """
 
     lattice: Lattice
@@ -49,12 +57,12 @@ class GridCurve:
 
     @property
     def covered(self) -> bool:
-        """Return whether the window holds all that matters."""
+        """Return whether the mass outside of the window is bounded."""
         return self.outside < math.inf
 
     @cached_property
     def slack(self) -> float:
-        """The most that the lattice's own curve may be off by, in units of e^{M - t eps}."""
+        """A bound on the error of the lattice's curve, in units of e^{M - t eps}."""
         t, h = self.lattice.tilt, self.lattice.spacing
         peak = math.exp(t * math.log(t) - (t + 1.0) * math.log1p(t))
         norm = math.sqrt(1.0 / (2.0 * t * (2.0 * t + 1.0) * (t + 1.0)) / h + peak * peak)
@@ -67,13 +75,13 @@ class GridCurve:
 
     @cached_property
     def _known(self) -> bool:
-        """Return whether nothing overflowed on the way: a NaN would else pass for nothing."""
+        """Return whether no number is NaN. A NaN would otherwise count as 0."""
         lattice = self.lattice
         return not math.isnan(float(lattice.weights.sum()) + lattice.log_scale + self.rounding + self.slack + lattice.infinite)
 
     @cached_property
     def _boxes(self) -> tuple[Array, Array, float]:
-        """Half widths and heights of boxes whose sum d is at most, over k, and what is beyond, in units of e^{M - t eps}."""
+        """The half widths and heights of boxes whose sum is at least d over k, and a bound on the rest in units of e^{M - t eps}."""
         t, variance = self.lattice.tilt, self.lattice.dispersion
         if variance == 0.0:
             return np.zeros(0), np.zeros(0), 0.0
@@ -90,7 +98,7 @@ class GridCurve:
         return (distances[1:] + margin) * (1.0 + 1e-9), -np.diff(heights) / likely, beyond
 
     def _sums(self, reference: float) -> _Sums:
-        """Sums over the losses near and above `reference`."""
+        """Return the sums over the losses near and above `reference`."""
         lattice = self.lattice
         loss: Array = np.asarray(lattice.spacing * (lattice.start + np.arange(len(lattice.weights))) - reference, dtype=float)
         begin = int(np.searchsorted(loss, -STEEP / (lattice.tilt + 1.0)))
@@ -101,11 +109,14 @@ class GridCurve:
         return _Sums(loss, lattice.spacing, first, second)
 
     def _upper(self, sums: _Sums, at: float) -> float:
-        """An upper bound on the finite part of delta at the loss `at` above the reference of the sums, over e^{M - t reference}."""
+        """Return an upper bound on delta without its infinite losses, divided by e^{M - t reference}.
+
+        at: epsilon minus the reference of the sums.
+        """
         return max(sums.curve(at) + self.rounding * sums.size(at) + self.slack * math.exp(min(-self.lattice.tilt * at, 700.0)), 0.0)
 
     def _lower(self, sums: _Sums, at: float) -> float:
-        """A lower bound on what `_upper` bounds."""
+        """Return a lower bound on the quantity that `_upper` bounds. It is 0 if there is none."""
         t, lattice = self.lattice.tilt, self.lattice
         if not -FARTHEST <= (t + 1.0) * at <= FARTHEST:
             return 0.0
@@ -124,7 +135,7 @@ class GridCurve:
         return max(lower, 0.0) if math.isfinite(lower) else 0.0
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """(lower, upper) bounds on delta(epsilon), in [0, 1]."""
+        """Return (lower, upper) bounds on delta(epsilon), in [0, 1]."""
         if not self._known:
             return 0.0, 1.0
         lattice = self.lattice
@@ -135,7 +146,7 @@ class GridCurve:
         return min(lower * (1.0 - 1e-12) + self.infinite_lower, 1.0), min(upper * (1.0 + 1e-12) + lattice.infinite, 1.0)
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
-        """(lower, upper) bounds on where delta(epsilon) falls to e^log_delta; -inf and inf where the grid shows none."""
+        """Return (lower, upper) bounds on the epsilon at which delta falls to e^log_delta. They are -inf and inf if the grid gives none."""
         if not self._known:
             return -math.inf, math.inf
         below, above = math.exp(log_delta) - self.infinite_lower, math.exp(log_delta) - self.lattice.infinite
@@ -143,21 +154,21 @@ class GridCurve:
         return (self._first(below, upper) if below > 0.0 else math.inf), upper
 
     def _reference(self, rest: float) -> float:
-        """Chernoff's bound, from the lattice's own M: there the sums are compared with 1, and nothing can underflow."""
+        """Return Chernoff's bound on epsilon from M of the lattice. Sums relative to it are compared with 1, and do not underflow."""
         return (self.lattice.log_scale - math.log(rest)) / self.lattice.tilt
 
     def _last(self, rest: float) -> float:
-        """Return where the upper bound, which falls, reaches `rest`."""
+        """Return the epsilon at which the upper bound falls to `rest`, or inf. rest: delta without the probability of infinite losses."""
         reference = self._reference(rest)
         if not math.isfinite(reference):
             return math.inf
         sums = self._sums(reference)
         if not len(sums.loss) or self._upper(sums, float(sums.loss[-1])) > 1.0 - 1e-12:
             return math.inf
-        return reference + _bisected(lambda at: self._upper(sums, at) > 1.0 - 1e-12, float(sums.loss[0]), float(sums.loss[-1]))[1]
+        return reference + _bisect(lambda at: self._upper(sums, at) > 1.0 - 1e-12, float(sums.loss[0]), float(sums.loss[-1]))[1]
 
     def _first(self, rest: float, near: float) -> float:
-        """A loss at which the lower bound exceeds `rest`, close below `near`."""
+        """Return an epsilon closely below `near` at which the lower bound exceeds `rest`, or -inf."""
         reference = self._reference(rest)
         if not math.isfinite(reference):
             return -math.inf
@@ -174,13 +185,13 @@ class GridCurve:
         distance = 1e-3 * self.lattice.spacing
         while high - distance > float(sums.loss[0]):
             if exceeds(high - distance):
-                return reference + _bisected(exceeds, high - distance, high)[0]
+                return reference + _bisect(exceeds, high - distance, high)[0]
             distance *= 2.0
         return -math.inf
 
 
-def _bisected(exceeds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """(last that exceeds, first that does not) of a falling bound, as near to each other as is worth while."""
+def _bisect(exceeds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Return a narrow bracket (low, high) with `exceeds` true at low and false at high, from a wider one."""
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         if not low < middle < high or high - low <= CLOSE * abs(high):
@@ -191,7 +202,10 @@ def _bisected(exceeds: Callable[[float], bool], low: float, high: float) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Losses above a reference, and the sums of w e^{-t l} and of w e^{-(t+1) l} over those at or above each; 0 beyond the last."""
+    """The losses l of a lattice relative to a reference, and sums over them.
+
+    first, second: the sums of w e^{-t l} and of w e^{-(t+1) l} over the losses at or above each loss, with a final 0.
+    """
 
     loss: Array
     spacing: float
@@ -199,7 +213,7 @@ class _Sums:
     second: Array
 
     def above(self, at: Array) -> IndexArray:
-        """The index of the first loss above each."""
+        """Return the index of the first loss above each of `at`."""
         places = np.floor((at - (self.loss[0] if len(self.loss) else 0.0)) / self.spacing) + 1.0
         return np.asarray(places.clip(0.0, float(len(self.loss))).astype(int))
 
@@ -207,17 +221,17 @@ class _Sums:
         return int(np.searchsorted(self.loss, at, side="right"))
 
     def size(self, at: float) -> float:
-        """The P-mass above."""
+        """Return the P-mass at losses above `at`, in the units of the sums."""
         return float(self.first[self._index(at)])
 
     def curve(self, at: float) -> float:
-        """From above; as it is up to FARTHEST."""
+        """Return the hockey-stick curve at `at`, in the units of the sums. Beyond FARTHEST it is an upper bound."""
         index = self._index(at)
         return float(self.first[index]) - (math.exp(at) * float(self.second[index]) if at <= FARTHEST else 0.0)
 
 
 def _height(s: float, variance: float) -> float:
-    """D(s): the least over some r."""
+    """Return an upper bound on D(s) of the module's docstring: the least value over a few r."""
     sigma = math.sqrt(variance)
     exponents = (
         r * (1.0 + r) * 0.5 * variance - (1.0 + r) * s + r * math.log(r) - (1.0 + r) * math.log1p(r)

@@ -1,19 +1,24 @@
-"""A privacy loss on multiples of a spacing h: a pair that dominates, and how far its losses were moved for that.
+"""A privacy loss on the multiples of a spacing h: a pair that dominates it, and a measure of how far the losses were moved.
 
-* Above: the chords of the hockey-stick curve (Doroshenko et al. 2022, arXiv:2207.04380: connect the dots). The mass of each cell is split
-  between its two ends so that its P-mass and its Q-mass are kept. Composition keeps the order of curves (Zhu, Dong, Wang 2022,
-  arXiv:2106.08567, Theorem 10).
-* Below: replace each cell by one outcome that has its P-mass p and its Q-mass q: this is post-processing, so the true curve is above that
-  of these merged pairs. Their likelihood ratio under Q is Y = p/q, that of the pair above is Y (1 + x), where x, given the cell, has mean 0
-  and log(1 + x) two values that lie h apart. Over all steps U = Y Z with E[Z | Y] = 1 and
+The upper bound. The chords of the hockey-stick curve are above the curve (Doroshenko et al. 2022, arXiv:2207.04380: connect the dots). The
+mass of each cell between grid points is split between its two ends so that its P-mass and its Q-mass are kept. The resulting pair
+dominates. Composition keeps the order of curves (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
 
-      log E[Z^a | Y] <= a (a - 1) V / 2   for every real a outside of (0, 1),   V = sum h^2 / 4:
+The lower bound.
 
-  kappa(a) = log E[(1 + x)^a] has kappa(0) = kappa(1) = 0, and kappa'' is the variance of log(1 + x) under a tilted law, at most h^2 / 4
-  (Popoviciu), so kappa lies below the parabola with these zeros and that curvature. `dispersion` is V. numerics/grid/grid_curve.py
-  turns it into a lower bound on the curve.
+1. Replace each cell by one outcome with the P-mass p and the Q-mass q of the cell. This is post-processing, so the true curve is above the
+   curve of these merged pairs.
+2. The likelihood ratio of the merged pair under Q is Y = p/q. The ratio of the dominating pair is Y (1 + x). Given the cell, x has mean 0,
+   and log(1 + x) has two values that lie h apart.
+3. Over all steps the ratio of the dominating pairs is U = Y Z with E[Z | Y] = 1 and
 
-Both errors are of second order in h. Masses are tilted, w = p e^{t l - M}, so that a tail of 1e-300 is a number like any other.
+      log E[Z^a | Y] <= a (a - 1) V / 2   for every real a outside of (0, 1),   V = sum h^2 / 4.
+
+4. Proof of this inequality: kappa(a) = log E[(1 + x)^a] has kappa(0) = kappa(1) = 0. kappa'' is the variance of log(1 + x) under a tilted
+   law, which is at most h^2 / 4 (Popoviciu). So kappa lies below the parabola with these zeros and that curvature.
+5. V is the `dispersion` of a lattice. numerics/grid/grid_curve.py derives a lower bound on the curve from it.
+
+Both errors are of second order in h. Masses are tilted, w = p e^{t l - M}, so that a tail of 1e-300 is not small in floating point.
 """
 
 from __future__ import annotations
@@ -25,23 +30,24 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, Tails
 from dpcli.numerics.work import spend
 
-TINY = 1e-60  # tilted weights below it are dropped, and counted as error: subnormal numbers are slow
-EDGE = 4e-15  # share of the spacing, for each cell between 0 and the furthest, by which cells begin below their grid point
-LEAST_EDGES = 64.0
-NEAR = 4.0  # of those shares: content that lies so near the left end of its cell is as good as on it
-RARELY = 1e-3  # probability with which content so near is moved up after all, in all steps together
-RARE = 1e-18  # tilted mass of cells whose content is not counted, where all else is on the grid
+TINY = 1e-60  # smaller tilted weights are dropped and added to the error, because subnormal numbers are slow
+EDGE = 4e-15  # cells begin this share of the spacing below their grid point, times the number of cells between 0 and the furthest point
+LEAST_EDGES = 64.0  # least number of cells in that product
+NEAR = 4.0  # mass within this multiple of that distance above a grid point counts as lying on the point
+RARELY = 1e-3  # largest probability, over all steps, with which such mass may be moved up nevertheless
+RARE = 1e-18  # if the tilted mass off the grid points is at most this, it is counted as excess and not as dispersion
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lattice:
-    """Tilted masses at the losses (start + k) spacing, k = 0, 1, ..., of a pair that dominates.
+    """A dominating pair with tilted masses at the losses (start + k) spacing for k = 0, 1, ..., and what the lower bound needs.
 
-    log_scale: M. weights: p e^{t l - M}. infinite: P-mass at +inf, not tilted. error: bound on the Euclidean norm of the error of
-    the weights. log_error: bound on a common relative error of them, as a logarithm. lost: tilted mass that was left out.
+    tilt: t. log_scale: M. weights: p e^{t l - M}. infinite: P-mass of an infinite loss, not tilted.
+    error: a bound on the Euclidean norm of the error of the weights. log_error: a bound on the logarithm of a common relative error.
+    lost: tilted mass that was left out.
 
-    Of a pair below: excess: tilted mass that no outcome has. blur: a relative error of the masses, as a logarithm. dispersion: of the
-    losses of what is left, about those of merged outcomes.
+    The other fields are for the lower bound. excess: tilted mass that the merged pair may lack. blur: a bound on the logarithm of a
+    relative error of its masses. dispersion: V of the module's docstring.
     """
 
     tilt: float
@@ -59,7 +65,11 @@ class Lattice:
 
 
 def chords(tilt: float, spacing: float, atoms: Array, mass: Array, rho: Array) -> Array:
-    """Weights at the grid points. atoms: tilted masses there. mass: of the cells between, at the left end's loss; rho: loss above it."""
+    """Return the tilted weights at the grid points, with the mass of each cell split between its ends.
+
+    atoms: tilted masses at the grid points. mass: masses of the cells between them, tilted as at the left end. rho: how far the loss of a
+    cell's merged outcome is above the left end.
+    """
     share = np.expm1(-rho) / math.expm1(-spacing)
     weights = atoms.copy()
     weights[:-1] += mass * (1.0 - share)
@@ -68,22 +78,25 @@ def chords(tilt: float, spacing: float, atoms: Array, mass: Array, rho: Array) -
 
 
 def edge_share(start: int, size: int) -> float:
-    """Return by what share of the spacing cells begin below their grid point, so that an atom on it lies within, however it is rounded."""
+    """Return the share of the spacing by which cells begin below their grid point, so that a rounded atom on it lies within the cell."""
     return EDGE * max(abs(start), abs(start + size), LEAST_EDGES)
 
 
 def edges(start: int, size: int, spacing: float) -> Array:
-    """Return the losses at which the tails of a lattice are taken: a little below its grid points."""
+    """Return the losses at which the tails for a lattice are computed, which are slightly below its grid points."""
     return np.asarray(spacing * (start - edge_share(start, size) + np.arange(size)))
 
 
-def discretised(tails: Tails, start: int, spacing: float, tilt: float, count: int = 1, magnified: float = 1e4) -> Lattice:
-    """The lattice from the tails at `edges`, for a step that is taken `count` times.
+def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int = 1, magnified: float = 1e4) -> Lattice:
+    """Return the lattice of a step that is taken `count` times.
 
-    magnified: how much more an error counts in the end that is not relative.
+    Args:
+        tails: the tails at `edges`.
+        magnified: how much more an absolute error counts than a relative one.
 
-    P-mass below the first grid point counts there, above the last one as infinite. What rounding may have added to P and taken from Q is a
-    relative error of the masses, or an excess, which moves the curve at e^eps by at most e^{M - t eps} times it.
+    P-mass below the first grid point is moved to it, and P-mass above the last one counts as infinite loss. Mass that rounding may have
+    added to P or taken from Q is counted as a relative error of the masses (blur) or as excess. An excess x moves the curve at e^eps by at
+    most x e^{M - t eps}.
     """
     spend(4.0 * len(tails.p_above))
     size, share = len(tails.p_above), NEAR * edge_share(start, len(tails.p_above))
@@ -102,7 +115,7 @@ def discretised(tails: Tails, start: int, spacing: float, tilt: float, count: in
         weights = chords(tilt, spacing, np.zeros(size), mass, raised)
         below = math.exp(bottom - scale) * (1.0 + 1e-12)
         weights[0] += below
-    # Near the left end: counted there alone. A little elsewhere: not counted at all.
+    # Cells whose mass lies near the left end count as atoms there. If the other cells together have little mass, it is counted as excess.
     on_grid = rho <= share * spacing if count * share <= RARELY else np.zeros(size - 1, dtype=bool)
     between = float(mass[~on_grid].sum()) * up
     spread = not between <= RARE
@@ -120,7 +133,7 @@ def discretised(tails: Tails, start: int, spacing: float, tilt: float, count: in
 
 
 def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
-    """Logarithms of the masses between grid points, from whichever tail is the smaller, and bounds on their relative error."""
+    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error."""
     rising = below[1:] < -0.7
     outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
     inner = np.minimum(inner, outer)
@@ -132,15 +145,18 @@ def _cell_masses(above: Array, below: Array) -> tuple[Array, Array]:
 
 
 def _relative_error(mass: Array, error: Array, magnified: float) -> tuple[float, float]:
-    """(a relative error that most of the mass has at most, the rest times its error): the larger errors are where little is."""
+    """Return a bound on the relative error of most of the mass, and the sum of mass times error over the rest.
+
+    Only cells with little mass have large errors. Both numbers together are chosen to be smallest, with the second one times `magnified`.
+    """
     order = np.argsort(error)
     beyond = np.append(np.cumsum((mass * error)[order][::-1])[::-1], 0.0)[1:]
     best = int(np.argmin(error[order] + magnified * beyond))
     return float(error[order][best]), float(beyond[best])
 
 
-def coarsened(lattice: Lattice) -> Lattice:
-    """Return the lattice on twice the spacing, from above."""
+def coarsen(lattice: Lattice) -> Lattice:
+    """Return a lattice with twice the spacing that dominates this one."""
     spend(2.0 * len(lattice.weights))
     weights, start = lattice.weights, lattice.start
     if start % 2:

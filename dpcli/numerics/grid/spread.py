@@ -1,10 +1,14 @@
-"""Sums of independent copies of a likelihood ratio, from above in the convex order.
+"""Upper bounds, in the convex order, on sums of independent copies of a likelihood ratio.
 
-A variable Y' is above Y in the convex order where E f(Y') >= E f(Y) for every convex f; that order is kept by sums of independent variables
-(Shaked & Shanthikumar 2007, Stochastic Orders, Theorem 3.A.12). Moving an outcome to the two points of a lattice around it so that its mean
-stays is such a step up. So is moving what lies below the lowest point to 0 and that point, and, as a limit, moving what lies above the
-highest one there and to infinity, where it keeps its mean and loses its mass. The lattice is one of logarithms: a point e^{ih} plus a point
-e^{jh} falls between two points whose distance from j, and whose shares, depend on j - i alone.
+A variable Y' is above Y in the convex order if E f(Y') >= E f(Y) for every convex f. Sums of independent variables keep this order (Shaked
+& Shanthikumar 2007, Stochastic Orders, Theorem 3.A.12). Three changes of a variable give one that is above it:
+
+* An outcome moves to the two lattice points around it, in shares that keep its mean.
+* An outcome below the lowest lattice point moves to 0 and to that point, in shares that keep its mean.
+* An outcome above the highest lattice point moves to that point and to infinity. In the limit, infinity gets a mean but no mass.
+
+The lattice points are e^{ih} for integers i. A sum of e^{ih} and e^{jh} falls between two neighbouring points. Their distance from j, and
+the shares of both, depend only on j - i.
 """
 
 from __future__ import annotations
@@ -19,18 +23,19 @@ from dpcli.numerics.logspace import log_factorials, log_sum
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import spend
 
-POINTS = 4096  # a lattice is refined while it has at most half of these; the error falls with the square
-TRIM = math.exp(-80.0)  # mass (below) and mean (above) given up at each end, each time
-FINEST = 2.0**-36  # a finer lattice would show the rounding of its logarithms
-WIDEST = 600.0  # logarithms beyond which e^x is no number
-BEYOND = 1e100  # a loss that stands for an infinite one
+POINTS = 4096  # a lattice is refined as long as it has at most half as many points; the error falls with the square of the number
+TRIM = math.exp(-80.0)  # mass at the lower end, and share of the mean at the upper end, that each trimming may move
+FINEST = 2.0**-36  # smallest spacing; on a finer lattice the rounding of logarithms would matter
+WIDEST = 600.0  # largest absolute logarithm; e^x overflows not far beyond
+BEYOND = 1e100  # a loss in place of an infinite one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """A variable >= 0 with `mass` at e^{(first + k) spacing}, `zero` at 0 and the mean `excess` at infinity.
+    """A non-negative variable with outcomes on a lattice, at 0 and at infinity.
 
-    mean: of the whole variable, the excess included.
+    mass: probabilities of the points e^{(first + k) spacing} for k = 0, 1, .... zero: probability of 0.
+    excess: mean of the part at infinity, which has no probability. mean: mean of the whole variable, which includes the excess.
     """
 
     spacing: float
@@ -42,10 +47,11 @@ class Spread:
 
     @property
     def logs(self) -> Array:
+        """The logarithms of the lattice points."""
         return np.asarray(self.spacing * (self.first + np.arange(len(self.mass))))
 
     def trimmed(self) -> Spread:
-        """Without the outermost points that weigh less than TRIM: by mass below, by mean above."""
+        """Return the variable without the outermost points, whose mass (below) or share of the mean (above) is at most TRIM."""
         values = np.exp(self.logs)
         low = int(np.searchsorted(np.cumsum(self.mass), TRIM))
         high = len(values) - int(np.searchsorted(np.cumsum((self.mass * values)[::-1]), TRIM * self.mean))
@@ -69,7 +75,7 @@ class Spread:
         return result
 
     def coarsened(self, spacing: float) -> Spread:
-        """Odd points moved to their neighbours, until the lattice has `spacing` (this one's times a power of 2)."""
+        """Return the variable on a coarser lattice. `spacing` is a power of 2 times its own; odd points move to their neighbours."""
         result = self
         while result.spacing < spacing:
             mass = np.append(np.zeros(result.first % 2), result.mass)
@@ -83,7 +89,7 @@ class Spread:
 
 
 def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
-    """e^L under Q, for a loss with these tails: mean 1. None where L varies too little, or too much, for a lattice."""
+    """Return e^L under Q, whose mean is 1, for a loss L with these tails. It is None if L varies too little or too much for a lattice."""
     ends = _range(tails)
     if ends is None or ends[1] - ends[0] <= 1e-9 or max(abs(ends[0]), abs(ends[1])) > WIDEST:
         return None
@@ -106,7 +112,10 @@ def spread_of(tails: Callable[[Array], Tails]) -> Spread | None:
 
 
 def _range(tails: Callable[[Array], Tails]) -> tuple[float, float] | None:
-    """Losses below which Q, and above which P, have less than TRIM; or no less however far one goes, which is infinite loss."""
+    """Return a loss below which Q has at most the mass TRIM, and a loss above which P has; None if the tails are unknown.
+
+    The mass of an infinite loss, which remains however large the loss is, is not counted.
+    """
     out: Array = np.append(np.geomspace(1e-12, WIDEST, 1200), BEYOND)
     with np.errstate(all="ignore"):
         above, below = tails(out).p_above, tails(-out[::-1]).q_below[::-1]
@@ -117,13 +126,13 @@ def _range(tails: Callable[[Array], Tails]) -> tuple[float, float] | None:
 
 
 def _cells(above: Array, below: Array) -> Array:
-    """Masses between neighbouring points, from whichever tail is the smaller."""
+    """Return the masses between neighbouring points, from the smaller of both tails, which has more digits."""
     rising, falling = np.diff(np.exp(below)), -np.diff(np.exp(above))
     return np.asarray(np.maximum(np.where(below[1:] < -0.7, rising, falling), 0.0))
 
 
-def folded(doubled: Callable[[int], Spread], count: int) -> Spread:
-    """The sum of `count` independent copies, of which `doubled(k)` is the sum of 2^k."""
+def sum_of_copies(doubled: Callable[[int], Spread], count: int) -> Spread:
+    """Return the sum of `count` independent copies. doubled: returns the sum of 2^k copies at k."""
     total = None
     for k in range(count.bit_length()):
         if count >> k & 1:
@@ -132,29 +141,32 @@ def folded(doubled: Callable[[int], Spread], count: int) -> Spread:
 
 
 def total_of(a: Spread, b: Spread) -> Spread:
-    """The sum of two independent variables, on the coarser of their lattices."""
+    """Return the sum of two independent variables, on the coarser of their lattices."""
     spacing, copies = max(a.spacing, b.spacing), a is b
     a, b = a.coarsened(spacing), b.coarsened(spacing)
     lowest, highest = (_log_sum(x, y, spacing) for x, y in ((a.first, b.first), (a.first + len(a.mass), b.first + len(b.mass))))
     first = min(a.first, b.first)
-    if lowest - first > 4 * POINTS:  # what one copy shows where the other is 0 would need too many points: it is spread below
+    if lowest - first > 4 * POINTS:  # otherwise outcomes of one variable where the other is 0 would need too many points
         first = lowest
     out = np.zeros(highest + 2 - first)
     _add_pairs(out, first, spacing, a, b, 0, copies)
     if not copies:
         _add_pairs(out, first, spacing, b, a, 1)
     zero = a.zero * b.zero + _add_alone(out, first, spacing, a, b.zero) + _add_alone(out, first, spacing, b, a.zero)
-    out /= float(out.sum()) + zero  # or the rounding of the whole mass would double each time
+    out /= float(out.sum()) + zero  # without this, the rounding error of the total mass would double with each sum
     return Spread(spacing, first, out, zero, a.excess + b.excess, a.mean + b.mean)
 
 
 def _log_sum(i: int, j: int, spacing: float) -> int:
-    """The index below log(e^{ih} + e^{jh}), or one less where rounding may have lifted it."""
+    """Return an index at or below log(e^{ih} + e^{jh}) / spacing. One is subtracted, in case rounding increased the value."""
     return max(i, j) + math.floor(math.log1p(math.exp(-spacing * abs(i - j))) / spacing) - 1
 
 
 def _add_alone(out: Array, first: int, spacing: float, one: Spread, weight: float) -> float:
-    """Add one variable with this weight; points below the first go to it and to 0, which gets what is returned."""
+    """Add one variable with this weight to `out`, and return the mass at 0 that this causes.
+
+    Points below the first point of `out` move to that point and to 0.
+    """
     skipped = min(max(first - one.first, 0), len(one.mass))
     kept = one.mass[skipped:]
     out[one.first + skipped - first :][: len(kept)] += weight * kept
@@ -165,8 +177,10 @@ def _add_alone(out: Array, first: int, spacing: float, one: Spread, weight: floa
 
 
 def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spread, nearest: int, copies: bool = False) -> None:
-    """Add every pair whose point of `large` lies `nearest` or more above that of `small`; of `copies` of one variable also the mirrored
-    pairs, which weigh the same."""
+    """Add to `out` the sums of all pairs in which the point of `large` is at least `nearest` steps above the point of `small`.
+
+    copies: whether both are the same variable. Then the mirrored pairs, which have the same masses, are added too.
+    """
     closest, furthest = large.first - small.first - len(small.mass) + 1, large.first + len(large.mass) - 1 - small.first
     distances = np.arange(max(nearest, closest), max(furthest, nearest - 1) + 1)
     spend(len(distances) * (45.0 + 0.022 * len(small.mass)))
@@ -187,14 +201,14 @@ def _add_pairs(out: Array, first: int, spacing: float, small: Spread, large: Spr
 
 
 def average_moments(log_moments: Array, count: int) -> Array:
-    """log(E[A^a] - 1) for a = 2, 3, ..., where A is the average of `count` independent copies of Y >= 0 with E[Y] = 1.
+    """Return log(E[A^a] - 1) for a = 2, 3, ..., m, where A is the average of `count` independent copies of Y >= 0 with E[Y] = 1.
 
     Args:
         log_moments: log(E[Y^c] - 1) for c = 2, 3, ..., m.
 
-    E[A^a] = t^-a a! [x^a] f(x)^t with f(x) = sum_c E[Y^c] x^c / c!. Written f = e^x + g, the power e^{tx} of f^t is the 1 that is
-    taken off, and all other terms are positive: sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}. The same sum over integer partitions: Feldman &
-    Shenfeld 2025, arXiv:2502.08202; Liew & Takahashi 2022, arXiv:2206.09569.
+    Let t be the count. E[A^a] = t^-a a! [x^a] f(x)^t with f(x) = sum_c E[Y^c] x^c / c!. Write f = e^x + g. Then the term e^{tx} of f^t
+    gives the 1 that is subtracted, and all other terms, sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}, are positive. Feldman & Shenfeld 2025,
+    arXiv:2502.08202, and Liew & Takahashi 2022, arXiv:2206.09569, have the same value as a sum over integer partitions.
     """
     top = len(log_moments) + 1
     powers = np.arange(top + 1.0)
@@ -212,7 +226,7 @@ def average_moments(log_moments: Array, count: int) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Logarithms of the coefficients of the product of two power series, from those of each."""
+    """Return the logarithms of the coefficients of the product of two power series, from the logarithms of their coefficients."""
     index = np.arange(len(a))
     shift = index[:, None] - index[None, :]
     return log_sum(np.where(shift >= 0, a[None, :] + b[np.maximum(shift, 0)], -np.inf))

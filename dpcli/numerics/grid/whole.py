@@ -1,8 +1,10 @@
-"""The pair of a whole composition as finitely many outcomes, from above: for what is done to the composition next.
+"""A dominating pair with finitely many outcomes for a whole composition, for mechanisms that use the composition as one step.
 
-Each loss is put on a grid by chords of its hockey-stick curve (Doroshenko et al. 2022, arXiv:2207.04380), which keep both masses of a
-cell; the grid pairs dominate, and so does their product. Sums of positive numbers only, no transform: every probability keeps its
-relative accuracy down to what is cut off, which counts as infinite loss at the upper end and is moved up at the lower.
+Each loss is put on a grid by chords of its hockey-stick curve (Doroshenko et al. 2022, arXiv:2207.04380). The chords keep the masses of
+each cell under P and Q. The grid pairs dominate the losses, so their product dominates the composition.
+
+The sums have only positive terms, and no transform is used. So every probability keeps its relative accuracy down to the ends that are cut
+off. The upper end counts as infinite loss, and the lower end moves up to the lowest loss that is kept.
 """
 
 from __future__ import annotations
@@ -16,16 +18,20 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails
 from dpcli.numerics.work import hold, spend
 
-LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at either end
-POINTS = 2048  # of a composition of a few losses; as many more as their standard deviation is smaller than the composition's
-MAX_POINTS = 4096
+LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at the upper and the lower end
+POINTS = 2048  # points for WIDTH standard deviations of the composition; more if the losses are much narrower than the composition
+MAX_POINTS = 4096  # most points for WIDTH standard deviations
 FURTHEST = 4096.0  # largest loss that is put on a grid
-WIDTH = 26.0  # standard deviations of the composition that the grid is laid out for
+WIDTH = 26.0  # number of standard deviations of the composition that determines the spacing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GridOutcomes:
-    """P-masses at the losses (first + k) spacing, k = 0, 1, ..., and at +inf; Q has e^-loss times as much, and the rest at -inf."""
+    """A pair (P, Q) with finitely many losses.
+
+    weights: P-masses of the losses (first + k) spacing for k = 0, 1, .... infinite: P-mass of an infinite loss. The Q-mass of a loss is
+    e^-loss times its P-mass, and the remaining Q-mass is at loss -inf.
+    """
 
     spacing: float
     first: int
@@ -33,6 +39,7 @@ class GridOutcomes:
     infinite: float
 
     def tails(self, at: Array) -> Tails:
+        """Return the tails of the loss (`numerics.tails`)."""
         losses: Array = self.spacing * np.arange(self.first, self.first + len(self.weights), dtype=float)
         with np.errstate(divide="ignore"):
             log_p: Array = np.log(self.weights)
@@ -44,39 +51,41 @@ class GridOutcomes:
 
 
 def composition(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
-    """A pair that dominates the composition of the losses, each `count` times.
+    """Return a pair that dominates the composition of the losses, given as pairs of a loss and how often it is added.
 
-    Raises NotRepresentable where a loss is too large for a grid.
+    Raises NotRepresentable if a loss is too large for a grid.
     """
     ranges = [_range(loss) for loss, _ in parts]
-    moments = [_moments(loss, *ends) for (loss, _), ends in zip(parts, ranges, strict=True)]
-    total = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(moments, parts, strict=True)))
-    least = min((math.sqrt(variance) for variance in moments if variance > 0.0), default=1.0)
+    variances = [_variance(loss, *ends) for (loss, _), ends in zip(parts, ranges, strict=True)]
+    total = math.sqrt(math.fsum(n * variance for variance, (_, n) in zip(variances, parts, strict=True)))
+    least = min((math.sqrt(variance) for variance in variances if variance > 0.0), default=1.0)
     points = min(MAX_POINTS, POINTS * max(1.0, total / (4.0 * least)))
     spacing = max(WIDTH * total / points, 1e-9)
     composed: GridOutcomes | None = None
     for (loss, count), (low, high) in zip(parts, ranges, strict=True):
-        part = _power(_gridded(loss, low, high, spacing), count)
+        part = _power(_on_grid(loss, low, high, spacing), count)
         composed = part if composed is None else _sum(composed, part)
     assert composed is not None
-    mass = float(composed.weights.sum()) + composed.infinite  # 1 up to rounding, of which the chords' excess is a large multiple
+    mass = float(composed.weights.sum()) + composed.infinite  # 1 up to rounding, which is far smaller than the excess of the chords
     return GridOutcomes(spacing, composed.first, composed.weights / mass, composed.infinite / mass)
 
 
 def _range(loss: HasTails) -> tuple[float, float]:
+    """Return the lower and the upper end of the losses that are put on the grid."""
     at = np.geomspace(1e-6, FURTHEST, 400)
     at = np.concatenate((-at[::-1], [0.0], at))
     tails = loss.tails(at)
     above, below = np.flatnonzero(tails.p_above <= LOG_ABOVE), np.flatnonzero(tails.p_below <= LOG_BELOW)
     infinite = float(tails.p_above[-1])
-    if not len(above):  # what is left beyond the end counts as infinite loss: the first point where no more is left than that
+    if not len(above):  # mass beyond FURTHEST counts as infinite loss, so the range ends where only that mass is beyond
         above = np.flatnonzero(tails.p_above <= infinite + 1e-12)
         if infinite > -4.0:
             raise NotRepresentable("a loss in the group is too large to be put on a grid")
     return float(at[below[-1]]) if len(below) else float(at[0]), float(at[above[0]])
 
 
-def _moments(loss: HasTails, low: float, high: float) -> float:
+def _variance(loss: HasTails, low: float, high: float) -> float:
+    """Return about the variance of the loss between `low` and `high`."""
     edges: Array = np.linspace(low, high, 4001)
     mass = np.diff(np.exp(loss.tails(edges).p_below))
     middle = 0.5 * (edges[1:] + edges[:-1])
@@ -85,8 +94,8 @@ def _moments(loss: HasTails, low: float, high: float) -> float:
     return float(mass @ (middle - mean) ** 2) / total
 
 
-def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
-    """Return one loss on the grid, by chords."""
+def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOutcomes:
+    """Return one loss on the grid, by the chords of its hockey-stick curve."""
     first, last = math.floor(low / spacing) - 1, math.ceil(high / spacing) + 1
     if last - first > 64 * MAX_POINTS:
         raise NotRepresentable("the losses in the group are of too different sizes for one grid")
@@ -102,11 +111,11 @@ def _gridded(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
     weights[:-1] += mass * (1.0 - share)
     weights[1:] += mass * share
     weights[0] += math.exp(float(tails.p_below[0]))
-    return _trimmed(GridOutcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
+    return _trim(GridOutcomes(spacing, first, weights, math.exp(float(tails.p_above[-1]))))
 
 
 def _cells(above: Array, below: Array) -> tuple[Array, Array]:
-    """Logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error."""
+    """Return the logarithms of the masses between grid points, from the smaller tail, and bounds on their relative error."""
     rising = below[1:] < -0.7
     outer, inner = np.where(rising, below[1:], above[:-1]), np.where(rising, below[:-1], above[1:])
     share = np.where(np.isneginf(outer), 0.0, -np.expm1(np.minimum(inner - outer, 0.0)))
@@ -115,6 +124,7 @@ def _cells(above: Array, below: Array) -> tuple[Array, Array]:
 
 
 def _power(one: GridOutcomes, count: int) -> GridOutcomes:
+    """Return the composition of `count` copies, by repeated squaring."""
     result: GridOutcomes | None = None
     while True:
         if count % 2:
@@ -128,15 +138,16 @@ def _power(one: GridOutcomes, count: int) -> GridOutcomes:
 
 
 def _sum(first: GridOutcomes, second: GridOutcomes) -> GridOutcomes:
+    """Return the composition of two pairs with the same spacing."""
     hold(float(len(first.weights) + len(second.weights)))
     spend(0.02 * len(first.weights) * len(second.weights))
     weights = np.convolve(first.weights, second.weights)
     infinite = first.infinite + second.infinite
-    return _trimmed(GridOutcomes(first.spacing, first.first + second.first, weights, infinite))
+    return _trim(GridOutcomes(first.spacing, first.first + second.first, weights, infinite))
 
 
-def _trimmed(outcomes: GridOutcomes) -> GridOutcomes:
-    """Without the negligible ends."""
+def _trim(outcomes: GridOutcomes) -> GridOutcomes:
+    """Return the pair without its ends of negligible P-mass: the upper end becomes infinite loss, and the lower end moves up."""
     weights = outcomes.weights
     above, below = np.cumsum(weights[::-1])[::-1], np.cumsum(weights)
     end = max(int(np.count_nonzero(above > math.exp(LOG_ABOVE))), 1)
