@@ -1,10 +1,10 @@
-"""The errors that a user can meet, each with the exit code of the process it ends."""
+"""The errors that dpcli raises for its users. Each class states the exit code of a process that it ends."""
 
 from __future__ import annotations
 
 
 class DpcliError(Exception):
-    """Base of every error that dpcli raises on purpose; the message is shown as it stands."""
+    """Base of every error that dpcli raises on purpose. The command line prints the message unchanged."""
 
     exit_code = 2
 
@@ -16,13 +16,14 @@ class InputError(DpcliError):
 
 
 class Unavailable(InputError):
-    """Something that the file asks for is not installed or downloaded on this machine; the file itself may be right."""
+    """Something that the file needs is not installed or downloaded on this machine. The file itself may be correct."""
 
 
 class NotRepresentable(DpcliError):
-    """A mechanism has no sound description in the terms an accountant needs; the message says why.
+    """An accountant has no sound description of a mechanism, such as its Renyi curve. The message says why.
 
-    lacking: the mechanisms that it is about, where an accountant has several before it.
+    Attributes:
+        lacking: The mechanisms without a description, if the accountant was given several.
     """
 
     exit_code = 3
@@ -33,24 +34,27 @@ class NotRepresentable(DpcliError):
 
 
 class CannotCertify(DpcliError):
-    """No sound accountant applies, or a target cannot be met: unknown is never a pass."""
+    """No sound accountant applies, or a target cannot be met. An unknown cost never passes a check."""
 
     exit_code = 3
 
 
 class Denied(DpcliError):
-    """A budget said no: nothing was spent; the message says by how much, and what would fit."""
+    """A budget does not allow a charge, and nothing was spent. The message says by how much, and what would fit."""
 
     exit_code = 1
 
 
 class LedgerError(DpcliError):
-    """A ledger is missing, locked, damaged, of another kind, or holds something else under the same key; nothing was written."""
+    """A ledger cannot be used, and nothing was written.
+
+    It is missing, locked, damaged or of another kind, or it holds a different entry under the same key.
+    """
 
     exit_code = 4
 
 
 class InternalError(DpcliError):
-    """A result that cannot be right (NaN, negative divergence): a bug of ours, never a number."""
+    """A computed result is impossible, such as NaN or a negative divergence. This is a bug in dpcli; the result is never printed."""
 
     exit_code = 70

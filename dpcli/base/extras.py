@@ -1,4 +1,4 @@
-"""Optional requirements: packages that an extra of dpcli installs, and locks on files."""
+"""Checks for optional requirements: packages that an extra of dpcli installs, and file locks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 
 from dpcli.base.errors import Unavailable
 
-EXTRAS = {
+EXTRAS = {  # name of an importable package -> extra of dpcli that installs it
     "torch": "train",
     "safetensors": "train",
     "sklearn": "train",
@@ -30,7 +30,7 @@ def require(*packages: str) -> None:
 
 
 def unavailable(error: BaseException) -> Unavailable | None:
-    """Return the error to show for a failed import that an extra of dpcli would mend, else None."""
+    """Return the error to show if an extra of dpcli installs the package whose import failed; else None."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return Unavailable(_missing(package)) if package in EXTRAS else None
 
@@ -40,8 +40,12 @@ def _missing(package: str) -> str:
 
 
 def require_posix(command: str) -> None:
-    """Raise Unavailable if files cannot be locked, as ledgers and runs need; call it before anything is charged or written."""
+    """Raise Unavailable if this system cannot lock files. Call it before anything is charged or written.
+
+    Args:
+        command: Subject of the message, such as the command that needs locks.
+    """
     try:
         import fcntl  # noqa: F401
     except ImportError:
-        raise Unavailable(f"{command} needs a POSIX system, such as Linux: nothing locks files here (fcntl)") from None
+        raise Unavailable(f"{command} needs a POSIX system, such as Linux: this one cannot lock files (no fcntl)") from None

@@ -1,7 +1,7 @@
-"""Annotations of dataclass fields that are keys of a file: meaning, allowed values, and how a change is judged.
+"""Annotations of the dataclass fields that are keys of a file: their meaning, allowed values, and the direction of safe changes.
 
-A field is written once, as `Annotated[float, Key("what it is", POSITIVE)]` on a frozen dataclass. The reader validates by it, and
-the JSON Schema, the manual page and `explain` are printed from it.
+A key is declared once, as a field `Annotated[float, Key("Meaning of the key.", POSITIVE)]` of a frozen dataclass. The reader validates
+files by this declaration. The JSON Schema, the manual page and `explain` are generated from it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from typing import Any, Literal, NewType
 
 from dpcli.base.values import dataclass
 
-Prose = NewType("Prose", str)  # text of some length, over several lines if need be
-Note = NewType("Note", str)  # free text that may be blank, over several lines if need be
-Person = NewType("Person", str)  # who answers for something, on one line
-Open = NewType("Open", dict[str, Any])  # a table with keys of its own, which whoever asks for it judges
+Prose = NewType("Prose", str)  # long text, which may have several lines
+Note = NewType("Note", str)  # long text, which may have several lines and may be blank
+Person = NewType("Person", str)  # the name of a responsible person, on one line
+Open = NewType("Open", dict[str, Any])  # a table whose keys are not declared here; the code that uses it checks them
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint on a number or a text: `text` completes "expected ...", `schema` is its JSON Schema form.
+    """A constraint on a number or a text.
 
-    hint: what to do about a value that it refuses, "" where there is nothing to say.
+    Attributes:
+        text: Completion of the message "expected ...".
+        holds: A function that returns whether a value satisfies the constraint.
+        schema: The constraint in JSON Schema, as pairs of keyword and value.
+        hint: A function that returns advice about a refused value; "" if there is none.
     """
 
     text: str
@@ -32,7 +36,12 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The setting of a table without which a key is idle: in words, and as a test of the table."""
+    """A condition on the other settings of a table, without which a key has no effect.
+
+    Attributes:
+        text: The condition in words.
+        reads: A function that returns whether a table satisfies the condition.
+    """
 
     text: str
     reads: Callable[[Any], bool]
@@ -40,9 +49,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A choice of the class of a table by one of its keys; the base of the classes states it as `selection`.
+    """A choice of the class of a table by one of its keys. The base class of the choices holds it as `selection`.
 
-    registry: the class for each word. default: the word where the key is absent, None where it must be there.
+    Attributes:
+        selector: Name of the key.
+        registry: The class for each value of the key, as "package.module:name".
+        default: The value that applies if the key is absent; None if the key is required.
     """
 
     selector: str
@@ -52,13 +64,17 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of the file: its meaning (one sentence, with its unit) and its rule, if it has one.
+    """A key of a file.
 
-    safer: the values that bind a file more, where the key is a condition; any other change may weaken the file.
-    claim: whether it is a fact about the data or the program that dpcli does not enforce.
-    reader: the setting without which the key is idle; None where it is always read.
-    reads: whether it names the data that a command reads: other data may be about other people.
-    varies: whether the runs of a sweep may differ in it.
+    Attributes:
+        doc: Meaning of the key, one sentence with its unit.
+        rule: Constraint on the value; None if every value of its type is allowed.
+        safer: The change that makes a condition stricter: to a smaller value, or from absent to stated. Any other change may weaken the
+            file. None if the key is no condition.
+        claim: Whether the key states a fact about the data or the program that dpcli does not enforce.
+        reader: The setting without which the key has no effect; None if it always has one.
+        varies: Whether the runs of a sweep may differ in this key.
+        reads: Whether the key names the data that a command reads. Other data may be about other people.
     """
 
     doc: str

@@ -1,4 +1,4 @@
-"""Lazy imports: modules that load when an attribute is read, and objects loaded by their name."""
+"""Lazy imports: modules that load when their first attribute is read, and objects that are loaded by name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def load(target: str) -> Any:
 
 
 class LazyModule(ModuleType):
-    """A module that loads when its first attribute is read, while other threads wait.
+    """A module that loads when its first attribute is read. Other threads wait until it is loaded.
 
-    With importlib.util.LazyLoader, before Python 3.12.3, a second thread may read a module that is half loaded.
+    importlib.util.LazyLoader does not suffice: before Python 3.12.3 a second thread may read a partly loaded module.
     """
 
     def __getattribute__(self, name: str) -> Any:
         spec = object.__getattribute__(self, "__spec__")
         with spec.loader_state["lock"]:
             if object.__getattribute__(self, "__class__") is LazyModule and not spec.loader_state["loading"]:
-                spec.loader_state["loading"] = True  # its own code may read its attributes meanwhile
+                spec.loader_state["loading"] = True  # the code of the module may read its attributes while it loads
                 try:
                     spec.loader.exec_module(self)
                     object.__setattr__(self, "__class__", ModuleType)
@@ -36,7 +36,7 @@ class LazyModule(ModuleType):
 
 
 def lazy(name: str) -> ModuleType:
-    """Return a module that is imported when its first attribute is read: reading a file must not import numpy."""
+    """Return a module that is imported when its first attribute is read, so that commands without numerics do not import numpy."""
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.find_spec(name)

@@ -1,4 +1,7 @@
-"""Premises of a guarantee besides its theorem: stated by each class, printed by `dpcli explain threats`."""
+"""Premises of a privacy guarantee: the facts about data, program and noise that its theorem assumes.
+
+Each mechanism and sampling class states its premises. `dpcli explain threats` prints them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ AUTHOR = "the author of the file"
 class Premise(NamedTuple):
     """A premise of a guarantee.
 
-    holds: a sentence that must be true. owner: the commands that enforce it, or the person whose word is taken. test: FILE::FUNCTION of the
-    test that breaks it on purpose, and sees the bound exceeded or the breach refused.
+    Attributes:
+        holds: A sentence that must be true for the guarantee to hold.
+        owner: The commands that enforce the premise, or the person who is trusted to ensure it.
+        test: FILE::FUNCTION of a test that breaks the premise on purpose. It checks that the bound is then exceeded or the breach refused.
     """
 
     holds: str
@@ -19,24 +24,24 @@ class Premise(NamedTuple):
     test: str
 
     def __str__(self) -> str:
-        return f"{self.holds} Seen to by {self.owner}. Shown by {self.test}."
+        return f"{self.holds} Ensured by {self.owner}. Tested by {self.test}."
 
 
 Premises = tuple[Premise, ...]
 
 
 def of_mechanism(holds: str, test: str, commands: str = "") -> Premise:
-    """Return a premise of a mechanism, which these commands enforce, and elsewhere the author of the file."""
+    """Return a premise of a mechanism that these commands enforce. For other commands, the author of the file must ensure it."""
     return Premise(holds, _owner(commands), f"tests/premises/test_mechanisms.py::{test}")
 
 
 def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
-    """Return a premise of a sampling scheme, which these commands enforce, and elsewhere the author of the file."""
+    """Return a premise of a sampling scheme that these commands enforce. For other commands, the author of the file must ensure it."""
     return Premise(holds, _owner(commands), f"tests/premises/test_sampling.py::{test}")
 
 
 def moves(holds: str, commands: str = "") -> Premise:
-    """Return a premise about the sensitivity of a release."""
+    """Return a premise that a neighbouring dataset moves a release by at most its sensitivity."""
     return of_mechanism(holds, "test_a_change_that_moves_more_than_is_stated_loses_more", commands)
 
 
@@ -45,15 +50,16 @@ def _owner(commands: str) -> str:
 
 
 SECRET = of_mechanism(
-    "Every release draws random numbers of its own, which nobody sees.",
+    "Every release draws fresh random numbers, which remain secret.",
     "test_who_knows_the_random_numbers_learns_more",
     "the command that draws: train, sweep and federated (Gaussian and correlated noise), release (whole numbers, choices, tests), pate and "
     "prompt (votes), pmixed and generate (tokens)",
 )
 NOISE = of_mechanism(
-    "The noise has the law that is named; added in floating-point numbers, its last digits may tell what it was added to.",
+    "The noise has the named distribution. If it is added in floating-point arithmetic, its last digits may reveal the value it was added "
+    "to.",
     "test_noise_of_floating_point_numbers_shows_what_it_was_added_to",
-    "train and federated, but for the last digits of Gaussian noise",
+    "train and federated, except for the last digits of Gaussian noise",
 )
 OWN_NOISE = of_mechanism("No two queries share noise.", "test_noise_that_two_queries_share_cancels", "release")
 SCORES = (
@@ -61,16 +67,18 @@ SCORES = (
     moves(
         "No change moves a score by more than the sensitivity that was divided out, among candidates fixed beforehand.", "release"
     ),
-    of_mechanism("The choice leaves without its score.", "test_a_choice_that_leaves_with_its_score_tells_the_data", "release"),
+    of_mechanism("The choice is released without its score.", "test_a_choice_that_leaves_with_its_score_tells_the_data", "release"),
 )
 DRAWN = of_mechanism(
-    "A token is drawn, and nothing else reads the models: no greedy choice, no top-k or top-p.",
+    "Each token is drawn at random, without greedy choice, top-k or top-p. Nothing else reads the models.",
     "test_the_likeliest_token_tells_the_models",
     "pmixed and generate",
 )
 STATED = of_mechanism(
-    "The statement is true of this release, under the adjacency of the file, for one unit or for the record that stated_for names; under "
-    "zero-out it covers whatever a blanked record reports.",
+    "The stated guarantee is true of this release, under the adjacency of the file, for one unit or for one record as stated_for says. Under "
+    "zero-out it covers every report of a blanked record.",
     "test_a_statement_that_is_not_true_is_exceeded",
 )
-ONCE = of_sampling("The data are read as often as is stated.", "test_one_pass_more_than_is_stated_costs_more", "train and release")
+ONCE = of_sampling(
+    "The data are read exactly as often as stated.", "test_one_pass_more_than_is_stated_costs_more", "train and release"
+)

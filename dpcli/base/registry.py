@@ -1,4 +1,4 @@
-"""The merged plugins of dpcli's folders and of installed packages, as one table for each kind of name."""
+"""The merged plugins of dpcli's folders and of installed packages: one table for each kind of name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.plugin import Plugin
 
-GROUP = "dpcli.plugins"  # the entry points of other packages
+GROUP = "dpcli.plugins"  # entry-point group of the plugins of other packages
 
-# Folders with a plugin.py, in the order in which their names are listed. A feature whose folder is missing takes nothing else with it.
+# Folders with a plugin.py. Lists of names are in this order. A folder may be deleted: only the folders that need it then drop out too.
 FOLDERS = (
     "mechanisms",
     "accountants",
@@ -39,15 +39,16 @@ FOLDERS = (
 
 
 def _own_plugins() -> Iterable[Plugin]:
-    """Return the plugins of the folders that exist, without those that name a missing one."""
+    """Return the plugins of the folders that exist, except those that need a missing folder, directly or indirectly."""
     plugins = {folder: plugin for folder in FOLDERS if (plugin := _own_plugin(folder)) is not None}
-    while without := [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]:
-        for folder in without:
+    while incomplete := [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]:
+        for folder in incomplete:
             del plugins[folder]
     return plugins.values()
 
 
 def _own_plugin(folder: str) -> Plugin | None:
+    """Return the plugin of a folder; None if the folder or its plugin.py is missing."""
     name = f"dpcli.{folder}.plugin"
     try:
         plugin: Plugin = load(f"{name}:PLUGIN")
@@ -59,11 +60,14 @@ def _own_plugin(folder: str) -> Plugin | None:
 
 
 def _other_plugins() -> Iterator[Plugin]:
-    """Yield the plugins of installed packages. Raises InputError for a package whose plugin cannot be imported or is no Plugin.
+    """Yield the plugins of installed packages.
 
-    importlib.metadata takes sixty milliseconds, so the installers' files are searched for the group first.
+    Importing importlib.metadata takes sixty milliseconds. The entry-point files are therefore searched for the group first.
+
+    Raises:
+        InputError: A plugin cannot be imported, or is not an instance of Plugin.
     """
-    if not any(map(_has_group, _installed())):
+    if not any(map(_has_group, _metadata_folders())):
         return
     from importlib.metadata import entry_points
 
@@ -71,27 +75,28 @@ def _other_plugins() -> Iterator[Plugin]:
         package = point.dist.name if point.dist is not None else point.module
         try:
             plugin = point.load()
-        except Exception as error:  # whatever a package raises: without its mechanisms a file could mean something else
+        except Exception as error:  # a plugin may raise anything; without its mechanisms a file could have another meaning
             why = f"{type(error).__name__}: {error}"
             raise InputError(
-                f"{package}: its plugin {point.value} cannot be imported ({why}): mend or uninstall the package"
+                f"{package}: its plugin {point.value} cannot be imported ({why}): repair or uninstall the package"
             ) from error
         if not isinstance(plugin, Plugin):
             raise InputError(f"{package}: expected a Plugin at the entry point {point.name!r} of {GROUP}, found {plugin!r}")
         yield plugin
 
 
-def _installed() -> Iterator[str]:
+def _metadata_folders() -> Iterator[str]:
     """Yield the metadata folder of each installed package."""
     for place in sys.path:
         try:
             names = os.listdir(place or ".")
-        except OSError:  # a zip file, or nothing
+        except OSError:  # a zip file, or no folder at all
             continue
         yield from (os.path.join(place, name) for name in names if name.endswith((".dist-info", ".egg-info")))
 
 
 def _has_group(folder: str) -> bool:
+    """Return whether a metadata folder declares entry points of GROUP."""
     try:
         with open(os.path.join(folder, "entry_points.txt"), "rb") as file:
             return b"[" + GROUP.encode() + b"]" in file.read()
@@ -99,8 +104,8 @@ def _has_group(folder: str) -> bool:
         return False
 
 
-def _merged(plugins: Iterable[Plugin]) -> Plugin:
-    """Return a plugin with the names of all. Raises InputError for a name that two of them have."""
+def _merge(plugins: Iterable[Plugin]) -> Plugin:
+    """Return one plugin with the names of all plugins. Raises InputError if two plugins have the same name."""
     merged: dict[str, Any] = {}
     for field, default in Plugin._field_defaults.items():
         values = [getattr(plugin, field) for plugin in plugins]
@@ -109,6 +114,7 @@ def _merged(plugins: Iterable[Plugin]) -> Plugin:
 
 
 def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return one table with the names of all tables. Raises InputError if two tables have the same name."""
     union: dict[str, Any] = {}
     for name, value in (item for table in tables for item in table.items()):
         if name in union:
@@ -118,7 +124,7 @@ def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 PLUGINS = (*_own_plugins(), *_other_plugins())
-ALL = _merged(PLUGINS)
+ALL = _merge(PLUGINS)
 COMMANDS = ALL.commands
 MECHANISMS = ALL.mechanisms
 SAMPLING = ALL.sampling

@@ -1,12 +1,12 @@
-"""Numbers as text: upper bounds rounded up, lower bounds rounded down."""
+"""Numbers as text. Upper bounds are rounded up, and lower bounds down, so that a printed bound still holds."""
 
 from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-DECIMALS = 4  # places of a bound
-SIGNIFICANT = 5  # digits of a bound below 1, or in e-notation
+DECIMALS = 4  # decimal places of a printed bound
+SIGNIFICANT = 5  # significant digits of a bound below 1, or in e-notation
 
 
 def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
@@ -16,36 +16,44 @@ def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
         return "nan"
     if x == 0:
         return "0"
-    # The shortest decimal of a double: what was stated as 0.1 is not printed as 0.10001.
+    # repr gives the shortest decimal of a double, so that 0.1 in a file is not rounded up to 0.10001.
     exact = x if isinstance(x, Decimal) else Decimal(repr(x))
     size = exact.adjusted()
     if -5 <= size < 15:
         places = max(decimals, SIGNIFICANT - 1 - size if size < 0 else 0)
         result = exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=Context(prec=60))
-        one_less = places > decimals and result.adjusted() > size  # 0.99999 became 1.00000: one digit more than five
+        one_less = places > decimals and result.adjusted() > size  # rounding 0.999999 gave 1.00000, one digit more than SIGNIFICANT
         return format(result, "f")[: -1 if one_less else None]
     return format(Context(prec=SIGNIFICANT, rounding=direction).plus(exact), "e")
 
 
 def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
-    """Return an upper bound, rounded up: to `decimals` places, small ones to five significant digits, huge or tiny ones in e-notation."""
+    """Return an upper bound as text, rounded up.
+
+    It has `decimals` places. A number below 1 has at least five significant digits. Huge and tiny numbers are in e-notation.
+    """
     return _rounded(x, ROUND_CEILING, decimals)
 
 
 def percent_used(share: float) -> str:
-    """Return a share in percent, rounded up to a tenth; a stated 0.07 is 7.0 %."""
+    """Return a share as a percentage, rounded up to one decimal place. The share 0.07 gives 7.0 %, although 100 * 0.07 exceeds 7."""
     return f"{up(Decimal(repr(share)) * 100, 1)} %"
 
 
 def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
-    """Return a lower bound, rounded down, in the form of `up`."""
+    """Return a lower bound as text, rounded down. Its form is that of `up`."""
     return _rounded(x, ROUND_FLOOR, decimals)
 
 
 def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
-    """Return a number with this many significant digits, and all before the point; in e-notation where it is huge or tiny.
+    """Return a number as text with at most this many significant digits. All digits before the decimal point are kept.
 
-    direction: a rounding mode of decimal: ROUND_FLOOR for the lower end of an interval, ROUND_CEILING for the upper.
+    Trailing zeros are removed, thousands are separated by commas, and huge or tiny numbers are in e-notation.
+
+    Args:
+        x: The number.
+        digits: Number of significant digits.
+        direction: A rounding mode of `decimal`: ROUND_FLOOR for the lower end of an interval, ROUND_CEILING for the upper.
     """
     if not math.isfinite(x) or x == 0:
         return f"{x:g}"
@@ -59,5 +67,5 @@ def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
 
 
 def percent(x: float) -> str:
-    """Return a share in percent, to the nearest tenth; "-" for NaN."""
+    """Return a share as a percentage with one decimal place; "-" for NaN."""
     return "-" if math.isnan(x) else f"{100.0 * x:.1f} %"

@@ -1,7 +1,7 @@
-"""Exact arithmetic on stated decimals: 0.1 is a tenth, and three times 0.1 is 0.3.
+"""Exact arithmetic on the decimals that files state: 0.1 is exactly one tenth, and three times 0.1 is 0.3.
 
-A file, a flag or a policy states decimals, and a float holds the nearest binary number. Costs are therefore added as the numbers that the
-floats stand for, without rounding, and rounded once, upwards.
+A file, a flag or a policy states a decimal, and a float holds the nearest binary number. The functions of this module recover the stated
+decimals as fractions, compute with them exactly, and round the result up once.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-DIGITS = 15  # that a decimal may have to survive the way through a float
-LARGEST_DENOMINATOR = 1_000_000  # of a stated quotient, such as sensitivity / scale
+DIGITS = 15  # every decimal of at most so many significant digits can be recovered from the nearest float
+LARGEST_DENOMINATOR = 1_000_000  # for a float that is a quotient of stated numbers, such as sensitivity / scale
 
 
 @lru_cache(4096)
 def stated(x: float) -> Fraction:
-    """Return the number that a finite float stands for.
+    """Return the number that a finite float stands for. This is the first of these that exists:
 
-    A decimal of at most 15 digits; else a fraction with a denominator of at most a million to which `x` is the nearest float; else the
-    exact binary number.
+    * the decimal of at most 15 significant digits that `repr` gives,
+    * a fraction with a denominator of at most a million to which `x` is the nearest float,
+    * the exact binary value of the float.
     """
-    written = repr(float(x))  # of a NumPy number too
+    written = repr(float(x))  # float() because the repr of a NumPy number is no decimal
     if sum(character.isdigit() for character in written.partition("e")[0].replace(".", "").strip("-0")) <= DIGITS:
         return Fraction(written)
     exact = Fraction(x)
@@ -31,7 +32,7 @@ def stated(x: float) -> Fraction:
 
 
 def upward(exact: Fraction) -> float:
-    """Return the smallest float that stands for no less than `exact`, and inf where there is none."""
+    """Round up: return a float that stands for at least `exact`, the nearest float or the one above; inf if `exact` is too large."""
     try:
         near = float(exact)
     except OverflowError:
@@ -40,12 +41,12 @@ def upward(exact: Fraction) -> float:
 
 
 def quotient(numerator: float, denominator: float) -> float:
-    """Return the quotient of two stated numbers, rounded upwards."""
+    """Return the quotient of two stated numbers, rounded up."""
     return upward(stated(numerator) / stated(denominator))
 
 
 def total(terms: Iterable[tuple[int, float]]) -> float:
-    """Return the sum of count * number over (count, number), each number as stated, rounded once, upwards; inf where one is infinite."""
+    """Return the sum of count * number over all pairs (count, number), rounded up; inf if a number with a count above 0 is infinite."""
     listed = [(count, x) for count, x in terms if count]
     if any(math.isinf(x) for _, x in listed):
         return math.inf
@@ -53,20 +54,20 @@ def total(terms: Iterable[tuple[int, float]]) -> float:
 
 
 def difference(x: float, y: float) -> float:
-    """Return x - y, each as stated, rounded upwards; NaN where both are infinite."""
+    """Return x - y of stated numbers, rounded up. If one is infinite, the result is that of float subtraction."""
     return upward(stated(x) - stated(y)) if math.isfinite(x) and math.isfinite(y) else x - y
 
 
 def product(x: float, y: float) -> float:
-    """Return x * y, each as stated, rounded upwards; what floats make of it where one is infinite."""
+    """Return x * y of stated numbers, rounded up. If one is infinite, the result is that of float multiplication."""
     return upward(stated(x) * stated(y)) if math.isfinite(x) and math.isfinite(y) else x * y
 
 
 def squared(x: float, divisor: int = 1) -> float:
-    """Return x^2 / divisor, x as stated, rounded upwards."""
+    """Return x^2 / divisor of a stated number, rounded up."""
     return upward(stated(x) ** 2 / divisor) if math.isfinite(x) else math.inf
 
 
 def multiple(count: int, x: float) -> float:
-    """Return count * number, as stated, rounded upwards."""
+    """Return count * x of a stated number, rounded up."""
     return total([(count, x)])

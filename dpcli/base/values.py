@@ -1,8 +1,8 @@
-"""Frozen dataclasses whose methods are compiled when they are first called, for a faster start of each command.
+"""Frozen dataclasses whose methods are compiled when they are first called. This makes every command start faster.
 
-The standard library compiles six functions for each class while its module is imported: half a millisecond for each of some hundred
-classes, many of which a command never uses. Here `__init__`, `__repr__`, `__eq__` and `__hash__` are compiled when they are first called,
-and the methods that refuse a change once for all classes. Any other kind of dataclass is the standard library's.
+The standard library compiles six functions for each class while its module is imported. That takes half a millisecond for each of some
+hundred classes, many of which a command never uses. Here `__init__`, `__repr__`, `__eq__` and `__hash__` are compiled when they are first
+called. The methods that refuse a change are compiled once for all classes. Any other kind of dataclass is made by the standard library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
-        """`dataclasses.dataclass`."""
-        return _made(cls, options) if cls is not None else lambda match: _made(match, options)
+        """Replace `dataclasses.dataclass`, as a decorator with or without options."""
+        return _build_class(cls, options) if cls is not None else lambda decorated: _build_class(decorated, options)
 
 
 MISSING = dataclasses.MISSING
@@ -30,30 +30,33 @@ def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(cls)
 
 
-def _made(cls: Any, options: dict[str, bool]) -> type:
+def _build_class(cls: Any, options: dict[str, bool]) -> type:
+    """Return the dataclass for `cls`, with methods that are compiled when they are first called if it is frozen."""
     if not options.get("frozen") or set(options) - {"frozen", "slots", "kw_only", "eq"}:
         return STANDARD(cls, **options)
-    home: list[type] = []
+    home: list[type] = []  # will hold the finished class; with slots this is another class than `cls`
     own = vars(cls)
-    for name, write in WRITTEN.items() if options.get("eq", True) else UNCOMPARED.items():
-        if name not in own or (name == "__hash__" and own[name] is None):  # None is what a class gets that has an __eq__ of its own
-            setattr(cls, name, _waiting(name, write, home))
-    made = (STANDARD if _below(cls) else _frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
-    home.append(made)  # with slots, another class
+    for name, write in COMPILERS.items() if options.get("eq", True) else COMPILERS_WITHOUT_EQ.items():
+        if name not in own or (
+            name == "__hash__" and own[name] is None
+        ):  # Python sets __hash__ to None in a class that defines __eq__
+            setattr(cls, name, _deferred_method(name, write, home))
+    made = (STANDARD if _inherits_dataclass(cls) else _build_frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
+    home.append(made)
     return made
 
 
-def _below(cls: type) -> bool:
-    """Return whether the class inherits from a dataclass: the standard library requires that such a class is frozen too."""
+def _inherits_dataclass(cls: type) -> bool:
+    """Return whether the class inherits from a dataclass. The standard library then checks that both are frozen."""
     return any(map(dataclasses.is_dataclass, cls.__bases__))
 
 
-def _frozen(cls: Any, **options: bool) -> type:
-    """Make the class that the standard library would make, without compiling."""
+def _build_frozen(cls: Any, **options: bool) -> type:
+    """Return the frozen class that the standard library would make, without compiling its methods."""
     home: list[type] = []
-    cls.__setattr__ = _refusing("__setattr__", "assign to", home)
-    cls.__delattr__ = _refusing("__delattr__", "delete", home)
-    if options.get("slots"):  # copying and unpickling assign too
+    cls.__setattr__ = _refusing_method("__setattr__", "assign to", home)
+    cls.__delattr__ = _refusing_method("__delattr__", "delete", home)
+    if options.get("slots"):  # copying and unpickling assign fields, which the class refuses
         for name, method in (("__getstate__", _state), ("__setstate__", _restore)):
             if name not in vars(cls):
                 setattr(cls, name, method)
@@ -63,8 +66,8 @@ def _frozen(cls: Any, **options: bool) -> type:
     return made
 
 
-def _refusing(name: str, what: str, home: list[type]) -> Method:
-    """Return a method that refuses fields; other attributes may belong to a subclass that is no dataclass."""
+def _refusing_method(name: str, what: str, home: list[type]) -> Method:
+    """Return a method that refuses to change a field. Other attributes are allowed: a subclass that is no dataclass may have them."""
 
     def method(self: object, attribute: str, *value: Any) -> None:
         if type(self) is home[0] or any(field.name == attribute for field in _fields(home[0])):
@@ -83,7 +86,9 @@ def _restore(self: object, state: list[Any]) -> None:
         object.__setattr__(self, field.name, value)
 
 
-def _waiting(name: str, write: Callable[[type], Method], home: list[type]) -> Method:
+def _deferred_method(name: str, write: Callable[[type], Method], home: list[type]) -> Method:
+    """Return a method that, when first called, compiles the real method and replaces itself by it."""
+
     def method(self: object, *args: Any, **given: Any) -> Any:
         written = write(home[0])
         written.__name__, written.__qualname__ = name, f"{home[0].__qualname__}.{name}"
@@ -94,7 +99,7 @@ def _waiting(name: str, write: Callable[[type], Method], home: list[type]) -> Me
 
 
 def _init(cls: type) -> Method:
-    """Compile __init__, which sets every field in order; keyword-only fields come last in its signature."""
+    """Compile __init__. It sets the fields in order; keyword-only fields come last in its signature."""
     fields = _fields(cls)
     known: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
     lines = []
@@ -108,7 +113,8 @@ def _init(cls: type) -> Method:
     usual = [_parameter(field) for field in fields if field.init and not field.kw_only]
     keywords = [_parameter(field) for field in fields if field.init and field.kw_only]
     head = ", ".join(["self", *usual, *(["*", *keywords] if keywords else [])])
-    exec("\n".join([f"def __init__({head}):", *lines, "    pass"]), known)  # as the standard library does: names of fields alone
+    # As in the standard library, the only foreign text in the source is the names of fields.
+    exec("\n".join([f"def __init__({head}):", *lines, "    pass"]), known)
     result: Method = known["__init__"]
     return result
 
@@ -120,6 +126,7 @@ def _parameter(field: dataclasses.Field[Any]) -> str:
 
 
 def _value(field: dataclasses.Field[Any]) -> str:
+    """Return the expression in __init__ for the value of a field; "" if __init__ does not set the field."""
     name = field.name
     if field.default_factory is not MISSING:
         return f"_make_{name}() if {name} is _MISSING else {name}" if field.init else f"_make_{name}()"
@@ -155,17 +162,18 @@ def _hash(cls: type) -> Method:
 
 
 def _compared(cls: type, hashed: bool = False) -> Iterator[str]:
+    """Yield the names of the fields that __eq__ compares or, if `hashed`, that __hash__ reads."""
     for field in _fields(cls):
         if field.compare if not hashed or field.hash is None else field.hash:
             yield field.name
 
 
 def _tuple_of(names: Iterator[str]) -> Callable[[object], tuple[Any, ...]]:
-    """Return a function that reads attributes as fast as possible."""
+    """Return a function that reads these attributes as a tuple. It is compiled because comparisons are frequent."""
     inside = "".join(f"value.{name}, " for name in names)
     result: Callable[[object], tuple[Any, ...]] = eval(f"lambda value: ({inside})")
     return result
 
 
-UNCOMPARED: dict[str, Callable[[type], Method]] = {"__init__": _init, "__repr__": _repr}
-WRITTEN = {**UNCOMPARED, "__eq__": _eq, "__hash__": _hash}
+COMPILERS_WITHOUT_EQ: dict[str, Callable[[type], Method]] = {"__init__": _init, "__repr__": _repr}
+COMPILERS = {**COMPILERS_WITHOUT_EQ, "__eq__": _eq, "__hash__": _hash}
