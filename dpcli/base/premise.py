@@ -75,8 +75,8 @@ DRAWN = of_mechanism(
     "pmixed and generate",
 )
 STATED = of_mechanism(
-    "The stated guarantee is true of this release, under the adjacency of the file, for one unit or for one record as stated_for says. Under "
-    "zero-out it covers every report of a blanked record.",
+    "The stated guarantee is true of this release, under the adjacency of the file, for one unit or for one record as stated_for says. "
+    "Under zero-out it covers every report of a blanked record.",
     "test_a_statement_that_is_not_true_is_exceeded",
 )
 ONCE = of_sampling(

@@ -146,8 +146,8 @@ def test_a_line_is_shown_only_where_half_of_what_is_expected_is_in_it(line: list
 def test_a_few_of_many_are_told() -> None:
     names = [f"c{number}" for number in range(3 * NAMED)]
     said = instead_of("dept", names, schema=True)
-    assert said == f"none: there are {', '.join(repr(name) for name in names[:NAMED])} and {2 * NAMED} more"
-    assert instead_of("dept", names[:1], schema=True) == "none: there is 'c0'"
+    assert said == f"none: the columns are {', '.join(repr(name) for name in names[:NAMED])} and {2 * NAMED} more"
+    assert instead_of("dept", names[:1], schema=True) == "none: the only column is 'c0'"
     assert instead_of("dept", [], schema=True) == "none: there are no columns"
     assert "\n" not in instead_of("dept", ["a\n\x1b[2J"], schema=True)
 

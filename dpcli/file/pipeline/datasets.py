@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Problem
-from dpcli.file.toml.looks import looks, mixed, strange
+from dpcli.file.toml.looks import looks, mixed_scripts, unusual_characters
 from dpcli.file.toml.shown import quoted
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def dataset_problems(name: str) -> Iterator[Problem]:
             f"a name of at most {LONGEST_NAME} visible characters, without spaces at its ends or two in a row",
             quoted(name[:LONGEST_NAME]),
         )
-    elif mixed(name):
-        yield key, "a name in one script", f"{name!a} in {' and '.join(script.capitalize() for script in mixed(name))}"
-    elif strange(name):
+    elif mixed_scripts(name):
+        yield key, "a name in one script", f"{name!a} in {' and '.join(script.capitalize() for script in mixed_scripts(name))}"
+    elif unusual_characters(name):
         yield key, "a name in ASCII or in letters of a script in use today", ascii(name)
 
 
