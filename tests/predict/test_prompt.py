@@ -153,7 +153,7 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         (('verbalizers = [" no", " yes"]', 'verbalizers = [" no"]'), "one word for each of 2 labels"),
         (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\nmodel = "gpt2"'), "model or labeller"),
         (('labeller = "stub:labeller"', ""), "model or labeller"),
-        (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\ntokenizer = "bytes"'), "no such key without model"),
+        (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\ntokenizer = "bytes"'), "this key only with model"),
         (('units = "user"', ""), "prompt.units"),
         (('"{text} ->"', '"text ->"'), "text with {text}"),
         (
