@@ -76,7 +76,7 @@ def test_other_files_are_told_what_they_are(tmp_path: Path) -> None:
     for words, data in others.items():
         with pytest.raises(InvalidFile) as refused:
             parse(data, "given")
-        assert f"expected a pipeline file, found what looks like {words}" in str(refused.value)
+        assert f"expected a pipeline file, found a file that looks like {words}" in str(refused.value)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b" \t\r\n\n"], ids=repr)
