@@ -129,8 +129,8 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
         return carried_tables(state.carried, asserted, lambda pipeline: state_of(pipeline, state.mechanism).phases, state.phases)
     if sampling == "shuffle" and not all(map(_whole_passes, state.phases[:-1])):
         raise InputError(
-            "expected phases of whole passes, except for the last, as batches were shuffled; found a phase that ends within a pass, so that "
-            "a record may be in two batches of the next; write the file by hand, with one more pass for each such phase"
+            "expected phases of whole passes, except for the last, as batches were shuffled; found a phase that ends within a pass, so "
+            "that a record may be in two batches of the next; write the file by hand, with one more pass for each such phase"
         )
     rows = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
     entry = staged_entry("dp-sgd", merged_stages(rows), sampling or "poisson")
