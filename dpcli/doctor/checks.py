@@ -1,4 +1,7 @@
-"""The checks of `dpcli doctor`: versions, SQLite, file system, random numbers, clock and git, each with a verdict and advice."""
+"""The checks of `dpcli doctor`: versions, SQLite, file system, random numbers, clock and git.
+
+Each check yields facts with a verdict and advice.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,15 @@ from dpcli.ledger.stores.sqlite_file import NETWORK, mounted
 
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
-LEAST_FREE = 100 * 2**20  # bytes; with less, a ledger may soon be unable to write
-EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
-DURABLE_WAL = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing
-SHARED_FILE_SYSTEMS = NETWORK | {"9p", "virtiofs"}  # the last two are usually of one machine, but may be shared
+LEAST_FREE = 100 * 2**20  # bytes of free space below which there is a warning
+EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01 and 2100-01-01; a clock outside of this range is wrong
+DURABLE_WAL = (3, 51, 3)  # first version of SQLite whose write-ahead log with synchronous = FULL is durable
+SHARED_FILE_SYSTEMS = NETWORK | {"9p", "virtiofs"}  # "9p" and "virtiofs" usually serve one machine, but may be shared
 MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
+# Names of the values of sqlite3.threadsafety.
 THREADS = {0: "single-threaded", 1: "multi-threaded", 2: "multi-threaded", 3: "serialized"}
 
-
-DEVELOPER_EXTRAS = frozenset({"bench", "test", "test-core"})  # no command needs them
+DEVELOPER_EXTRAS = frozenset({"bench", "test", "test-core"})  # extras that no command needs
 COMPARISONS = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -45,7 +48,14 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact about this machine. verdict: "absent" for something missing that is not needed. advice: what to do, if anything."""
+    """A fact about this machine.
+
+    Attributes:
+        name: Name of the examined thing.
+        value: Its state.
+        verdict: The verdict; "absent" if an optional thing is missing.
+        advice: Advice, or "".
+    """
 
     name: str
     value: str
@@ -55,7 +65,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A package and its supported versions. conditions: such as ">=1.6,<1.7". extra: "" where dpcli itself needs it."""
+    """A required package.
+
+    Attributes:
+        name: Name of the package.
+        conditions: Supported versions, such as ">=1.6,<1.7".
+        extra: Extra of dpcli that needs the package; "" if dpcli itself needs it.
+    """
 
     name: str
     conditions: str
@@ -65,16 +81,19 @@ class Requirement:
         return self.name + self.conditions
 
     def met(self, version: str) -> bool:
-        """Return whether a version meets every condition; an unreadable condition is not met, a pre-release counts as its release."""
+        """Return whether a version meets every condition.
+
+        An unreadable condition is not met. A pre-release counts as its release.
+        """
         conditions = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
         return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in conditions)
 
 
-def declared() -> Iterator[Requirement]:
-    """Yield the requirements in the order of the metadata, a package of several extras once for each.
+def requirements_of_dpcli() -> Iterator[Requirement]:
+    """Yield the requirements of dpcli, in the order of its metadata. A package that several extras need occurs once for each.
 
     Raises:
-        importlib.metadata.PackageNotFoundError: dpcli is run without an installation.
+        importlib.metadata.PackageNotFoundError: dpcli is not installed.
     """
     for text in importlib.metadata.requires("dpcli") or ():
         match = _REQUIREMENT.fullmatch(text)
@@ -83,12 +102,12 @@ def declared() -> Iterator[Requirement]:
 
 
 def python_needed() -> Requirement:
-    """Return the supported versions of Python; raises as `declared` does."""
+    """Return the supported versions of Python. Raises PackageNotFoundError if dpcli is not installed."""
     return Requirement("python", importlib.metadata.metadata("dpcli")["Requires-Python"])
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers without zeros at their end: (1, 26) for "1.26.0rc1"."""
+    """Return the numbers at the start of a version, without trailing zeros: (1, 26) for "1.26.0rc1"."""
     leading = _NUMBERS.match(version)
     numbers = [int(part) for part in leading[0].split(".")] if leading else []
     while numbers and not numbers[-1]:
@@ -97,22 +116,26 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def examine(ledger: str | None = None) -> tuple[Fact, ...]:
-    """Return every fact. ledger: a ledger, existing or planned, whose folder is examined instead of the current directory."""
+    """Return all facts.
+
+    Args:
+        ledger: Path or URL of an existing or planned ledger, whose folder or server is examined; None for the current directory.
+    """
     return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 
 
 def _versions() -> Iterator[Fact]:
     """Examine dpcli, Python, and the packages that dpcli requires."""
     try:
-        installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(declared())
+        installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(requirements_of_dpcli())
     except importlib.metadata.PackageNotFoundError:
-        advice = "pip install it: the versions that it needs stand in its metadata, and were not compared"
+        advice = "install dpcli with pip: the required versions are in its metadata, and were not checked"
         yield Fact("dpcli", f"{__version__}, run without an installation", "warn", advice)
         return
     if installed == __version__:
         yield Fact("dpcli", __version__, "ok")
     else:
-        advice = f"pip install it again: what it is compared with are the versions that {installed} needs"
+        advice = f"install dpcli with pip again: the checks below are for the requirements of version {installed}"
         yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
     value = f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})"
     yield _fact("python", value, not python.met(platform.python_version()), f"install Python {python.conditions}")
@@ -120,26 +143,29 @@ def _versions() -> Iterator[Fact]:
 
 
 def _package(requirement: Requirement) -> Fact:
-    """Compare the installed version with the requirement, by metadata, as importing some packages takes seconds."""
+    """Compare the installed version of a package with the requirement.
+
+    The version is read from metadata, as the import of some packages takes seconds.
+    """
     extra = requirement.extra
     name = f"{requirement.name} (extra {extra})" if extra else requirement.name
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
         if extra:
-            return Fact(name, "not installed", "absent", f"pip install 'dpcli[{extra}]' where it is wanted")
+            return Fact(name, "not installed", "absent", f"pip install 'dpcli[{extra}]' to use it")
         return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
     also = ": with other versions its commands may fail" if extra else ""
     return _fact(name, version, not requirement.met(version), f"pip install '{requirement}'{also}", "warn" if extra else "fail")
 
 
 def _fact(name: str, value: str, is_wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
-    """Return the fact with this verdict and advice where it is wrong, else with "ok"."""
+    """Return the fact with this verdict and advice if it is wrong, and with "ok" otherwise."""
     return Fact(name, value, verdict, advice) if is_wrong else Fact(name, value, "ok")
 
 
 def _randomness() -> Iterator[Fact]:
-    """Examine the operating system's random numbers, from which all noise is drawn."""
+    """Examine the random numbers of the operating system, from which all noise is drawn."""
     try:
         first, second = os.urandom(32), os.urandom(32)
     except (NotImplementedError, OSError) as error:
@@ -174,7 +200,7 @@ def healthy(facts: tuple[Fact, ...]) -> bool:
 
 
 def database() -> Iterator[Fact]:
-    """Examine SQLite: its library, whether threads may share it, and whether it takes the ledger's settings."""
+    """Examine SQLite: its version, its thread safety, and the settings of ledgers."""
     try:
         import sqlite3
     except ImportError:
@@ -187,7 +213,7 @@ def database() -> Iterator[Fact]:
 
 
 def _durability(version: tuple[int, ...]) -> Fact:
-    """Try the ledgers' settings on a file of its own."""
+    """Try the settings of ledgers on a temporary database."""
     import sqlite3
 
     name, later = "ledger durability", "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
@@ -204,13 +230,16 @@ def _durability(version: tuple[int, ...]) -> Fact:
         return Fact(name, f"could not be tried: {error}", "fail", "make the folder for temporary files writable")
     if (mode, level) != ("delete", 3):
         return Fact(
-            name, f"journal_mode {mode}, synchronous {level}", "fail", "install another SQLite: this one refuses the settings"
+            name,
+            f"journal_mode {mode}, synchronous {level}",
+            "fail",
+            "install another SQLite: this version refuses the settings of ledgers",
         )
     return Fact(name, f"journal_mode DELETE, synchronous EXTRA{later}", "ok")
 
 
 def storage(ledger: str | None) -> Iterator[Fact]:
-    """Examine the file system of a ledger, or of the current directory. Raises InputError where its folder is not there."""
+    """Examine the file system of a ledger, or of the current directory. Raises InputError if the folder of the ledger does not exist."""
     if ledger is not None and ledger.startswith(POSTGRES):
         yield _server(ledger)
         return
@@ -220,14 +249,14 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     free = shutil.disk_usage(folder).free
     size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
     yield _fact(
-        f"free space, {where}", size, free < LEAST_FREE, "make room: a ledger that cannot write refuses every spend", "warn"
+        f"free space, {where}", size, free < LEAST_FREE, "free some space: a ledger that cannot write refuses every charge", "warn"
     )
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 
 
 def _server(url: str) -> Fact:
-    """Check that a ledger in a database can be opened from here."""
+    """Check that a ledger in a PostgreSQL database can be opened from this machine."""
     try:
         store = open_store(url)
     except LedgerError as error:
@@ -250,5 +279,5 @@ def _file_system(folder: Path, where: str) -> Fact:
     if kind in SHARED_FILE_SYSTEMS:
         return Fact(name, kind, "warn", "SQLite's locks are unreliable on network file systems: use a local disk")
     if kind in MEMORY_FILE_SYSTEMS:
-        return Fact(name, kind, "warn", "it is gone after a restart: keep ledgers on a disk")
+        return Fact(name, kind, "warn", "its content is lost at a restart: keep ledgers on a disk")
     return Fact(name, kind, "ok")

@@ -1,4 +1,4 @@
-"""Registered here: the commands doctor and version."""
+"""The plugin record of this folder: the commands doctor and version."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ PLUGIN = Plugin(
     names=("ledger",),
     commands={
         "doctor": ("dpcli.doctor.commands.doctor:command", "Check that this machine has what dpcli needs."),
-        "version": ("dpcli.doctor.commands.doctor:version", "Versions of dpcli and of what it computes with."),
+        "version": ("dpcli.doctor.commands.doctor:version", "Print the versions of dpcli and of the packages that it uses."),
     },
 )

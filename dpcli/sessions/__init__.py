@@ -1,1 +1,1 @@
-"""Sessions, which are charged as a whole: the price of its file, a folder of its own, and its run in a ledger."""
+"""Sessions: runs of a command that are charged as a whole. A session has a pipeline file with its cost, a folder, and a run in a ledger."""

@@ -1,4 +1,7 @@
-"""The charge of a session, and the file in its folder that names the charged run. The file is written before the first noise is drawn."""
+"""The charge of a session, and the file in its folder that names the charged run.
+
+The file is written before the ledger is charged and before the first noise is drawn.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 
-RUN = "run.json"  # name of the file of a session
-UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors of a ledger that has written nothing
+RUN = "run.json"  # name of the file in the folder of a session
+UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors after which the ledger has written nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class Session:
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of every table of the file on which its privacy depends.
         charged: Whether a ledger was charged.
-        counted: Whether the run was charged and the counts exist by which no answer is given twice. From then on the counts must exist, and
-            the ledger must have the run.
+        counted: Whether the run was charged and the counts of answers exist, which prevent that an answer is given twice. From then on both
+            must exist.
         inputs: Digests of the inputs besides the file, by name.
         window: The blocks on which the session was charged.
         rows: The rows of these blocks as RowWindow.content describes them; None if all rows are read.
@@ -58,8 +61,8 @@ class Session:
         others = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
         if others:
             raise InputError(
-                f"{self.folder}: expected the {' and the '.join(others)} that its session began with, found changed content: go on with "
-                "what it was, or begin anew in another folder, which is another charge"
+                f"{self.folder}: expected the {' and the '.join(others)} that its session began with, found changed content: restore "
+                "it, or begin a new session in another folder, which is another charge"
             )
 
     @property
@@ -108,16 +111,16 @@ def session_in(
     path = os.path.join(folder, RUN)
     if not os.path.lexists(path):
         if resume:
-            raise InputError(f"--resume: expected a session in {folder}; there is none")
+            raise InputError(f"--resume: expected a session in {folder}, found none")
         return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, inputs=dict(inputs))
     if not resume:
         raise InputError(
-            f"{folder}: expected a new folder, found a session: --resume goes on with it; a second one is another charge, in another folder"
+            f"{folder}: expected a new folder, found a session: continue it with --resume, or begin another one, and another charge, elsewhere"
         )
     session = _read(path, folder)
     if session.fingerprint != fingerprint:
         raise InputError(
-            f"--resume: {path}: expected the file as it was when the session began, and its window, found it changed: begin anew"
+            f"--resume: {path}: expected the file and window with which the session began, found a change: begin a new session"
         )
     session.require_same(inputs, same)
     require_same_books("--resume", session.charged, ledger, "session")
@@ -139,23 +142,25 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
-    """Check that a run may draw more noise. Raises InputError if it has ended in the ledger, or belongs to another person.
+    """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
     Args:
-        place: Start of messages.
-        what: Kind of session, for messages.
+        place: Start of the message.
+        run: Key of the run.
+        ledger: The ledger.
+        what: Kind of session, for the message.
     """
     reserved = ledger.state().run(run)
     if reserved.status in ("committed", "void"):
-        ended = "has ended, so that this is a copy of it" if reserved.status == "committed" else "was voided"
+        ended = "has ended, so that this is a copy" if reserved.status == "committed" else "was voided"
         raise InputError(
-            f"{place}: expected a {what} that is charged and goes on, found one that {ended}: begin a new one in another folder"
+            f"{place}: expected a {what} that has not ended, found one that {ended}: begin a new {what} in another folder"
         )
     owner = reserved.content.get("who")
     if owner != ledger.who:
         raise InputError(
             f"{place}: expected the login that reserved this {what}, {owner}, found {ledger.who}, who could not commit it at its end: "
-            f"log in as {owner}, or begin a new one in another folder"
+            f"log in as {owner}, or begin a new {what} in another folder"
         )
 
 
@@ -175,7 +180,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         return session
     known = ledger.state().runs.get(session.run)
     if known is None and session.counted:
-        raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, under which this session was charged')
+        raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, but this session was charged under it')
     try:
         charge_run(ledger, session.run, pipeline, why)
     except UNCHARGED:
@@ -186,7 +191,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
 
 
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
-    """Reserve and start a run, unless the ledger has it already. Call it before the first noise, and again after a crash.
+    """Reserve and start a run, unless the ledger has it already. Call this before the first noise is drawn, and again after a crash.
 
     Raises:
         Denied: The run does not fit in the ledger's budget.
@@ -225,7 +230,7 @@ def _read(path: str, folder: str) -> Session:
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         types = []
     if types[:5] != [str, str, bool, bool, dict] or {*types[5:]} - {str}:
-        raise InputError(f"{path}: is not as dpcli wrote it: nothing more is answered in this folder")
+        raise InputError(f"{path}: not in the form that dpcli writes: this session cannot be continued")
     return session
 
 

@@ -1,4 +1,4 @@
-"""Durable, all-or-nothing file writes, and folders that one process at a time may use."""
+"""Atomic and durable writes of files, and folders that one process at a time may use."""
 
 from __future__ import annotations
 
@@ -133,14 +133,16 @@ def _lock(folder: str, mode: int) -> int:
             is_current = _is_same_file(lock, path)
         except BlockingIOError:
             os.close(lock)
-            raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
+            raise InputError(
+                f"{folder}: expected a folder that no other process works in, found one that another process has locked"
+            ) from None
         except BaseException:
             os.close(lock)
             raise
         if is_current:
             return lock
         os.close(lock)
-    raise InputError(f"{folder}: expected a folder that stays, found one that others remove as often as it is made")
+    raise InputError(f"{folder}: expected a folder that stays, found one that other processes removed {LOCK_ATTEMPTS} times")
 
 
 def _is_same_file(lock: int, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The plan of a session: a pipeline file, its privacy cost, and the entry of the file that the session performs."""
+"""Plans of sessions: a pipeline file, its privacy cost, and the entry of the file that the session performs."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """The path of the private data, as the pipeline file states it, if they are a table; None for other sources."""
+        """The path of the private data, as the pipeline file states it, if the data are a table; None for other sources."""
         return None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """The key of the file that names the column of the owners of records, and the column; None if no contributions are bounded."""
+        """The key of the file that names the column with the owners of records, and the column; None if no contributions are bounded."""
         return None
 
     def on_rows(self, rows: RowWindow | None) -> Self:

@@ -2,7 +2,7 @@
 
 A ledger may cut a dataset into blocks (days, weeks, values of a column), each with a budget of its own. A window is the list of blocks
 that a run reads and is charged to. It comes from privacy.window of the file or, if the file has none, from --window. It is then written
-into the pipeline. So it is a part of the fingerprint, of the charge, of a resumed session and of the statement.
+into the pipeline. It therefore becomes a part of the fingerprint, of the charge, of a resumed session and of the statement.
 
 The module also checks the unit of privacy (`require_bounded`). A run bounds the contributions of an owner, that is, of one value of the
 column that source.unit, train.units or a similar key names. It bounds them over the whole window or, if each record is read in a single
@@ -13,8 +13,8 @@ block of a ledger with max_blocks = 1, in each block. This owner must be the uni
 * If the column is coarser (patient for "patient_week"), the run bounds many units together, by choosing some of their rows. The removal of
   one unit changes which rows of the others are chosen, so that the loss is up to twice the claimed one.
 
-Only names can be compared, and names are arbitrary (a "visitor" may have the column `cookie`). So the check refuses a column only if its
-name contradicts the unit.
+The check can compare only names, and names are arbitrary: a "visitor" may have the column `cookie`. A column is therefore refused only if
+its name contradicts the unit.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _split_compound(word: str, stems: list[str]) -> list[str]:
 def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:
     """Return the rows of the window if the table has the column that assigns rows to blocks; None if it has not.
 
-    The header of a .csv file or the schema of a .parquet file decides. A .jsonl file has neither, and private records must not decide
-    whether all of them are read: so its rows are always restricted, and a record without the column is in no block.
+    The header of a .csv file or the schema of a .parquet file decides. A .jsonl file has neither, and its private records must not decide
+    whether all of them are read. Its rows are therefore always restricted, and a record without the column is in no block.
 
     Args:
         source: Path of the table, relative to the pipeline file; None if the data are not a table. A table that cannot be read gives None

@@ -71,7 +71,7 @@ def test_other_files_are_told_what_they_are(tmp_path: Path) -> None:
         "a csv": b"age,income\n1,2\n",
         "JSON; dpcli import reads the records of other libraries": b'{"a": 1}',
         "JSON": b"[1, 2]",
-        "JSON that a command of dpcli printed": dpcli("account", "examples/mnist.toml", "-f", "json").out.encode(),
+        "JSON that dpcli printed about a pipeline file": dpcli("account", "examples/mnist.toml", "-f", "json").out.encode(),
     }
     for words, data in others.items():
         with pytest.raises(InvalidFile) as refused:

@@ -83,7 +83,7 @@ def test_advice(key: str, meant: str | None, words: str) -> None:
 @of_each("key", ["clip", "max_grad_norm", "l2-norm-clip", "clip_norm", "clipping", "norm", "C"])
 def test_a_clipping_norm_beside_a_noise_multiplier_is_said_to_cost_nothing(key: str) -> None:
     meant, words = advised(key, MECHANISM)
-    assert meant is None and "epsilon needs no clipping norm" in words and "[train] clipping" in words
+    assert meant is None and "epsilon does not depend on the clipping norm" in words and "[train] clipping" in words
     assert "clipping norm" not in advised(key, ["name", "type", "epsilon"])[1]
 
 

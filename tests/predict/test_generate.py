@@ -377,7 +377,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
     "change, message",
     [
         *(
-            (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from all of the vocabulary")
+            (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from the whole vocabulary")
             for key in ("top_k = 5", "top_p = 0.9", "greedy = true")
         ),
         (("texts = 3", "texts = 4"), "steps: expected 32"),

@@ -192,7 +192,7 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
     monkeypatch.setattr(fitting, "replace_file", write)
     with pytest.raises(KeyboardInterrupt):
         fit(plan, ledger)
-    with pytest.raises(InputError, match="found a session: --resume goes on with it"):
+    with pytest.raises(InputError, match="found a session: continue it with --resume"):
         fit(plan, ledger)
     with pytest.raises(InputError, match="--resume: expected the --ledger that was charged for this session, found none"):
         fit(plan, resume=True)

@@ -98,7 +98,7 @@ def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
 def test_a_session_of_another_file_does_not_go_on(folder: Path) -> None:
     vote_and_teach(plan_of("stub.toml"))
     for change in (("sigma = 2.0", "sigma = 2.5"), ("queries = 30", "queries = 31"), ("teachers = 16", "teachers = 17")):
-        with pytest.raises(InputError, match="found it changed"):
+        with pytest.raises(InputError, match="found a change"):
             vote_and_teach(edited(folder, change), resume=True)
     assert vote_and_teach(edited(folder, ("teachers = 16", "teachers = 16\ncandidates = 3")), resume=True).waiting  # it is public
 

@@ -111,7 +111,7 @@ def test_a_ledger_that_lost_the_run_is_not_charged_again(tmp_path: Path) -> None
     ledger.close()
     (tmp_path / "other").mkdir()
     other = books(tmp_path / "other")
-    with pytest.raises(LedgerError, match=r"has no run .*, under which this session was charged"):
+    with pytest.raises(LedgerError, match=r"has no run .*, but this session was charged under it"):
         charge(session, run(), other, "a test")
     assert other.state().runs == {}
     other.close()
@@ -124,7 +124,7 @@ def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
     session.write()
     with pytest.raises(InputError, match="expected a new folder, found a session"):
         begun(tmp_path, None)
-    with pytest.raises(InputError, match="expected the file as it was when the session began"):
+    with pytest.raises(InputError, match="expected the file and window with which the session began"):
         session_in(str(tmp_path), "of another file", True, None)
     ledger = books(tmp_path)
     with pytest.raises(InputError, match="--resume: expected no --ledger, as at its start, found one"):
@@ -152,7 +152,7 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
     if key == "counted" and value == "missing":  # of a version that did not write it
         assert not getattr(begun(tmp_path, None, resume=True), key)
         return
-    with pytest.raises(InputError, match="nothing more is answered in this folder"):
+    with pytest.raises(InputError, match="this session cannot be continued"):
         begun(tmp_path, None, resume=True)
 
 
@@ -161,7 +161,7 @@ def test_a_damaged_record_answers_nothing(key: str, value: object, tmp_path: Pat
     [
         (("start",), None, None),
         ((), None, None),
-        (("start", "commit"), None, "found one that has ended, so that this is a copy of it"),
+        (("start", "commit"), None, "found one that has ended, so that this is a copy"),
         (("void",), None, "found one that was voided"),
         (("start",), "somebody", "--resume: expected the login that reserved this run, .*, found somebody"),
     ],

@@ -94,7 +94,7 @@ def test_a_folder_is_for_one_process_at_a_time_and_free_when_that_is_killed(tmp_
     try:
         until(ready.exists)
         with (
-            pytest.raises(InputError, match="expected a folder that no other process works in, found one at work"),
+            pytest.raises(InputError, match="expected a folder that no other process works in, found one that another process has locked"),
             exclusive(folder),
         ):
             pytest.fail("two processes have one folder")
@@ -136,7 +136,7 @@ def test_a_fork_leaves_the_folder_to_its_parent(tmp_path: Path) -> None:
         held.enter_context(exclusive(str(folder)))
         child = started(held.close)
         assert os.waitpid(child, 0)[1] == 0
-        with pytest.raises(InputError, match="found one at work"), exclusive(str(folder)):
+        with pytest.raises(InputError, match="found one that another process has locked"), exclusive(str(folder)):
             pytest.fail("the lock of the parent was given back by its fork")
     assert not folder.exists()
 
@@ -179,7 +179,7 @@ def test_a_lock_that_was_removed_as_it_was_opened_is_no_lock(again: bool, tmp_pa
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", late)
         with exclusive(str(folder)):
-            with pytest.raises(InputError, match="found one at work"), exclusive(str(folder)):
+            with pytest.raises(InputError, match="found one that another process has locked"), exclusive(str(folder)):
                 pytest.fail("the lock is on a file that is gone")
             (folder / "kept").touch()
     assert (folder / "kept").exists()

@@ -218,7 +218,7 @@ def test_a_sweep_of_which_nothing_is_paid_for_leaves_no_folder(tmp_path: Path, p
 
 def test_one_sweep_at_a_time_in_a_folder(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path)
-    with exclusive(plan.folder), pytest.raises(InputError, match="found one at work"):
+    with exclusive(plan.folder), pytest.raises(InputError, match="found one that another process has locked"):
         swept(plan)
     swept(plan)
 

@@ -1,4 +1,4 @@
-"""dpcli doctor and dpcli version."""
+"""The commands `dpcli doctor` and `dpcli version`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dpcli.cli.options import emit, output_options
 
 
 @click.command(short_help="Check that this machine has what dpcli needs.")
-@click.option("--ledger", metavar="PATH", help="Look at the place of this ledger instead of the current directory.")
+@click.option("--ledger", metavar="PATH", help="Examine the folder or server of this ledger instead of the current directory.")
 @output_options("text")
 def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """Examine versions, extras, SQLite, the file system under a ledger, random numbers, clock and git, and say what to do.
+    """Examine versions, extras, SQLite, the file system of a ledger, random numbers, clock and git, and give advice.
 
-    Exit code 1 where something that dpcli needs is broken; warnings and absent extras leave it at 0.
+    Exit code 1: something that dpcli needs is broken. 0: otherwise, even with warnings and absent extras.
     """
     from dpcli.doctor.checks import examine
     from dpcli.doctor.documents.doctor import document
@@ -25,15 +25,15 @@ def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
 
 
 CORE_PACKAGES = ("click", "numpy", "scipy", "rich")
-DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # modules whose package has another name
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # names of packages that differ from the name of their module
 
 
-@click.command(short_help="Versions of dpcli and of what it computes with.")
+@click.command(short_help="Print the versions of dpcli and of the packages that it uses.")
 @output_options("text")
 def version(format_: str, outputs: tuple[str, ...]) -> int:
     """Print the versions that a report should state.
 
-    With -f json also the platform, the extras that are installed, and the formats of files and of JSON that this version knows.
+    With -f json, also print the platform, the installed extras, and the supported formats of files and of JSON.
     """
     import platform
 
@@ -56,7 +56,7 @@ def version(format_: str, outputs: tuple[str, ...]) -> int:
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """Return the version of each package that is installed."""
+    """Return the versions of the installed packages by name. Packages that are not installed are left out."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 

@@ -1,4 +1,4 @@
-"""A diagnosis, and the versions, as documents."""
+"""The documents of `dpcli doctor` and `dpcli version`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcli.document.schemas import SCHEMAS
 
 
 def document(facts: tuple[Fact, ...]) -> Document:
-    """Return everything that `dpcli doctor` says; exit code 1 where something that dpcli needs is broken."""
+    """Return the document of `dpcli doctor`. Its exit code is 1 if something that dpcli needs is broken."""
     well = healthy(facts)
     warned = [fact for fact in facts if fact.verdict == "warn"]
     verdict: Literal["pass", "warn", "fail"] = "warn" if warned else "pass"
@@ -26,8 +26,8 @@ def document(facts: tuple[Fact, ...]) -> Document:
         verdict=verdict,
         tables=(
             Table(
-                "what dpcli needs and finds",
-                ("what", "verdict", "found"),
+                "requirements of dpcli on this machine",
+                ("thing", "verdict", "state"),
                 rows,
                 flagged=frozenset(i for i, fact in enumerate(facts) if fact.verdict in ("warn", "fail")),
             ),
@@ -54,10 +54,15 @@ def _line(fact: Fact) -> str:
 def version_document(
     version: str, python: str, platform: str, packages: Mapping[str, str], extras: Mapping[str, str], formats: Mapping[str, int]
 ) -> Document:
-    """Return everything that `dpcli version` says.
+    """Return the document of `dpcli version`.
 
-    packages: what dpcli computes with; extras: which optional packages are installed. formats: the newest format of each kind of file
-    or database that is read and written.
+    Args:
+        version: Version of dpcli.
+        python: Version of Python.
+        platform: Name of the platform.
+        packages: Versions of the packages that dpcli always uses, by name.
+        extras: Versions of the installed optional packages, by name.
+        formats: Newest supported format of each kind of file or database.
     """
     lines = (("python", python), *packages.items())
     return Document(

@@ -1,4 +1,4 @@
-"""The ledger of a session on the command line."""
+"""Options and messages about the ledger of a session, for commands of sessions."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from dpcli.sessions.window import Plan
 
 
-UNCHARGED = "charged to no ledger: other runs on the same data add up (--ledger)"
+UNCHARGED = "charged to no ledger: nothing adds this run to other runs on the same data (--ledger)"
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Yield the open ledger; None, with a line on standard error, if none is named."""
+    """Return a context manager that yields the open ledger; None, with a line on standard error, if no ledger is named."""
     if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
     return opened_or_none(ledger, dataset)
 
 
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Yield the open ledger; None if none is named."""
+    """Return a context manager that yields the open ledger; None if no ledger is named."""
     return nullcontext() if ledger is None else opened(ledger, dataset)
 
 
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """Return the plan restricted to the blocks of a dry run."""
+    """Return the plan of a dry run, restricted to its blocks."""
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as book:
@@ -72,9 +72,9 @@ def warn_after_run(ledger: Ledger | None, run: str) -> None:
 
 
 def charged_ledger(what: str) -> Callable[..., Any]:
-    """Return the options --ledger, with its help `what`, --dataset and --window."""
+    """Return the options --ledger, --dataset and --window. what: help of --ledger."""
     return composed(
         click.option("--ledger", metavar="LEDGER", help=what),
-        click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several."),
+        click.option("--dataset", metavar="NAME", help="Dataset of --ledger, if the ledger has several."),
         window_option,
     )

@@ -1,4 +1,4 @@
-"""The document of a dry run: what a command would do, its cost, whether the file's budget allows it, and which rows would be read."""
+"""The document of a dry run: the planned work of a command, its cost, the verdict of the file's budget, and the rows to be read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
         plan: The plan.
         schema: Schema of the JSON form.
         data: The keys of the JSON form other than result, fingerprint and exit_code.
-        details: Lines that say what would be done.
+        details: Lines about the planned work.
     """
     over, result = plan.over_budget, plan.account
     lines = (*details, OVER) if over else tuple(details)
@@ -60,7 +60,7 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
 
 
 def shown(folder: str) -> str:
-    """Return a folder for messages: its path relative to the current folder, if it lies below it."""
+    """Return the path of a folder for messages. It is relative to the current folder if that contains the folder."""
     relative = os.path.relpath(folder)
     return folder if relative.startswith("..") else relative
 
