@@ -304,9 +304,7 @@ DISAGREEING = {
     },
     "train.columns.age.max: expected a number above min = 3, found 3": {"age": "{ min = 3, max = 3 }"},
     "train.columns.age.missing: expected a number from min to max, found 4": {"age": "{ min = 1, max = 3, missing = 4 }"},
-    "train.columns.age.other: expected this key only with domain": {
-        "age": '{ min = 1, max = 3, other = "refuse" }'
-    },
+    "train.columns.age.other: expected this key only with domain": {"age": '{ min = 1, max = 3, other = "refuse" }'},
     "train.columns.age.max: expected this key only with min and max": {"age": '{ domain = ["a"], max = 3 }'},
     "train.columns.age.domain: expected values that are all different, found the same twice": {"age": '{ domain = ["a", " a"] }'},
     "train.columns.state.domain: expected values that are all different": {"state": '{ domain = ["1", "1.0"] }'},
