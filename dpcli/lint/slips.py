@@ -31,7 +31,7 @@ def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
     rates = ((path, entry, _rate(entry, pipeline)) for path, entry in entries(pipeline) if _trains(entry))
     runs = [(path, entry, rate, rate * _steps(entry, rate)) for path, entry, rate in rates if rate is not None]
     if pipeline.privacy.releases == "outputs" or any(entry.epochs is not None or passes >= 1 for _, entry, _, passes in runs):
-        return  # queries, or a short run by an author who has stated epochs or passes elsewhere in the file
+        return  # queries, or a short run in a file that also states epochs or a whole pass
     for path, entry, rate, passes in runs:
         if PLACE.search(entry.name) or entry_mentions(SHORT_RUN, entry):
             continue

@@ -115,7 +115,7 @@ def session_in(
         return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, inputs=dict(inputs))
     if not resume:
         raise InputError(
-            f"{folder}: expected a new folder, found a session: continue it with --resume, or begin another one, which costs again, elsewhere"
+            f"{folder}: expected a new folder, found a session: continue it with --resume, or begin another one (and charge) elsewhere"
         )
     session = _read(path, folder)
     if session.fingerprint != fingerprint:

@@ -164,7 +164,7 @@ class SelectedTable:
         shared = {key: member for key, member in first.items() if all(other.get(key) == member for other in rest)}
         return {key: member for key, member in shared.items() if key != self.selector}
 
-    def any(self) -> Members:
+    def all_keys(self) -> Members:
         """Return the keys of all classes, for a table whose selector is invalid. A key that differs between classes takes any value."""
         return {**{key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}, **self.common()}
 
@@ -183,21 +183,21 @@ class SelectedTable:
 
     def members(self, name: str | None) -> Members:
         """Return the keys of a table whose selector has the value `name`, the selector included. `name` is None if the value is invalid."""
-        own = self.any() if name is None else self.own(name)
-        return {**own, self.selector: self.stated(name or next(iter(self.registry)))}
+        own = self.all_keys() if name is None else self.own(name)
+        return {**own, self.selector: self.selector_member(name or next(iter(self.registry)))}
 
-    def stated(self, name: str) -> Member:
+    def selector_member(self, name: str) -> Member:
         """Return the selector. Its description is the one in the class of `name`."""
         doc = self.own(name)[self.selector].doc
         return Member(self.selector, self.choice, doc=doc, required=self.default is None, default=self.default)
 
-    def shared(self) -> Members:
+    def common_with_selector(self) -> Members:
         """Return the selector and the keys of `common`."""
-        return {self.selector: self.stated(next(iter(self.registry))), **self.common()}
+        return {self.selector: self.selector_member(next(iter(self.registry))), **self.common()}
 
-    def apart(self, name: str) -> Members:
-        """Return the keys of the class that `name` selects, without those of `shared`."""
-        shared = self.shared()
+    def distinct(self, name: str) -> Members:
+        """Return the keys of the class that `name` selects, without those of `common_with_selector`."""
+        shared = self.common_with_selector()
         return {key: member for key, member in self.own(name).items() if key not in shared}
 
     def read(self, value: Any, place: KeyPlace) -> Any:

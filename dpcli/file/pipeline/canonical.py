@@ -32,7 +32,7 @@ class MechanismTable:
     def members(self, name: str | None) -> Members:
         """Return the keys of an entry of type `name`; those of all types if `name` is None."""
         selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
-        own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
+        own = MECHANISMS.all_keys() if name is None else MECHANISMS.own(name)
         return {**members_of(Entry), "type": selector, **own}
 
     def read(self, value: Any, place: KeyPlace) -> Entry:
@@ -119,8 +119,8 @@ def is_pipeline(tables: Mapping[str, Any]) -> bool:
     """Return whether a document is a pipeline, valid or not.
 
     A file with the key `format` is a pipeline if it has one table of `OF_PIPELINES`. Files of other programs may have tables of these names
-    too. A file without `format` is therefore a pipeline only if it has two of the tables, a known key in [privacy], or a mechanism of a
-    known type.
+    too. A file without `format` is therefore a pipeline only if it has [privacy] and another of the tables, a known key in [privacy], or a
+    mechanism of a known type.
     """
     own = OF_PIPELINES & tables.keys()
     if "format" in tables or not own:

@@ -92,9 +92,9 @@ def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
         "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # an unknown `epsilon` rather belongs in [budget]
         "horizon = { ... }": members_of(Horizon).keys() - {"epsilon"},
         "[disclosure]": members_of(Disclosure),
-        "sampling = { ... }": SAMPLING.any(),
+        "sampling = { ... }": SAMPLING.all_keys(),
         "[[mechanism]]": members_of(Entry),
-        ANY_TYPE: MECHANISMS.any(),
+        ANY_TYPE: MECHANISMS.all_keys(),
         "the top of the file": top,
     }
     return {home: frozenset(keys) for home, keys in tables.items()}

@@ -62,6 +62,7 @@ def instead_of_policy(tables: Mapping[str, Any]) -> str | None:
 
 
 LFS_POINTER = b"version https://git-lfs"
+# First bytes of files of other programs, each with the kind of file and the command that reads it, or "".
 STARTS: tuple[tuple[bytes, str, str], ...] = (
     (b"SQLite format 3\x00", "an SQLite database, such as a ledger", "budget show {}"),
     (b"\x89HDF", "HDF5", ""),
@@ -71,7 +72,7 @@ STARTS: tuple[tuple[bytes, str, str], ...] = (
 )
 OPACUS = "import opacus {}"
 SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"
-# Keys that identify JSON of other programs, with its name and the command that reads it.
+# Keys that identify JSON of other programs, each with the kind of file and the command that reads it.
 KEYS: tuple[tuple[frozenset[str], str, str], ...] = (
     (frozenset({"history", "mechanism"}), "the state of an Opacus accountant", OPACUS),
     (frozenset({"train_steps", "noise_multiplier"}), "a DPKerasConfig of jax-privacy", "import jax-privacy {}" + SAMPLING),
@@ -79,7 +80,7 @@ KEYS: tuple[tuple[frozenset[str], str, str], ...] = (
     (frozenset({"privacy_budget", "protected_changes"}), "a Session of Tumult Analytics", "import tumult {}"),
 )
 EVENT = ("a DpEvent of dp-accounting", "import dp-accounting {} --adjacency add-remove (or the adjacency of its accountant)")
-FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")
+FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")  # flags of compute_dp_sgd_privacy
 HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # header of a csv file
 READ_BYTES = 4096  # number of bytes at the start of a text that are examined
 
@@ -99,6 +100,7 @@ def looks_like(data: bytes, path: str) -> str | None:
 
 
 def _binary(data: bytes) -> tuple[str, str] | None:
+    """Return the kind of a binary file, and the command that reads it."""
     if data.startswith(b"PK\x03\x04"):
         return ("a file of torch.save", OPACUS) if b"data.pkl" in data else ("a zip", "")
     if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
@@ -107,6 +109,7 @@ def _binary(data: bytes) -> tuple[str, str] | None:
 
 
 def _json(data: bytes) -> tuple[str, str] | None:
+    """Return the kind of a JSON file, and the command that reads it."""
     if data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -131,6 +134,7 @@ def _table(value: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _text(head: bytes) -> tuple[str, str] | None:
+    """Return the kind of a text file that begins with `head`, and the command that reads it: flags or a csv."""
     first, *lines = [line for line in head.splitlines() if line.strip()][:4] or [b""]
     if first.lstrip().startswith(b"-") and FLAGS.search(head):
         return "flags of compute_dp_sgd_privacy", "import tf-privacy {}" + SAMPLING

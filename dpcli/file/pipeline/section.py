@@ -61,7 +61,7 @@ class DefaultsTable:
         from dpcli.file.pipeline.model import Entry
         from dpcli.file.toml.suggest import did_you_mean
 
-        known = {**members_of(Entry), **MECHANISMS.any()}.keys() - {"name"}
+        known = {**members_of(Entry), **MECHANISMS.all_keys()}.keys() - {"name"}
         for key in value:
             others = sorted(known - {key})
             hint = did_you_mean(key, others)
@@ -197,12 +197,12 @@ def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace]:
-    shared, where = kind.shared(), title if title.startswith("[") else path.rpartition(".")[2]
+    shared, where = kind.common_with_selector(), title if title.startswith("[") else path.rpartition(".")[2]
     yield TablePlace(title, kind.doc, shared, path)
     yield from inside(shared, path, title)
     listed: dict[str, Member] = {}  # inner tables that were yielded for an earlier word
     for word, target in kind.registry.items():
-        own, choice = kind.apart(word), f'{kind.selector} = "{word}"'
+        own, choice = kind.distinct(word), f'{kind.selector} = "{word}"'
         yield TablePlace(f"{where} {choice}", load(target).__doc__ or "", own, path, word, choice)
         yield from inside({name: member for name, member in own.items() if listed.get(name) != member}, path, title)
         listed.update(own)

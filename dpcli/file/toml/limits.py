@@ -104,7 +104,7 @@ def _standard_input(most: int) -> bytes:
 
 
 def escaped_path(name: str) -> str:
-    """Return a path for a message. A path with unprintable characters is escaped, and so is one of 400 characters or more, which is cut."""
+    """Return a path for a message. A path with unprintable characters, or of 400 characters or more, is escaped and cut."""
     return name if name.isprintable() and len(name) < 400 else escaped(name)
 
 
