@@ -37,9 +37,8 @@ def _build_class(cls: Any, options: dict[str, bool]) -> type:
     home: list[type] = []  # will hold the finished class; with slots this is another class than `cls`
     own = vars(cls)
     for name, write in COMPILERS.items() if options.get("eq", True) else COMPILERS_WITHOUT_EQ.items():
-        if name not in own or (
-            name == "__hash__" and own[name] is None
-        ):  # Python sets __hash__ to None in a class that defines __eq__
+        # Python sets __hash__ to None in a class that defines __eq__.
+        if name not in own or (name == "__hash__" and own[name] is None):
             setattr(cls, name, _deferred_method(name, write, home))
     made = (STANDARD if _inherits_dataclass(cls) else _build_frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
     home.append(made)

@@ -24,7 +24,8 @@ from dpcli.lint.run import findings
 SHORTEST_WORD = 5  # smallest number of letters of a repaired word, as shorter words resemble too many others
 SEPARATORS = str.maketrans("", "", "-_ ")
 MOST_REPAIRS = 1_000  # largest number of repairs of one file
-EXACT_INTEGERS = 2**53  # floats represent every whole number up to this
+EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one
+# Hints of the reader that state a repair.
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
 REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
 T = TypeVar("T")
@@ -138,20 +139,27 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
     lines = locate(text, [fault.key for fault in before])
     repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
 
-    def holds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
+    def succeeds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
         remaining = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
         return remaining.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
 
-    return _first_success(text, repairs, holds)
+    return _first_success(text, repairs, succeeds)
 
 
 def _first_success(
-    text: str, repairs: Sequence[tuple[T, Repair]], holds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
+    text: str, repairs: Sequence[tuple[T, Repair]], succeeds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
 ) -> tuple[str, list[Mend]] | None:
+    """Return the text after all repairs or, if they fail together, after the first that succeeds alone; None if all fail.
+
+    Args:
+        text: The text.
+        repairs: Repairs, each with an object that `succeeds` needs.
+        succeeds: Function that judges the new text, given the repairs that were made.
+    """
     for chosen in (repairs, *([repair] for repair in repairs)) if repairs else ():
         try:
             after = _apply(text, [repair for _, repair in chosen])
-            if holds(after, chosen):
+            if succeeds(after, chosen):
                 return after, [repair.mend for _, repair in chosen]
         except InputError:  # the text at this key cannot be edited
             continue
@@ -186,6 +194,7 @@ def _repaired_value(fault: Fault, line: int, was: Any, now: Any) -> Repair:
 
 
 def _value_at(tables: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
     for part in path:
         try:
             tables = tables[part]
@@ -217,10 +226,12 @@ def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
 
 
 def _cost(pipeline: Pipeline) -> list[tuple[Any, int]]:
+    """Return the mechanisms and counts of a pipeline, which are equal for pipelines of equal cost."""
     return [(line.mechanism, line.count) for line in resolve(pipeline)]
 
 
 def _in_steps(pipeline: Pipeline, place: Path, line: int) -> Repair:
+    """Return the repair that replaces the epochs at a place by steps or, for a scheme of whole passes, rounds them up."""
     entry = pipeline.mechanisms[int(place[1])]
     size = pipeline.privacy.dataset_size
     rate = None if entry.sampling is None else entry.sampling.exact_rate(size)

@@ -13,14 +13,8 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import RuleFinding
 
-RELEASING = (
-    "train",
-    "pate",
-    "pmixed",
-    "prompt",
-    "generate",
-    "federated",
-)  # sections of commands that publish results, unlike [audit]
+# Sections of commands that publish results, unlike [audit].
+RELEASING = ("train", "pate", "pmixed", "prompt", "generate", "federated")
 PROSE = frozenset({"description", "note", "notes", "comment", "covers"})  # keys with free text, which are not searched
 OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})  # texts that switch a setting off
 

@@ -94,11 +94,11 @@ def require_bounded(
     )
     if not (unit_is_finer or unit_is_coarser):
         return
-    bounded = f'what one "{column}" does in one block' if per_block else f'all that one "{column}" does'
+    bounded = f'the records of one "{column}" in one block' if per_block else f'all records of one "{column}"'
     raise InputError(
-        f'{place}: {key}: expected the column that says which "{unit}" of privacy.unit a row belongs to, found "{column}": '
-        f'{what} bounds {bounded}, which is no "{unit}" by its name. Name another column, state what is bounded as privacy.unit, '
-        "or charge a ledger whose blocks cut it so, with max_blocks = 1, on a table that has its column"
+        f'{place}: {key}: expected the column that names the "{unit}" (privacy.unit) of each row, found "{column}": '
+        f'{what} bounds {bounded}, which by its name is no "{unit}". Name another column, or state the bounded unit as privacy.unit, '
+        "or charge a ledger with max_blocks = 1 whose blocks divide the unit so, for a table that has the column of the blocks"
     )
 
 
@@ -150,8 +150,8 @@ def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow
     near = next((name for name in columns if same_word(name, rows.column)), None)
     if near is not None:  # without this error all rows would be read, although only these blocks are charged
         raise InputError(
-            f'{source}: expected the column "{rows.column}", by which the ledger\'s blocks are cut, found {quoted(near)}: give it that '
-            "name, or another one where it is not what the blocks are cut by"
+            f'{source}: expected the column "{rows.column}", by which the ledger\'s blocks are cut, found {quoted(near)}: rename it '
+            "so, or give it a different name if the blocks are not cut by it"
         )
     return None
 

@@ -29,7 +29,9 @@ class Draft:
     """An entry of the new file.
 
     Attributes:
-        keys: Keys of its type.
+        type: Mechanism type.
+        keys: Keys of the type.
+        steps: Number of runs.
         sample: Its sampling table; None without sampling.
         parts: The entries that it names.
         naming: The key that names `parts`.

@@ -20,15 +20,8 @@ from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsam
 
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "zero-out": "REPLACE_SPECIAL"}
 EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}
-SHARED = (
-    "name",
-    "type",
-    "steps",
-    "epochs",
-    "sampling",
-    "sample",
-    "description",
-)  # keys of every entry that the structure of the event expresses, or that do not matter
+# Keys of every entry that the structure of the event expresses, or that do not matter.
+SHARED = ("name", "type", "steps", "epochs", "sampling", "sample", "description")
 SHAPES = {"poisson": inf, "geometric": 1.0, "logarithmic": 0.0}
 
 

@@ -43,9 +43,8 @@ class Member:
 
 NEAR = 0.8  # smallest similarity, as difflib measures it, of a suggested key of another class of the table
 Members = Mapping[str, Member]
-Others = Mapping[
-    str, str
-]  # keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`
+# Keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`.
+Others = Mapping[str, str]
 
 
 def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:

@@ -15,12 +15,8 @@ from dpcli.file.toml.write import commented, toml_text, value_text
 
 PLACE = "the command line"  # path of the pipeline in messages
 FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
-KEYS = {
-    "sampling_rate": "sampling.rate",
-    "pure": "the mechanism",
-    "laplace": "the mechanism",
-    "write": "",
-}  # keys of the file by the name of the flag
+# Keys of the file by the name of the flag.
+KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
 COMMENTS = {
     "unit": "one individual; any other unit needs max_contributions",
     "adjacency": "add-remove | replace-one | zero-out",

@@ -29,10 +29,8 @@ NO_NORM = (
     "epsilon does not depend on the clipping norm, as noise_multiplier is noise / norm; for dpcli train, state the norm as "
     "[train] clipping = { norm = ... }"
 )
-USUAL = {
-    "queries": "steps",
-    "l1_sensitivity": "sensitivity",
-}  # names of keys in some mechanism types, with the usual name of such a key
+# Names of keys in some mechanism types, with the usual name of such a key.
+USUAL = {"queries": "steps", "l1_sensitivity": "sensitivity"}
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:

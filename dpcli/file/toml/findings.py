@@ -18,9 +18,8 @@ from dpcli.file.toml.shown import public_length, without_passwords
 
 Path = tuple[str | int, ...]  # path of a key, with 0-based positions in lists
 Problem = tuple[Path, str, str]  # (key, text after "expected", text after "found")
-Advice = Callable[
-    [str, Iterable[str]], tuple[str | None, str]
-]  # (unknown key, known keys) -> (the key that was probably meant, advice in words)
+# A function (unknown key, known keys) -> (the key that was probably meant, advice in words).
+Advice = Callable[[str, Iterable[str]], tuple[str | None, str]]
 
 MAX_FINDINGS = 100  # limit of the problems that are reported for one file
 
@@ -112,9 +111,8 @@ def render(diagnostic: Diagnostic) -> str:
     """Return `path:line:column: error DP004: key: message`, then the source line and a caret if the place is known."""
     place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
     key = f"{diagnostic.key}: " if diagnostic.key else ""
-    message = "".join(
-        c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}"
-    )  # the message may quote text of the file
+    # The message may quote text of the file, with any characters.
+    message = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")
     head = f"{place}: {diagnostic.severity} {diagnostic.rule}: {message}"
     return "\n".join((head, *_excerpt(diagnostic.source, diagnostic.column)))
 
