@@ -350,7 +350,7 @@ def test_what_has_no_words_in_a_file_is_refused_by_its_name() -> None:
         with pytest.raises(InputError, match=name):
             accountant({**call, "__kwargs__": inner})
     budget = {"type": "PureDPBudget", "epsilon": 1}
-    with pytest.raises(InputError, match="bounds groups"):
+    with pytest.raises(InputError, match="bound the groups"):
         session({"privacy_budget": budget, "protected_changes": {"a": GROUPS}})
     both = {"a": {"type": "AddOneRow"}, "b": {"type": "AddRowsWithID", "id_column": "user"}}
     for changes, found in ((both, "both"), ({}, "none")):

@@ -118,7 +118,7 @@ def test_without_a_clip_that_binds_the_secret_comes_out(folder: Path) -> None:
 def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
     plan = plan_of("notes.toml")
     assert len(write_texts(plan, texts=2).written) == 2
-    with pytest.raises(InputError, match="--resume goes on"):
+    with pytest.raises(InputError, match="continue it with --resume"):
         write_texts(plan)
     assert write_texts(plan, resume=True, texts=1).taken == 3
     with pytest.raises(Denied, match="all 6 texts are spent: more of them"):

@@ -85,7 +85,7 @@ def test_each_teacher_sees_its_own_shard_alone(folder: Path) -> None:
 def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
     first = vote_and_teach(plan_of("stub.toml"))
     transcript = (folder / "out" / "transcript.jsonl").read_bytes()
-    with pytest.raises(InputError, match="--resume goes on"):
+    with pytest.raises(InputError, match="continue it with --resume"):
         vote_and_teach(plan_of("stub.toml"))
     again = vote_and_teach(plan_of("stub.toml"), resume=True)
     assert (again.queries, again.answered, again.run) == (first.queries, first.answered, first.run)

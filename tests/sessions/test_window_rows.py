@@ -450,6 +450,6 @@ def test_a_column_that_is_spelled_otherwise_is_not_passed_over(ending: str, spel
     WRITERS[ending]([{spelled: "2026-01-01", "text": "secret"}], file)
     with pytest.raises(InputError, match=re.escape(f'data{ending}: expected the column "day"')) as refused:
         in_table(file.name, str(tmp_path / "file.toml"), rows)
-    assert f"found '{spelled}': give it that name" in str(refused.value) and "secret" not in str(refused.value)
+    assert f"found '{spelled}': rename it so" in str(refused.value) and "secret" not in str(refused.value)
     WRITERS[ending]([{"week": "2026-01-01", "text": "secret"}], file)
     assert in_table(file.name, str(tmp_path / "file.toml"), rows) is None
