@@ -111,7 +111,7 @@ def session_in(
     path = os.path.join(folder, RUN)
     if not os.path.lexists(path):
         if resume:
-            raise InputError(f"--resume: expected a session in {folder}, found none")
+            raise InputError(f"--resume: expected a session in {folder}; there is none")
         return Session(folder, uuid.uuid4().hex, fingerprint, ledger is not None, inputs=dict(inputs))
     if not resume:
         raise InputError(

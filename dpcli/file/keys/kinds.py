@@ -76,7 +76,7 @@ class Kind(Protocol):
 
     @property
     def takes(self) -> str:
-        """One or two words for a manual page."""
+        """The kind in one or two words, for a manual page."""
         ...
 
     def read(self, value: Any, place: KeyPlace) -> Any: ...

@@ -61,7 +61,7 @@ class Stated:
 
     @property
     def sampled(self) -> bool:
-        """Whether a step reads a sample of the records."""
+        """True if a step reads only a sample of the records."""
         return self.sampling_rate is not None or self.batch_size is not None
 
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:

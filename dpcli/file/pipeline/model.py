@@ -118,7 +118,7 @@ class Disclosure:
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """One of several disjoint parts of the data. Entries with the same `of` and different `part` compose in parallel."""
+    """A part of the data, disjoint from all other parts. Entries with the same `of` and different `part` compose in parallel."""
 
     of: Annotated[str, Key("the attribute that splits the data into disjoint parts")]
     part: Annotated[str, Key("the part that this mechanism reads")]
