@@ -50,11 +50,11 @@ class EventReader:
     """The conversion of one tree.
 
     Attributes:
-        side: The neighbouring relation.
+        change: The neighbouring relation.
         sizes: The dataset sizes that the samples of the tree state. The conversion adds them.
     """
 
-    side: RecordChange
+    change: RecordChange
     sizes: set[int]
 
     def drafts(self, event: EventTree, count: int = 1) -> tuple[Draft, ...]:
@@ -64,9 +64,9 @@ class EventReader:
         if event.name in NESTED:
             return NESTED[event.name](self, event, count)
         leaf = LEAVES[event.name]
-        keys = leaf.keys(event, self.side)
+        keys = leaf.keys(event, self.change)
         if leaf.type in PURE_WITHOUT_DELTA and keys.get("delta") == 0.0:
-            leaf, keys = PURE, PURE.keys(event, self.side)
+            leaf, keys = PURE, PURE.keys(event, self.change)
         return (Draft(leaf.type, keys, count),)
 
     def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:

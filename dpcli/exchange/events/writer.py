@@ -50,21 +50,21 @@ class EventWriter:
 
     Attributes:
         entries, tables: The entries and their plain tables, by name.
-        side: The neighbouring relation.
+        change: The neighbouring relation.
         size: Number of records in the dataset, if the file states it.
     """
 
     entries: Mapping[str, Entry]
     tables: Mapping[str, Mapping[str, Any]]
-    side: RecordChange
+    change: RecordChange
     size: int | None
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> EventWriter:
         privacy = pipeline.privacy
         tables = {table["name"]: table for table in tables_of(pipeline)["mechanism"]}
-        side = RecordChange(privacy.adjacency.value == "replace-one")
-        return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, side, privacy.dataset_size)
+        change = RecordChange(privacy.adjacency.value == "replace-one")
+        return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, change, privacy.dataset_size)
 
     def event(self, *names: str) -> EventTree:
         """Return the event of all steps of an entry or, with several names, of entries that share a sample."""
@@ -93,11 +93,11 @@ class EventWriter:
         if kind in OWNERS:
             return OWNERS[kind](self, keys)
         if kind == PURE.type:
-            return EventTree(EVENT_OF["approx-dp"], PURE.fields(keys, self.side))
+            return EventTree(EVENT_OF["approx-dp"], PURE.fields(keys, self.change))
         if kind not in EVENT_OF:
             raise InputError(f"dp-accounting has no event for {kind}")
         event = EVENT_OF[kind]
-        fields = LEAVES[event].fields(keys, self.side)
+        fields = LEAVES[event].fields(keys, self.change)
         return EventTree(event, {field: value for field, value in fields.items() if value is not None})
 
     def _sampled(self, entry: Entry, inner: EventTree) -> tuple[EventTree, int]:
