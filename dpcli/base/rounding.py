@@ -10,6 +10,7 @@ SIGNIFICANT = 5  # significant digits of a bound below 1, or in e-notation
 
 
 def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
+    """Return a number as text, rounded in one direction. The form is that of `up`."""
     if math.isinf(x):
         return "inf" if x > 0 else "-inf"
     if math.isnan(x):

@@ -119,6 +119,7 @@ def _init(cls: type) -> Method:
 
 
 def _parameter(field: dataclasses.Field[Any]) -> str:
+    """Return the parameter of __init__ for a field."""
     if field.default_factory is not MISSING:
         return f"{field.name}=_MISSING"
     return field.name if field.default is MISSING else f"{field.name}=_default_{field.name}"
@@ -133,6 +134,7 @@ def _value(field: dataclasses.Field[Any]) -> str:
 
 
 def _repr(cls: type) -> Method:
+    """Return __repr__ for a class."""
     shown = [field.name for field in _fields(cls) if field.repr]
 
     @reprlib.recursive_repr()
@@ -143,6 +145,7 @@ def _repr(cls: type) -> Method:
 
 
 def _eq(cls: type) -> Method:
+    """Return __eq__ for a class. Objects of different classes are never equal."""
     values = _tuple_of(_compared(cls))
 
     def equal(self: object, other: object) -> Any:
@@ -152,6 +155,7 @@ def _eq(cls: type) -> Method:
 
 
 def _hash(cls: type) -> Method:
+    """Return __hash__ for a class."""
     values = _tuple_of(_compared(cls, hashed=True))
 
     def hashed(self: object) -> int:

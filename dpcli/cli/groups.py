@@ -87,6 +87,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _suggestion(self, word: str, path: str) -> str:
+        """Return the end of the message about an unknown command: a suggestion or the list of commands."""
         import difflib
 
         if "account" in self.table and (word.endswith(".toml") or os.path.isfile(word)):
@@ -126,6 +127,7 @@ def with_global_options(command: click.Command, root: click.Command) -> None:
 
 
 def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
+    """Return the parser of a command, changed so that each option with a value may be given once."""
     parser = make(context)
     for option in {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
         if option.action == "store":
@@ -136,6 +138,7 @@ def _strict_parser(make: Callable[[click.Context], Any], context: click.Context)
 def _process_once(
     context: click.Context, option: click.Option, name: str, process: Callable[[Any, Any], None], value: Any, state: Any
 ) -> None:
+    """Process an option as Click does. Raises UsageError if the option was given before."""
     if name in state.opts:
         given = max(option.opts, key=len)
         raise click.UsageError(f"{given}: expected it once, found it again: {state.opts[name]}, then {value}", context)

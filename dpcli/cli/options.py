@@ -296,6 +296,7 @@ def report_error(
 
 
 def _error_document(error: BaseException, words: str, path: str) -> Document:
+    """Return the document of an error. `words` is the command as the user typed it, and `path` its first file."""
     from dpcli.document.document import stopped
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
@@ -461,6 +462,7 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
 
 
 def _split(output: str) -> tuple[str, str]:
+    """Return the format and the path of an output FORMAT=PATH."""
     name, _, path = output.partition("=")
     return name, path
 
@@ -474,6 +476,7 @@ def _pieces(document: Document, name: str, settings: Settings | None) -> Iterabl
 
 
 def _render(document: Document, name: str, settings: Settings | None) -> str:
+    """Return the document in a format as text."""
     render: Callable[..., str] = load(FORMATS[name])
     return render(document, **_layout(name, settings))
 

@@ -64,6 +64,7 @@ def _by_suffix(path: str) -> str:
 
 
 def _print(chart: Chart, name: str) -> None:
+    """Print a chart. Raises InputError for a binary format if standard output is a terminal."""
     settings: Settings = click.get_current_context().obj
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
     width = FIXED_WIDTH if fixed else shutil.get_terminal_size((FIXED_WIDTH, 24)).columns
@@ -74,5 +75,6 @@ def _print(chart: Chart, name: str) -> None:
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
+    """Return the chart in a format."""
     render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
     return render(chart, width=width, color=color, encoding=encoding)

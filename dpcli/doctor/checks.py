@@ -188,6 +188,7 @@ def _clock() -> Iterator[Fact]:
 
 
 def _git() -> Fact:
+    """Examine whether git is installed."""
     path = shutil.which("git")
     if path is None:
         return Fact("git", "not found", "absent", "needed only for gate --base-ref")
@@ -266,6 +267,7 @@ def _server(url: str) -> Fact:
 
 
 def _folder(ledger: str | None) -> Path:
+    """Return the folder of a ledger, or the current directory. Raises InputError if it does not exist."""
     folder = Path.cwd() if ledger is None else Path(path_of(ledger)).resolve().parent
     if not folder.is_dir():
         raise InputError(f"--ledger: expected a file in a folder that exists, found no folder {folder}")
@@ -273,6 +275,7 @@ def _folder(ledger: str | None) -> Path:
 
 
 def _file_system(folder: Path, where: str) -> Fact:
+    """Examine the type of the file system of a folder. `where` names the folder in the fact."""
     name, kind = f"file system, {where}", mounted(str(folder))
     if kind is None:
         return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")

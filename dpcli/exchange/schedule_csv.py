@@ -63,6 +63,7 @@ def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, A
 
 
 def _joint_value(values: Sequence[Number]) -> Number | list[Number]:
+    """Return the common value of all stages; the list of values if they differ."""
     return values[0] if len(set(values)) == 1 else list(values)
 
 
@@ -156,6 +157,7 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
 
 
 def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:
+    """Yield the values of the known columns in each row. Raises InputError with the line of an invalid row."""
     places = [head.index(name) for name in known]
     try:
         for cells in lines:

@@ -96,6 +96,7 @@ class ProtectedChange(NamedTuple):
 
 
 def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
+    """Return the protected change of one table. Raises InputError for a change that a pipeline file cannot state."""
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])

@@ -150,6 +150,7 @@ def link_to_source(code: str) -> str:
 
 
 def _loaded(code: str, known: Mapping[str, str]) -> Any:
+    """Return the object of a code. Raises InputError for an unknown code."""
     try:
         return load(known[code.upper()])
     except KeyError:
@@ -247,6 +248,7 @@ def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
 
 
 def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
+    """Yield the prefixes of codes in the values of a flag. Raises InputError for a value that is no prefix of a code."""
     for code in (part.strip().upper() for text in given for part in text.split(",")):
         if not code.startswith("DP") or not any(known.startswith(code) for known in (*RULES, *LEDGER_RULES)):
             try:

@@ -64,6 +64,7 @@ def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    """Yield a finding for each setting that switches on batch normalisation."""
     message = "batch statistics mix the records of a batch, and their running means are stored without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
         named = name in LAYER_KEYS and any(word == "batch" or "batchnorm" in _bare(word) for word in words_in(value))

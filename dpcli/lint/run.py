@@ -128,6 +128,7 @@ def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
 
 
 def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
+    """Yield each finding of these rules in a pipeline."""
     for info in map(rule, codes):
         if info.check is not None:
             for finding in info.check(pipeline):

@@ -32,6 +32,7 @@ def settings(pipeline: Pipeline, *sections: str) -> Iterator[tuple[Path, str, An
 
 
 def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, str, Any]]:
+    """Yield the keys of a table as `settings` does."""
     for key, value in table.items():
         name = normalized(key)
         if name in PROSE:

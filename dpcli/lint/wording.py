@@ -136,6 +136,7 @@ def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _cut(text: str) -> str:
+    """Return a text in at most 80 characters, escaped and on one line."""
     from dpcli.file.toml.shown import escaped
 
     line = escaped(" ".join(text.split()))

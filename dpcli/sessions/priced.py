@@ -90,6 +90,7 @@ class FilePlan:
 
 
 def _over_window(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
+    """Return the pipeline with this window."""
     return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
 
 

@@ -69,6 +69,7 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
 
 
 def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) -> str:
+    """Return the text of the pipeline file with these tables."""
     return file_of(tables, ("From a DpEvent of dp-accounting.",), comments, place)
 
 
@@ -155,6 +156,7 @@ def to_dp_event(pipeline: Pipeline) -> Any:
 
 
 def _object(value: Value) -> Any:
+    """Return the object of dp_accounting for a value of an event tree. Raises Unavailable if dp_accounting is missing or too old."""
     if isinstance(value, tuple):
         return [_object(item) for item in value]
     if not isinstance(value, EventTree):

@@ -175,6 +175,7 @@ def _require_no_replacement(event: str, change: RecordChange) -> None:
 
 
 def _mixture_keys(event: EventTree, change: RecordChange) -> Keys:
+    """Return the keys of a mixture of Gaussians."""
     _require_no_replacement(event.name, change)
     return {
         "sigma": event.number("standard_deviation"),
@@ -184,6 +185,7 @@ def _mixture_keys(event: EventTree, change: RecordChange) -> Keys:
 
 
 def _numbers(event: EventTree, field: str) -> list[float]:
+    """Return a field as a list of numbers. Raises InputError for any other value."""
     values = event[field]
     if not isinstance(values, tuple) or not all(map(is_number, values)):
         raise event.refused(f"expected {field} to be numbers")
@@ -191,6 +193,7 @@ def _numbers(event: EventTree, field: str) -> list[float]:
 
 
 def _mixture_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    """Return the fields of a mixture of Gaussians."""
     _require_no_replacement("MixtureOfGaussiansDpEvent", change)
     sensitivities, probabilities = keys.pop("sensitivities"), keys.pop("probabilities")
     return {
@@ -212,6 +215,7 @@ def _tree_keys(event: EventTree, change: RecordChange) -> Keys:
 
 
 def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    """Return the fields of tree aggregation over one epoch."""
     _require_no_replacement("SingleEpochTreeAggregationDpEvent", change)
     if keys.pop("max_participations") != 1:
         raise InputError("a record takes part in several steps of its tree, which SingleEpochTreeAggregationDpEvent excludes")

@@ -70,12 +70,14 @@ class EventReader:
         return (Draft(leaf.type, keys, count),)
 
     def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entries of a self-composed event, with multiplied steps."""
         times = count * event.count("count")
         if times > MOST:
             raise event.refused("expected at most 10^18 runs, found more")
         return self.drafts(event.event(), times)
 
     def in_turn(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entries of a composed event."""
         events = event["events"]
         if not isinstance(events, tuple) or not all(isinstance(event, EventTree) for event in events):
             raise event.refused("expected events to be a list of DpEvents")
@@ -97,19 +99,23 @@ class EventReader:
         return (Draft("composed", {}, count, sample, inner, "mechanisms"),)
 
     def poisson(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of a Poisson sample."""
         return self.sampled(event, count, {"scheme": "poisson", "rate": event.number("sampling_probability")})
 
     def without_replacement(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of a sample of fixed size."""
         self.sizes.add(event.count("source_dataset_size"))
         return self.sampled(event, count, {"scheme": "fixed-size", "batch_size": event.count("sample_size")})
 
     def truncated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of Gaussian noise on truncated Poisson samples."""
         self.sizes.add(event.count("dataset_size"))
         rate, most = event.number("sampling_probability"), event.count("truncated_batch_size")
         sample = {"scheme": "poisson", "rate": rate, "max_batch_size": most}
         return (Draft("gaussian", {"noise_multiplier": event.number("noise_multiplier")}, count, sample),)
 
     def selected(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of repeat-and-select."""
         inner = self.drafts(event.event())
         if not inner:
             raise event.refused("it contains no mechanism")
@@ -135,6 +141,7 @@ PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
 
 
 def _has_sample(draft: Draft) -> bool:
+    """Return whether an entry or one of its parts has sampling."""
     return draft.sample is not None or any(_has_sample(part) for part in draft.parts)
 
 
@@ -185,6 +192,7 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _with_parts(draft: Draft) -> Iterator[Draft]:
+    """Yield the parts of an entry, then the entry."""
     for part in draft.parts:
         yield from _with_parts(part)
     yield draft

@@ -111,6 +111,7 @@ class EventWriter:
         return event, runs.steps_at(entry.sampling.lower_rate(self.size))
 
     def poisson(self, sampling: Poisson, inner: EventTree) -> EventTree:
+        """Return the event of one step on a Poisson sample, truncated if the scheme has max_batch_size."""
         rate = rate_of(sampling, self.size)
         if sampling.max_batch_size is None:
             return EventTree("PoissonSampledDpEvent", {"sampling_probability": rate, "event": inner})
@@ -125,6 +126,7 @@ class EventWriter:
         return EventTree("TruncatedSubsampledGaussianDpEvent", fields)
 
     def fixed_size(self, sampling: FixedSize, inner: EventTree) -> EventTree:
+        """Return the event of one step on a sample of fixed size."""
         rate = sampling.exact_rate(self.size)
         if self.size is None or rate is None:
             raise InputError("SampledWithoutReplacementDpEvent counts records: state privacy.dataset_size, and batch_size")
@@ -132,9 +134,11 @@ class EventWriter:
         return EventTree("SampledWithoutReplacementDpEvent", fields)
 
     def composed(self, keys: Keys) -> EventTree:
+        """Return the event of a composed entry."""
         return EventTree("ComposedDpEvent", {"events": tuple(self.event(name) for name in keys.pop("mechanisms"))})
 
     def selected(self, keys: Keys) -> EventTree:
+        """Return the event of a repeat-and-select entry."""
         trials = keys.pop("trials")
         if "mean" not in trials:
             raise InputError("RepeatAndSelectDpEvent has the mean number of trials: state mean instead of gamma")
@@ -144,6 +148,7 @@ class EventWriter:
 
 
 def _refusal(name: str, error: InputError) -> InputError:
+    """Return the error for a mechanism that has no event."""
     return InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}")
 
 

@@ -65,6 +65,7 @@ def _zipped(source: str | io.BytesIO) -> bytes:
 
 
 def _pickled(stream: io.BytesIO) -> Any:
+    """Return the value in a pickle. A file of torch before 1.6 has it in the fourth pickle."""
     value = read_pickle(stream)
     if type(value) is int and value == LEGACY:
         for _ in range(3):
@@ -152,6 +153,7 @@ def _of_object(value: Inert) -> OpacusState | None:
 
 
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
+    """Return the state with this history. Raises InputError if it is too long or invalid."""
     if carried is not None and not isinstance(carried, dict):
         raise InputError(f'expected "dpcli" to be a table, as dpcli export wrote it, found {_described(carried)}')
     if len(history) > ENTRIES:
@@ -163,6 +165,7 @@ def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
 
 
 def _phase(entry: Any, place: int) -> Phase:
+    """Return a phase of the history. Raises InputError if its values have no meaning. `place` counts from 1."""
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise InputError(f"history[{place}]: expected (noise_multiplier, sample_rate, steps), found {_described(entry)}")
     noise, rate, steps = map(_unwrapped, entry)

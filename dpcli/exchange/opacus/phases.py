@@ -60,6 +60,7 @@ def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
 
 
 def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
+    """Return the phase for an entry. Raises InputError if Opacus cannot express the entry."""
     for problem in _problems(entry, pipeline):
         raise InputError(f"mechanism {quoted(entry.name)} cannot be a history of Opacus: {problem}")
     size = pipeline.privacy.dataset_size
@@ -107,6 +108,7 @@ def torch_bytes(state: OpacusState) -> bytes:
 
 
 def _plain(state: OpacusState) -> dict[str, Any]:
+    """Return the state as plain values, with the names of Opacus."""
     history = [(phase.noise_multiplier, phase.sample_rate, phase.steps) for phase in state.phases]
     return {"history": history, "mechanism": state.mechanism, "dpcli": state.carried}
 

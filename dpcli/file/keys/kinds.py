@@ -164,6 +164,7 @@ class Day:
 
 
 def _as_float(value: float) -> float:
+    """Return the value as a float; inf if it is too large."""
     try:
         return float(value)
     except OverflowError:
@@ -208,6 +209,7 @@ def _check_weight(value: Any, place: KeyPlace) -> None:
 
 
 def _number_hint(value: Any, place: KeyPlace) -> str:
+    """Return advice about a value that is no number, such as a list, a percentage or a quoted number; "" if there is none."""
     if type(value) is list:
         return LISTS if place.path[:1] == ("mechanism",) else ""
     percent = _PERCENT.match(value) if type(value) is str else None
@@ -227,6 +229,7 @@ def _number_hint(value: Any, place: KeyPlace) -> str:
 
 
 def _whole_hint(value: Any, place: KeyPlace) -> str:
+    """Return advice about a value that is no whole number; "" if there is none."""
     if type(value) is float:
         return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""
     return _number_hint(value, place)

@@ -96,6 +96,7 @@ def _privacy_problems(privacy: Privacy | None, queries: bool) -> Iterator[Proble
 
 
 def _budget_problems(budget: Budget | None) -> Iterator[Problem]:
+    """Yield a problem for a budget without a cap."""
     if budget is not None and budget.epsilon is None and budget.rho is None:
         yield ("budget",), "a cap on epsilon, on rho or on both", "none"
 
@@ -108,6 +109,7 @@ def _sample_problems(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> I
 
 
 def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield a problem for each table with steps and epochs, and for each repeated name."""
     first: dict[str, int] = {}
     for index, table in enumerate(tables):
         if "steps" in table and "epochs" in table:
@@ -118,6 +120,7 @@ def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
+    """Yield the contradictions within each entry."""
     for index, entry in entries.items():
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():

@@ -54,6 +54,7 @@ def by_dataset(pipelines: Iterable[Pipeline]) -> dict[str, tuple[Pipeline, ...]]
 
 
 def _require_distinct_names(groups: dict[str, list[Pipeline]]) -> None:
+    """Raise InputError if two names of datasets look alike."""
     by_skeleton: dict[str, str] = {}
     for name, (first, *_) in groups.items():
         earlier = by_skeleton.setdefault(looks(name), name)
@@ -65,6 +66,7 @@ def _require_distinct_names(groups: dict[str, list[Pipeline]]) -> None:
 
 
 def _require_same_guarantee(dataset: str, first: Pipeline, other: Pipeline) -> None:
+    """Raise InputError if two files of one dataset differ in the unit or the adjacency."""
     mine, its = first.privacy, other.privacy
     for key, expected, actual in (
         ("unit", mine.unit, its.unit),

@@ -90,6 +90,7 @@ class Stated:
         return {"format": 1, "name": name, "privacy": _present(privacy), **budget, "mechanism": [_present(entry)]}
 
     def _noise(self) -> dict[str, Any]:
+        """Return the keys of the mechanism type. Raises InputError unless the flags describe exactly one mechanism."""
         if self.pure is not None:
             if self.noise_multiplier is not None or self.laplace:
                 raise InputError("expected --pure or --noise-multiplier, found both")
@@ -99,6 +100,7 @@ class Stated:
         return {"type": "laplace" if self.laplace else "gaussian", "noise_multiplier": self.noise_multiplier}
 
     def _count(self) -> dict[str, Any]:
+        """Return the key for the number of runs. Raises InputError if it is missing or stated twice."""
         if self.steps is not None and self.epochs is not None:
             raise InputError("expected --steps or --epochs, found both")
         if self.epochs is not None:
@@ -127,6 +129,7 @@ def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pip
 
 
 def _as_flag(key: str, message: str) -> str:
+    """Return a message of the reader in which the flag replaces the key."""
     last = key.rpartition(".")[2]
     known = {f.name for f in fields(Stated)} | {"delta"}
     flag = FLAGS.get(last, last)
@@ -157,6 +160,7 @@ def _flag(name: str, value: Any) -> Iterator[str]:
 
 
 def _as_count(value: Any) -> Any:
+    """Return a float that is a whole number as an int. Other values are returned unchanged."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 

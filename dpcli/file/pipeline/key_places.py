@@ -53,6 +53,7 @@ def tables(top: Members = TOP) -> Iterator[TablePlace]:
 
 
 def _mechanisms() -> Iterator[TablePlace]:
+    """Yield the tables of [[mechanism]]: the keys of all types, then those of each type."""
     path, title, selector = "mechanism", "[[mechanism]]", MECHANISMS.selector
     shared = {**members_of(Entry), selector: MechanismTable().members(None)[selector]}
     yield TablePlace(title, Entry.__doc__ or "", shared, path)

@@ -122,6 +122,7 @@ def _json(data: bytes) -> tuple[str, str] | None:
 
 
 def _table(value: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the kind of a JSON table, and the command that reads it."""
     name = value.get("type", value.get("class_name"))
     if (type(name) is str and name.endswith("DpEvent")) or value.get("schema") == "dpcli/dp-event/v1":
         return EVENT

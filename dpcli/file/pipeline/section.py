@@ -197,6 +197,7 @@ def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace]:
+    """Yield the tables of a table with a selector: the common keys, then those of each value of the selector."""
     shared, where = kind.common_with_selector(), title if title.startswith("[") else path.rpartition(".")[2]
     yield TablePlace(title, kind.doc, shared, path)
     yield from inside(shared, path, title)

@@ -130,6 +130,7 @@ def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
 
 
 def _named_in(tables: Tables) -> set[str]:
+    """Return the names of all mechanisms."""
     return {table["name"] for table in tables.get("mechanism", ())}
 
 
@@ -270,6 +271,7 @@ def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
 
 
 def _marked(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
+    """Yield (index of the mechanism, path of the key) for each "calibrate"."""
     mechanisms = tables.get("mechanism")
     for index, table in enumerate(mechanisms if type(mechanisms) is list else ()):
         if type(table) is dict:
@@ -290,6 +292,7 @@ def with_placeholders(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
+    """Return a copy of the tables with a number in place of each "calibrate". `number` takes the table of the entry and the key."""
     mechanisms = None
     for index, path in _marked(tables):
         mechanisms = mechanisms or list(tables["mechanism"])

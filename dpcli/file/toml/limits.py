@@ -68,6 +68,7 @@ class _Unreadable(Exception):
 
 
 def _regular_file(name: str, most: int) -> bytes:
+    """Return at most `most` + 1 bytes of a regular file. Raises _Unreadable."""
     try:
         _check_regular(name, os.stat(name).st_mode)
         # Between the check and the opening, the name may have become a pipe. So the file is opened without blocking and checked again.
@@ -91,6 +92,7 @@ def _check_regular(name: str, mode: int) -> None:
 
 
 def _standard_input(most: int) -> bytes:
+    """Return at most `most` + 1 bytes of standard input. It is read only once. Raises _Unreadable."""
     if sys.stdin is None:
         raise _Unreadable("<stdin>", "standard input closed")
     try:

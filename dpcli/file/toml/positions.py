@@ -131,6 +131,7 @@ class _Scanner:
             self.offsets[path] = offset
 
     def document(self) -> None:
+        """Read the whole document."""
         table: Path = ()
         self.skip(BLANK)
         while self.at < len(self.text):
@@ -164,6 +165,7 @@ class _Scanner:
         return (*path, self.lengths[path] - 1) if path in self.lengths else path
 
     def pair(self, table: Path) -> None:
+        """Read key = value in a table."""
         parts = self.key()
         path = table
         for number, (part, offset) in enumerate(parts, 1):
@@ -173,6 +175,7 @@ class _Scanner:
         self.value(path)
 
     def value(self, path: Path) -> None:
+        """Read a value."""
         self.skip(BLANK)
         first = self.text[self.at : self.at + 1]
         if first == "[":
@@ -183,6 +186,7 @@ class _Scanner:
             self.take(TEXT if first in "\"'" else SCALAR)
 
     def array(self, path: Path) -> None:
+        """Read a list."""
         self.expect("[")
         index = 0
         while not self.closes("]"):
@@ -192,6 +196,7 @@ class _Scanner:
             index += 1
 
     def inline(self, path: Path) -> None:
+        """Read an inline table."""
         self.expect("{")
         while not self.closes("}"):
             self.pair(path)

@@ -127,6 +127,7 @@ def same_word(one: str, other: str) -> bool:
 
 
 def _plain(name: str) -> str:
+    """Return a name without case and separators."""
     return unicodedata.normalize("NFKC", name).casefold().translate(SEPARATORS)
 
 

@@ -208,6 +208,7 @@ def _text_at(rest: str) -> str:
 
 
 def _invalid_value(rest: str) -> tuple[str, str, bool]:
+    """Return the message for an invalid value, with advice about words such as True or null."""
     match = _WORD.match(rest)
     if match is None:
         return "a value", "none", False

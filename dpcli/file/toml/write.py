@@ -38,6 +38,7 @@ def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: in
 
 
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a document."""
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}
     yield from _pairs(plain)
     for key, value in tables.items():
@@ -48,10 +49,12 @@ def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_array(value: Any) -> bool:
+    """Return whether a value is an array of tables."""
     return type(value) is list and bool(value) and all(type(item) is dict for item in value)
 
 
 def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    """Return the lines `key = value` of a table."""
     return (f"{_key(key)} = {value_text(value)}" for key, value in table.items())
 
 

@@ -125,6 +125,7 @@ def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
 
 
 def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
+    """Return the findings about a ledger."""
     from dpcli.ledger.commands.budget import opened
     from dpcli.ledger.ledger_findings import findings
 
