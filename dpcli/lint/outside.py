@@ -105,7 +105,7 @@ REFUND = Elsewhere(
     what="A failed run gives its budget back, although somebody saw some of its outputs, or the failure itself.",
     why="The seen outputs remain known. The refunded budget pays for further outputs from the same data.",
     fix="Void a reservation only if no noise was drawn and nothing was published. Otherwise commit it in full.",
-    caught="the ledger: a void needs a reason and is possible before the run has started only; what expires is charged.",
+    caught="the ledger. A void needs a reason and is possible only before the run has started. An expired reservation stays charged.",
     source="Rogers et al. 2016, Privacy Odometers and Filters, arXiv:1605.08294",
 )
 
@@ -134,7 +134,7 @@ RENAMED = Elsewhere(
     title="a renamed dataset",
     what="The budget of the same records is spent under two names; or a copy with a few more records gets a new name.",
     why="Each name has its own budget, but the loss of an individual is the sum over both names.",
-    fix="One ledger entry per set of individuals; add the budgets of datasets that overlap.",
+    fix="Use one dataset of the ledger for each set of individuals, and add up the costs of datasets that overlap.",
     caught="the ledger, if datasets are opened with a fingerprint of their data (otherwise dpcli lint --ledger warns), and human review.",
     source="McSherry 2009, Privacy Integrated Queries, SIGMOD; Dwork & Roth 2014, section 3.5",
 )
@@ -164,7 +164,7 @@ NETWORK = Elsewhere(
     title="a ledger on a network file system",
     what="The file of the ledger is on a network share whose locks do not exclude other machines.",
     why="Two machines hold the same lock, and both spend (DP401). Or one machine reads an old page from its cache.",
-    fix="Put the file on a local disk of one machine, or use the PostgreSQL backend.",
+    fix="Put the file on a local disk of one machine, or use a ledger in PostgreSQL.",
     caught="the ledger, if the operating system reports the type of the file system. dpcli doctor --ledger shows the type.",
     source="SQLite documentation, How To Corrupt An SQLite Database File, https://www.sqlite.org/howtocorrupt.html, section 2.1",
 )
