@@ -13,13 +13,13 @@ from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable, Tabl
 from dpcli.file.toml.suggest import SYNONYMS, closest
 
 ANY_TYPE = "a mechanism"
-# Common options of text generation. The decoding mechanisms have none of them, for the reasons in WHOLE and FROM_ALL.
-ONE_DRAW = frozenset({"top_k", "top_p", "greedy", "do_sample", "num_beams", "nucleus"})
-WHOLE = (
+# Common options of text generation, and the reasons why the decoding mechanisms have none of them.
+DECODING_OPTIONS = frozenset({"top_k", "top_p", "greedy", "do_sample", "num_beams", "nucleus"})
+NONE_IN_PMIXED = (
     "a token is drawn from the whole average of the projected models; a cut-off or a maximum would read the models once more, or would be "
     "a different release from the accounted one; temperature is applied before projection"
 )
-FROM_ALL = (
+NONE_IN_PRIVATE_DECODING = (
     "a token is drawn from the whole vocabulary, by its clipped and averaged logits; a cut-off or a maximum would be a different release "
     "from the accounted one; temperature is a key of the private-decoding entry"
 )
@@ -30,7 +30,7 @@ NO_NORM = (
     "[train] clipping = { norm = ... }"
 )
 # Names of keys in some mechanism types, with the usual name of such a key.
-USUAL = {"queries": "steps", "l1_sensitivity": "sensitivity"}
+USUAL_NAMES = {"queries": "steps", "l1_sensitivity": "sensitivity"}
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
@@ -45,13 +45,13 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
         The known key that was probably meant, or None if the advice is something else; and the advice in words, or "".
     """
     keys = list(known)
-    if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(keys):
-        return None, WHOLE
-    if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(keys):
-        return None, FROM_ALL
+    if key.replace("-", "_") in DECODING_OPTIONS and {"temperature", "projection"} <= set(keys):
+        return None, NONE_IN_PMIXED
+    if key.replace("-", "_") in DECODING_OPTIONS and {"method", "tokens"} <= set(keys):
+        return None, NONE_IN_PRIVATE_DECODING
     if key.replace("-", "_").lower() in CLIPPING - set(keys) and "noise_multiplier" in keys:
         return None, NO_NORM
-    meant = USUAL[key] if USUAL.get(key) in keys else closest(key, keys, cutoff=0.9)
+    meant = USUAL_NAMES[key] if USUAL_NAMES.get(key) in keys else closest(key, keys, cutoff=0.9)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"
     meant = meant or closest(key, keys)
