@@ -10,7 +10,7 @@ from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.canonical import meant as advised
-from dpcli.file.pipeline.misplaced import USUAL, homes
+from dpcli.file.pipeline.misplaced import USUAL_NAMES, homes
 from dpcli.file.pipeline.model import Privacy
 from dpcli.file.pipeline.section import TablePlace, places_in
 from dpcli.file.toml.shown import NAMED
@@ -115,7 +115,7 @@ def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
     words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation", "text", "decimal", *MEASURES}
     assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
     assert not set(SYNONYMS) & known
-    assert {*USUAL, *USUAL.values()} <= known
+    assert {*USUAL_NAMES, *USUAL_NAMES.values()} <= known
 
 
 NAMES = ["id", "Dept", "salary-of-2024", "First Name", "Straße"]
