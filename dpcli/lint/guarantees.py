@@ -197,7 +197,7 @@ def _record_or_unit(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if records > 1 and getattr(entry.spec, "stated_for", "unit") is None:
             yield RuleFinding(
                 (*path, "stated_for"),
-                f'expected stated_for = "record" or "unit" as a unit contributes at most {records} records',
+                f'expected stated_for = "record" or "unit", as a unit contributes at most {records} records',
             )
 
 

@@ -99,7 +99,7 @@ def _read_convert_and_write(
 
 
 def _warn_about_delta(text: str, path: str, delta: float | None) -> None:
-    """Print the finding of rule DP105 about --delta, if the delta is too large for the number of records."""
+    """Print the finding of DP105 about a large --delta, or that of DP306 about an unknown number of records, if there is one."""
     from dpcli.cli.printing import complain
     from dpcli.file.pipeline.read import parse
     from dpcli.lint.delta import judged_deltas
