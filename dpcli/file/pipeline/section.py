@@ -94,7 +94,7 @@ def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Any], ...]:
     """Return the mechanisms of all queries of a file, each with the index of its query.
 
-    The result is empty if the file has findings. It is also empty if a query has no price, and a finding then says why.
+    The result is empty if the file has findings. It is also empty if the cost of a query cannot be computed. A finding then says why.
     """
     return tuple(load(ENTRIES_OF_QUERIES)(values, findings)) if "query" in values and not findings.items else ()
 
