@@ -76,9 +76,9 @@ def fit(
 def _refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
     """Refuse a way of drawing that the guarantee does not cover, with the reason."""
     if value not in (None, False):
-        from dpcli.file.pipeline.misplaced import WHOLE
+        from dpcli.file.pipeline.misplaced import NONE_IN_PMIXED
 
-        raise InputError(f"{parameter.opts[0]} cannot be used here: {WHOLE}")
+        raise InputError(f"{parameter.opts[0]} cannot be used here: {NONE_IN_PMIXED}")
 
 
 @click.command(short_help=SUBCOMMANDS["predict"][1])
