@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's own costs an import, which the help has no other use for
+TYPE_CHECKING = False  # type checkers take it as True; importing `typing` here would slow down the start of every command
 if TYPE_CHECKING:
     from typing import Any
 
@@ -87,7 +87,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public API, imported when it is first used."""
+    """Return an object of the public API. Its module is imported when the object is first used."""
     if name not in _HOME:
         raise AttributeError(f"module 'dpcli' has no attribute {name!r}")
     from dpcli.base.lazy import load as resolve

@@ -1,4 +1,4 @@
-"""python -m dpcli"""
+"""Entry point of `python -m dpcli`."""
 
 from dpcli.cli.start import run
 

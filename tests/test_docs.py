@@ -231,7 +231,7 @@ def test_manual_pages_speak_toml_and_no_python() -> None:
     """No True, False or None, no default that is the repr of an object, and no text of one line that is called a table."""
     for name, text in pages().items():
         assert not re.search(r"\b(True|False|None)\b|default \w+\(|`spec`", text), name
-        assert "who answers for it (table" not in text, name
+        assert "is responsible for the exception (table" not in text, name
 
 
 def test_readme_is_short() -> None:

@@ -7,7 +7,7 @@ import importlib.util
 from dpcli.base.errors import Unavailable
 
 # Extra of dpcli that installs a package, by the name of its module.
-EXTRAS = {
+EXTRAS = {  # name of an importable package -> extra of dpcli that installs it
     "flint": "proof",
     "torch": "train",
     "safetensors": "train",

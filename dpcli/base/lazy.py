@@ -1,4 +1,4 @@
-"""Lazy imports: modules that load when an attribute is read, and objects that are loaded by name."""
+"""Lazy imports: modules that load when their first attribute is read, and objects that are loaded by name."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
 
 
 def moves(holds: str, commands: str = "") -> Premise:
-    """Return a premise about the sensitivity of a release."""
+    """Return a premise that a neighbouring dataset moves a release by at most its sensitivity."""
     return of_mechanism(holds, "test_a_change_that_moves_more_than_is_stated_loses_more", commands)
 
 

@@ -42,8 +42,8 @@ FOLDERS = (
 def _own_plugins() -> Iterable[Plugin]:
     """Return the plugins of the existing folders. A plugin is omitted if it needs a folder that is missing."""
     plugins = {folder: plugin for folder in FOLDERS if (plugin := _own_plugin(folder)) is not None}
-    while without := [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]:
-        for folder in without:
+    while incomplete := [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]:
+        for folder in incomplete:
             del plugins[folder]
     return plugins.values()
 
@@ -65,7 +65,7 @@ def _other_plugins() -> Iterator[Plugin]:
 
     importlib.metadata takes sixty milliseconds. The metadata files are therefore searched for the group first.
     """
-    if not any(map(_has_group, _installed())):
+    if not any(map(_has_group, _metadata_folders())):
         return
     from importlib.metadata import entry_points
 
@@ -83,7 +83,7 @@ def _other_plugins() -> Iterator[Plugin]:
         yield plugin
 
 
-def _installed() -> Iterator[str]:
+def _metadata_folders() -> Iterator[str]:
     """Yield the metadata folder of each installed package."""
     for place in sys.path:
         try:
@@ -122,7 +122,7 @@ def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 PLUGINS = (*_own_plugins(), *_other_plugins())
-ALL = _merged(PLUGINS)
+ALL = _merge(PLUGINS)
 COMMANDS = ALL.commands
 MECHANISMS = ALL.mechanisms
 SAMPLING = ALL.sampling

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-DECIMALS = 4  # decimal places of a bound
+DECIMALS = 4  # decimal places of a printed bound
 SIGNIFICANT = 5  # significant digits of a bound that is below 1, or is printed in e-notation
 
 
@@ -42,7 +42,7 @@ def percent_used(share: float) -> str:
 
 
 def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
-    """Return a lower bound as text, rounded down, in the form of `up`."""
+    """Return a lower bound as text, rounded down. Its form is that of `up`."""
     return _rounded(x, ROUND_FLOOR, decimals)
 
 

@@ -17,7 +17,7 @@ LARGEST_DENOMINATOR = 1_000_000  # largest denominator of a stated quotient, suc
 
 @lru_cache(4096)
 def stated(x: float) -> Fraction:
-    """Return the number that a finite float represents.
+    """Return the number that a finite float represents. This is the first of these that exists:
 
     It is a decimal of at most 15 digits, if `x` prints as one. Otherwise it is a fraction with a denominator of at most a million whose
     nearest float is `x`, if there is one. Otherwise it is the exact binary number.
@@ -40,7 +40,7 @@ def upward(exact: Fraction) -> float:
 
 
 def quotient(numerator: float, denominator: float) -> float:
-    """Return the quotient of two stated numbers, rounded upwards."""
+    """Return the quotient of two stated numbers, rounded up."""
     return upward(stated(numerator) / stated(denominator))
 
 

@@ -34,7 +34,7 @@ def _dataclass_of(cls: Any, options: dict[str, bool]) -> type:
     """Return the dataclass of a class. Options other than frozen, slots, kw_only and eq are left to the standard library."""
     if not options.get("frozen") or set(options) - {"frozen", "slots", "kw_only", "eq"}:
         return STANDARD(cls, **options)
-    home: list[type] = []
+    home: list[type] = []  # will hold the finished class; with slots this is another class than `cls`
     own = vars(cls)
     for name, compiler in COMPILERS.items() if options.get("eq", True) else COMPILERS_WITHOUT_EQ.items():
         # Python sets __hash__ to None in a class that defines __eq__.
@@ -112,7 +112,7 @@ def _compiling_stub(name: str, compiler: Callable[[type], Method], home: list[ty
 
 
 def _init(cls: type) -> Method:
-    """Return a compiled __init__, which sets every field in order. Keyword-only fields come last in its signature."""
+    """Return a compiled __init__. It sets the fields in order. Keyword-only fields come last in its signature."""
     fields = _fields(cls)
     namespace: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
     lines = []

@@ -1,1 +1,1 @@
-"""The command line. Click is used here and in the commands/ folders of features, and nowhere else."""
+"""The command line. Only this folder and the commands/ folders of features use Click."""

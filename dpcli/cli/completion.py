@@ -62,7 +62,7 @@ def register() -> None:
         add_completion_class(with_files(shell, script), shell.name)
 
 
-@click.command(short_help="Shell completion for bash, zsh or fish.")
+@click.command(short_help="Print the completion script for bash, zsh or fish.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:

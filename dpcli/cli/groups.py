@@ -1,4 +1,4 @@
-"""Groups that import a command when it is called, list commands from a table, and suggest one for an unknown word or flag."""
+"""Command groups that import a command when it is called, and suggest a command or a flag for an unknown word."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-MOST_LISTED = 8  # names in a message
-Commands = Mapping[str, tuple[str, str]]  # name: ("module:object", short help)
+MOST_LISTED = 8  # largest number of commands that a message lists
+Commands = Mapping[str, tuple[str, str]]  # name -> ("module:object", short help)
 
 
-# For an unknown flag: the first of these that the command has is suggested.
+# Suggestions for unknown flags. The first flag that the command has is suggested, with its meaning.
 SYNONYMS = {
     "--sigma": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
     "--noise": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
@@ -26,19 +26,21 @@ SYNONYMS = {
     "--q": (("--sampling-rate", "the probability of each record"),),
     "--sample-rate": (("--sampling-rate", "the probability of each record"),),
 }
-# Advice for flags that a command does not have.
-SOLVED = "the noise is what this command solves for; what some noise costs: dpcli account --noise-multiplier NOISE"
-SOLVES = "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets it"
-STATES = "these flags state Poisson sampling: keep them with --write FILE, then change scheme in the file's sampling table"
+# Advice about flags that a command does not have, by command and flag.
+SOLVED = "this command solves for the noise; dpcli account --noise-multiplier NOISE computes the cost of given noise"
+SOLVES = "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets a target"
+STATES = (
+    "the flags describe Poisson sampling; for another scheme write a file with --write FILE and change scheme in its sampling table"
+)
 LAPLACE = (
-    "from flags Gaussian noise alone is solved for; for Laplace noise: dpcli account --laplace --noise-multiplier 1 --delta 0 "
+    "with flags, only Gaussian noise is solved for; for Laplace noise: dpcli account --laplace --noise-multiplier 1 --delta 0 "
     "--write FILE, then dpcli calibrate-sigma FILE --target-epsilon EPSILON"
 )
 RHO = (
-    "the cap is an epsilon at a delta; --filter zcdp adds up rhos, up to the largest that this epsilon allows; what a rho costs: "
-    'dpcli account FILE, with type = "zcdp" and rho in FILE'
+    "the cap is an epsilon at a delta; --filter zcdp adds up rhos, up to the largest rho that this epsilon allows; for the epsilon of a "
+    'rho: dpcli account FILE, with type = "zcdp" and rho in FILE'
 )
-RECORDS = "state max_contributions in [privacy] of each run's file; --unit says whose records these are"
+RECORDS = "state max_contributions in [privacy] of the file of each run; --unit names the owner of the records"
 ADVICE = {
     ("account", "--rho"): 'state it in a file: type = "zcdp" with rho; dpcli calibrate-sigma --target-rho RHO solves for the noise',
     ("account", "--sampling"): STATES,
@@ -51,18 +53,18 @@ ADVICE = {
     ("calibrate-sigma", "--sampling"): STATES,
     ("calibrate-sigma", "--sigma"): SOLVED,
 }
-# For each command: what it does, and other words for it.
+# Purpose of a command, and other words that users try for it.
 SYNONYMS_OF_COMMANDS = {
-    "account": ("what noise costs", ("accountant", "composition", "compute", "cost", "delta", "epsilon", "eps", "price", "rho")),
+    "account": ("the cost of noise", ("accountant", "composition", "compute", "cost", "delta", "epsilon", "eps", "price", "rho")),
     "calibrate-sigma": ("the noise for an epsilon", ("noise", "noise-multiplier", "sigma", "solve")),
-    "explain": ("what a word means", ("define", "glossary", "what")),
+    "explain": ("the meaning of a word", ("define", "glossary", "what")),
     "lint": ("known failures of a file", ("check", "validate", "verify")),
-    "report": ("what to disclose", ("disclose", "disclosure", "statement")),
+    "report": ("a disclosure statement", ("disclose", "disclosure", "statement")),
 }
 
 
 class LazyGroup(click.Group):
-    """A group over a table of commands."""
+    """A group whose commands are listed in a table. A command is imported when it is called."""
 
     def __init__(self, *args: Any, table: Commands, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,10 +87,11 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _suggestion(self, word: str, path: str) -> str:
+        """Return the end of the message about an unknown command: a suggestion or the list of commands."""
         import difflib
 
         if "account" in self.table and (word.endswith(".toml") or os.path.isfile(word)):
-            return f"for what a file costs: {path} account {shlex.quote(word)}"
+            return f"for the cost of a file: {path} account {shlex.quote(word)}"
         if (command := _command_for(word)) and command[0] in self.table:
             return f"did you mean '{command[0]}' ({command[1]})?"
         if close := difflib.get_close_matches(word, self.table, 1):
@@ -103,7 +106,10 @@ class LazyGroup(click.Group):
 
 
 def prepared(command: click.Command, root: click.Command) -> click.Command:
-    """Let a command take the root's options too, and refuse an option given twice, as the last of two caps would hold in silence."""
+    """Return the command, changed so that it accepts the options of the root, and refuses an option that is given twice.
+
+    Click would take the last of two values without a message, which is dangerous for caps.
+    """
     if "make_parser" not in vars(command):
         with_global_options(command, root)
         command.make_parser = partial(_strict_parser, command.make_parser)  # type: ignore[method-assign]
@@ -111,7 +117,7 @@ def prepared(command: click.Command, root: click.Command) -> click.Command:
 
 
 def with_global_options(command: click.Command, root: click.Command) -> None:
-    """Let a command take the root's options whose names are free; only the root's help lists them."""
+    """Add the options of the root whose names are free to the command. Only the help of the root lists them."""
     own = {name for parameter in command.params for name in parameter.opts}
     for option in root.params:
         if isinstance(option, click.Option) and own.isdisjoint(option.opts):
@@ -121,6 +127,7 @@ def with_global_options(command: click.Command, root: click.Command) -> None:
 
 
 def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
+    """Return the parser of a command, changed so that each option with a value may be given once."""
     parser = make(context)
     for option in {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
         if option.action == "store":
@@ -131,6 +138,7 @@ def _strict_parser(make: Callable[[click.Context], Any], context: click.Context)
 def _process_once(
     context: click.Context, option: click.Option, name: str, process: Callable[[Any, Any], None], value: Any, state: Any
 ) -> None:
+    """Process an option as Click does. Raises UsageError if the option was given before."""
     if name in state.opts:
         given = max(option.opts, key=len)
         raise click.UsageError(f"{given}: expected it once, found it again: {state.opts[name]}, then {value}", context)
@@ -138,12 +146,13 @@ def _process_once(
 
 
 def hinted(error: click.NoSuchOption) -> click.UsageError:
-    """Return the error with a hint at what to write instead, or as it is if there is none."""
+    """Return the error for an unknown option, with a suggestion if there is one."""
     words = _hint(error.option_name, error.ctx)
     return click.UsageError(f"no such option '{error.option_name}'; {words}", error.ctx) if words else error
 
 
 def _hint(flag: str, context: click.Context | None) -> str:
+    """Return a suggestion for an unknown flag of a command; "" if there is none."""
     if context is None:
         return ""
     own = {name for parameter in context.command.params for name in parameter.opts}
@@ -152,6 +161,6 @@ def _hint(flag: str, context: click.Context | None) -> str:
 
 
 def _command_for(word: str) -> tuple[str, str] | None:
-    """Return the command that a word probably means, and what it does, or None."""
+    """Return the command that a word probably means, with its purpose; None if there is none."""
     synonym = word.lower().lstrip("-").replace("_", "-")
     return next(((name, does) for name, (does, words) in SYNONYMS_OF_COMMANDS.items() if synonym in words), None)

@@ -1,4 +1,4 @@
-"""dpcli init."""
+"""The command `dpcli init`, which writes template files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from dpcli.cli.outputs import new_file_option, write_new, write_new_pipeline
 
-# Steps that no file can do for the user.
+# Steps that the user must take after a configuration was written.
 NEXT_STEPS = {
     "ci-github": "fill in OWNER and COMMIT; require the check gate, and an owner's approval of this file (dpcli explain gate)",
     "ci-gitlab": "fill in OWNER and COMMIT; require pipelines to succeed, and an owner's approval of this file (dpcli explain gate)",
@@ -25,12 +25,12 @@ NEXT_STEPS = {
 )
 @new_file_option
 def command(template: str, output: str | None) -> None:
-    """Print a commented pipeline file: dp-sgd (the accounting of private training), train (the training too), federated (rounds of a server
-    and its clients), query (noisy statistics), pate (labels by votes of teachers), pmixed (text from models on shards), prompt (a prompt by
-    votes), generate (texts like private ones) or release (noisy answers about a table).
+    """Print a commented pipeline file: dp-sgd (accounting for private training), train (accounting and training), federated (rounds of a
+    server and its clients), query (noisy statistics), pate (labels by votes of teachers), pmixed (text from models on shards), prompt (a
+    prompt by votes), generate (synthetic texts) or release (noisy answers about a table).
 
-    Or print what runs dpcli gate on every change: ci-github (for .github/workflows/privacy-budget.yml), ci-gitlab (for .gitlab-ci.yml) or
-    pre-commit (for .pre-commit-config.yaml). dpcli-gate(7) says what to protect then.
+    Or print a configuration that runs dpcli gate on every change: ci-github (for .github/workflows/privacy-budget.yml), ci-gitlab (for
+    .gitlab-ci.yml) or pre-commit (for .pre-commit-config.yaml). dpcli-gate(7) says which settings of the forge must be protected.
     """
     from dpcli.templates import read_template
 

@@ -1,4 +1,4 @@
-"""The command line: commands are loaded when they are called, and every error is one message with its exit code."""
+"""The entry point of the command line. It loads the called command, and turns every error into one message and an exit code."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from dpcli.cli.printing import complain, discard, message_of, open_closed_stream
 def cli() -> None:
     """Account for the privacy loss of a differentially private pipeline, calibrate its noise, and gate its budget.
 
-    Exit codes: 0 pass, 1 a gate or budget said no, 2 input error, 3 cannot certify, 4 the ledger is missing, locked or damaged, 70 a bug of
-    ours, 130 interrupted.
+    Exit codes: 0 pass, 1 refused by a gate or a budget, 2 input error, 3 cannot certify, 4 the ledger is missing, locked or damaged, 70 a
+    bug in dpcli, 130 interrupted.
 
-    Each option works before the command and after it.
+    The options may stand before or after the command.
     """
 
 
@@ -39,19 +39,22 @@ def run(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is to exit with the code of the finished command
-    except KeyboardInterrupt:  # between the two
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command has finished, and its exit code must not change
+    except KeyboardInterrupt:  # after the command and before the call above
         code = 130
     _leave(code)
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process; at once if torch's threads wait for other processes, as they would abort an orderly end."""
+    """Flush the streams and end the process.
+
+    With torch.distributed, threads may wait for other processes and would abort an orderly exit. The process then ends at once.
+    """
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
-        with suppress(ValueError, AttributeError):  # closed, or none
+        with suppress(ValueError, AttributeError):  # the stream is closed or missing
             try:
                 stream.flush()
-            except OSError:  # a full disk: Python would flush again at its end, and exit with its own code
+            except OSError:  # such as a full disk; Python would flush again at exit and change the exit code
                 discard(number)
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -60,7 +63,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line and return its exit code; messages go to standard error, results to standard output."""
+    """Run the command line and return its exit code. Results go to standard output, messages to standard error."""
     open_closed_streams()
     if VARIABLE in os.environ:
         register()
@@ -84,7 +87,7 @@ def main(arguments: list[str]) -> int:
         complain(f"{error.filename or 'output'}: {error.strerror}")
         return 2
     except (click.Abort, KeyboardInterrupt) as error:
-        remains = str(error.__cause__ or error)  # what the interrupted command leaves behind
+        remains = str(error.__cause__ or error)  # description of the state that the interrupted command leaves
         complain(f"interrupted: {remains}" if remains else "interrupted")
         return 130
     except (Exception, RecursionError) as error:
@@ -93,8 +96,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _report(error: BaseException, arguments: list[str]) -> None:
-    """Write the error into the reports of a command that was never called."""
-    with suppress(Exception):  # the first error has been shown
+    """Write the error into the reports that the command line asks for, if the command has not done so itself."""
+    with suppress(Exception):  # the error itself has been shown
         from dpcli.cli.unread import report_unread
 
         report_unread(error, arguments)

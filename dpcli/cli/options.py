@@ -1,4 +1,4 @@
-"""Options that several commands share, and the output of documents: printed, written to files, with an exit code."""
+"""Options that several commands share, and the output of documents to the terminal and to files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-REPORTED = "reported"  # note on an error that the reports hold already
-# Contents of a document, by which the formats that can show it are chosen.
+REPORTED = "reported"  # note that marks an error which was already written into the reports
+# Kinds of content of a document. They decide which formats can show it.
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
-ALL = "all"  # a value of --accountant
-DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)"
+ALL = "all"  # value of --accountant that selects every accountant
+DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Settings:
 
 
 def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store a global option in the context; -v before and after the command add up."""
+    """Store a global option in the context. The numbers of -v before and after the command are added."""
     settings = context.obj or Settings()
     if option.name == "verbose":
         value += settings.verbose
@@ -65,7 +65,7 @@ class RealRange(click.FloatRange):
 
 
 def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
-    """Return one decorator of several, applied so that help lists their options in this order."""
+    """Return a decorator that adds all of these options. The help lists them in this order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -83,7 +83,7 @@ global_options = composed(
         count=True,
         expose_value=False,
         callback=_store,
-        help="Cite the source of every bound; twice: show the trace of an internal error.",
+        help="Cite the source of every bound; given twice, show the trace of an internal error.",
     ),
     click.option(
         "--color",
@@ -99,7 +99,7 @@ global_options = composed(
 def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
     """Return the path of --write. Raises InputError, before anything is computed, if no new file can be created there."""
     if path == "-":
-        raise InputError("--write: expected a path, found -: standard output has the result (./- is a file of that name)")
+        raise InputError("--write: expected a path, found -: standard output has the result (write ./- for a file of this name)")
     if path is not None and os.path.lexists(path):
         raise InputError(f"--write: expected a path that does not exist yet, found {path}")
     if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
@@ -108,16 +108,17 @@ def _checked_new_path(_context: click.Context, _option: click.Parameter, path: s
 
 
 def write_option(what: str) -> Callable[..., Any]:
-    """Return --write PATH. what: completes its help."""
+    """Return the option --write PATH. what: completes its help."""
     return click.option(
         "--write", metavar="PATH", callback=_checked_new_path, help=f"Also write {what} to PATH, which must not exist."
     )
 
 
 class DocumentFormat(TextChoice):
-    """The choice of output formats that can show a command's documents; modules of other formats are not imported.
+    """A choice among the output formats that can show the documents of a command. Modules of other formats are not imported.
 
-    holds: as for `output_options`.
+    Attributes:
+        holds: As in `output_options`.
     """
 
     def __init__(self, holds: tuple[str, ...]) -> None:
@@ -141,16 +142,18 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
     """Return the options -f FORMAT and -o FORMAT=PATH.
 
     Args:
-        default: the default of -f.
-        holds: the contents of the command's documents ("total", ...), which decide the formats on offer.
-        outlives_errors: whether outputs of an earlier run stay if the command fails, as they may be the only copy; otherwise the error
-            replaces them.
-        spares_data: whether the command declares files that no output may replace (`protect`); an error before this declaration does
-            not overwrite files that may be data.
+        default: The default of -f.
+        holds: Kinds of content of the command's documents, such as "total". They decide which formats are offered.
+        outlives_errors: Whether outputs of an earlier run stay if the command fails. They may be the only copy of a result. Otherwise the
+            error replaces them.
+        spares_data: Whether the command declares files that no output may replace (`protect`). After an error before this declaration, no
+            file that may be data is overwritten.
     """
     formats = DocumentFormat(holds)
     return composed(
-        click.option("-f", "--format", "format_", type=formats, default=default, show_default=True, help="What to print."),
+        click.option(
+            "-f", "--format", "format_", type=formats, default=default, show_default=True, help="Format of the printed result."
+        ),
         click.option(
             "-o",
             "--output",
@@ -158,14 +161,14 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
             multiple=True,
             metavar="FORMAT=PATH",
             callback=lambda _, __, given: _checked_outputs(given, formats),
-            help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
+            help="Also write FORMAT to PATH; repeatable. FORMAT= may be left out if the ending of PATH names the format (x.html).",
         ),
         lambda function: reporting_errors(function, outlives_errors, spares_data),
     )
 
 
 def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
-    """Return each output as FORMAT=PATH. Raises InputError for a format that -f refuses, and for a repeated path."""
+    """Return each output as FORMAT=PATH. Raises InputError for a format that -f refuses, or a repeated path."""
     result = tuple(named_output(output, formats) for output in given)
     paths = [output.partition("=")[2] for output in result]
     if "-" in paths:
@@ -175,7 +178,7 @@ def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[s
 
 
 def each_once(paths: Sequence[str]) -> None:
-    """Raises InputError if two outputs are the same file, by real path; devices may take several outputs."""
+    """Raise InputError if two outputs are the same file after links are followed. A device may receive several outputs."""
     places = [os.path.realpath(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1 and (os.path.isfile(place) or not os.path.exists(place)):
@@ -183,7 +186,7 @@ def each_once(paths: Sequence[str]) -> None:
 
 
 def named_output(output: str, formats: DocumentFormat) -> str:
-    """Return an output as FORMAT=PATH, with the format taken from the path's ending if none is named.
+    """Return an output as FORMAT=PATH. If it names no format, the ending of the path decides.
 
     Raises InputError for a format that the command does not offer.
     """
@@ -205,7 +208,10 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
 
 def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
-    """Return the command, wrapped so that an error is written into its reports, which keep nothing of an earlier run."""
+    """Return a function that runs the command and, on an error, writes the error into the reports, so that no earlier report remains.
+
+    The other parameters are those of `output_options`.
+    """
 
     @wraps(function)
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
@@ -230,7 +236,7 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
 
 
 def _require_no_inputs(outputs: Sequence[str]) -> None:
-    """Raises InputError if an output would replace an input, as `write` does, but before anything is computed."""
+    """Raise InputError if an output would replace an input. `write` checks this too; here it is checked before the computation."""
     for _, path in map(_split, outputs):
         from dpcli.cli.outputs import inputs, require_free, require_no_input
 
@@ -239,14 +245,17 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
 
 
 def _require_written_alone(outputs: Sequence[str], write: str | None, group_size: int) -> None:
-    """Raises InputError if --write and an output name the same file, or if a group size is given, which no file can state."""
+    """Raise InputError if --write and an output name the same file, or if --write is given with a group size.
+
+    A pipeline file cannot state a group size.
+    """
     if write is None:
         return
     each_once([write, *(path for _, path in map(_split, outputs))])
     if group_size != 1:
         raise InputError(
-            f"--group-size: expected no such flag with --write, found {group_size}: a file says what one unit costs; "
-            f"dpcli account {write} --group-size {group_size} asks of several"
+            f"--group-size: expected no such flag with --write, found {group_size}: a file describes the cost of one unit; "
+            f"dpcli account {write} --group-size {group_size} computes that of a group"
         )
 
 
@@ -259,16 +268,16 @@ def report_error(
     inputs: Sequence[str] | None = None,
     spares_data: bool = False,
 ) -> None:
-    """Write an error into each report, and print it if the printed format is one that CI systems judge.
+    """Write an error into each report. Print it too if CI systems evaluate the printed format.
 
     Args:
-        error: the error.
-        invocation: the command as typed, and its first file.
-        format_: the printed format.
-        outputs: the reports, as FORMAT=PATH; of two reports for one file, the first is written.
-        outlives_errors: whether reports that no CI system judges stay as they are.
-        inputs: as for `write_each`.
-        spares_data: whether existing files that may be data stay as they are.
+        error: The error.
+        invocation: The command as the user typed it, and its first file.
+        format_: The printed format.
+        outputs: The reports as FORMAT=PATH. If two reports have the same path, the first is written.
+        outlives_errors: Whether reports that no CI system evaluates stay unchanged.
+        inputs: As in `write_each`.
+        spares_data: Whether existing files that may be data stay unchanged.
     """
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
@@ -280,18 +289,19 @@ def report_error(
         stays = outlives_errors or (spares_data and may_be_data(path))
         if (judges(name) or not stays) and (place := os.path.realpath(path)) not in places:
             places.add(place)
-            with suppress(DpcliError):  # the first error is the one to be shown
+            with suppress(DpcliError):  # the first error is shown, not this one
                 write(path, _error_text(document, name), appended(name), inputs)
     if judges(format_):
         show(_render(document, format_, None))
 
 
 def _error_document(error: BaseException, words: str, path: str) -> Document:
+    """Return the document of an error. `words` is the command as the user typed it, and `path` its first file."""
     from dpcli.document.document import error_document
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
-    message, code = str(error), 70  # the codes with which main ends
+    message, code = str(error), 70  # the exit codes here are those of `main`
     if isinstance(error, KeyboardInterrupt | click.Abort):
         message, code = "interrupted", 130
     elif isinstance(error, click.ClickException):
@@ -305,7 +315,7 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
 
 
 def _error_text(document: Document, name: str) -> str:
-    """Return the document of an error in a format, or its headline if the format cannot show it."""
+    """Return the document of an error in a format; its headline if the format cannot show the document."""
     try:
         return _render(document, name, None)
     except InputError:
@@ -320,7 +330,7 @@ def _invocation() -> tuple[str, str]:
 
 
 def adjacency_option(what: str) -> Callable[..., Any]:
-    """Return --adjacency. what: completes its help."""
+    """Return the option --adjacency. what: completes its help."""
     return click.option(
         "--adjacency", type=click.Choice(["add-remove", "replace-one", "zero-out"]), help=f"Neighbouring relation {what}."
     )
@@ -330,15 +340,15 @@ dataset_size_option = click.option("--dataset-size", type=int, help="Number of r
 
 
 run_options = composed(
-    click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
-    click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
+    click.option("--sampling-rate", type=float, help="Probability that a record is in the batch of a step  [default: 1]."),
+    click.option("--batch-size", type=int, help="Expected number of records in a batch; needs --dataset-size."),
     dataset_size_option,
     click.option(
         "--steps",
         type=int,
-        help="Number of steps (without FILE); 1 where absent, required with --sampling-rate or --batch-size.",
+        help="Number of steps (without FILE); 1 by default, required with --sampling-rate or --batch-size.",
     ),
-    click.option("--epochs", type=float, help="Passes over the data, in place of --steps."),
+    click.option("--epochs", type=float, help="Number of passes over the data, instead of --steps."),
     adjacency_option("(without FILE)  [default: add-remove]"),
 )
 
@@ -352,15 +362,21 @@ accounting_options = composed(
         metavar="NAME",
         shell_complete=complete_accountant,
         callback=lambda _, __, given: tuple(ACCOUNTANTS) if ALL in given else given,
-        help=f"Use only this one; repeatable: {', '.join(ACCOUNTANTS)}; or {ALL}, also those that a certified interval makes needless.",
+        help=f"Use only this accountant; repeatable: {', '.join(ACCOUNTANTS)}; or {ALL}, including accountants that a certified interval "
+        "makes needless.",
     ),
-    click.option("--delta", type=float, help="Report at this delta instead of the file's."),
-    click.option("--group-size", type=int, default=1, show_default=True, help="Units of privacy that change together."),
+    click.option("--delta", type=float, help="Report epsilon at this delta instead of that of the file."),
+    click.option("--group-size", type=int, default=1, show_default=True, help="Number of units of privacy that change together."),
 )
 
 
 def refuse_flags(other: str, **given: object) -> None:
-    """Raises InputError for a flag that is given with something that makes it meaningless."""
+    """Raise InputError if a flag is given together with an option or argument that makes it meaningless.
+
+    Args:
+        other: The option or argument, for the message.
+        given: Values of the flags by name; None for a flag that is not given.
+    """
     for name, value in given.items():
         if value is not None:
             raise InputError(f"--{name.replace('_', '-')} cannot be combined with {other}")
@@ -368,7 +384,7 @@ def refuse_flags(other: str, **given: object) -> None:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Print a notice on a terminal's standard error if the work takes more than a second."""
+    """Print a notice if the work inside takes more than a second and standard error is a terminal."""
     settings: Settings = click.get_current_context().obj
     if settings.quiet or not sys.stderr.isatty():
         yield
@@ -389,7 +405,10 @@ def working() -> Iterator[None]:
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write its other formats, and return its exit code.
 
-    Alerts, and the reason of an exit code other than 0, go to standard error. Raises InputError if a report for CI would hold no check.
+    Alerts go to standard error, and so does the reason of an exit code other than 0.
+
+    Raises:
+        InputError: A report for a CI system would contain no check.
     """
     from dpcli.document.document import reason, with_verdict
     from dpcli.document.formats.facts import appended, judges
@@ -412,21 +431,21 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
 
 def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a text or bytes to a file, as `write_each` does."""
+    """Write a text or bytes to a file. The other parameters are those of `write_each`."""
     write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
 
 
 def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write pieces to a file, replacing it or, with `append`, adding to its end.
+    """Write pieces to a file.
 
     Args:
-        path: the file.
-        pieces: the content.
-        append: whether to keep the file's content.
-        inputs: texts that may name files that must not be replaced; the command's arguments if None.
+        path: Path of the file.
+        pieces: The content.
+        append: Whether to add the content to the end of the file. Otherwise the file is replaced.
+        inputs: Texts that may name input files, which must not be replaced; None for the arguments of the command.
 
     Raises:
-        InputError: the file cannot be written, or is an input.
+        InputError: The file cannot be written, or is an input.
     """
     from dpcli.cli import outputs as protected
 
@@ -443,12 +462,13 @@ def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, i
 
 
 def _split(output: str) -> tuple[str, str]:
+    """Return the format and the path of an output FORMAT=PATH."""
     name, _, path = output.partition("=")
     return name, path
 
 
 def _pieces(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
-    """Return the text of a document in pieces; a long document is rendered piece by piece while it is written."""
+    """Return the text of a document in pieces. A long document is rendered piece by piece while it is written."""
     from dpcli.document.formats.facts import streams
 
     stream = streams(name) if document.long else None
@@ -456,11 +476,13 @@ def _pieces(document: Document, name: str, settings: Settings | None) -> Iterabl
 
 
 def _render(document: Document, name: str, settings: Settings | None) -> str:
+    """Return the document in a format as text."""
     render: Callable[..., str] = load(FORMATS[name])
     return render(document, **_layout(name, settings))
 
 
 def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
+    """Return the width and the color setting for a format that is shown on a screen; an empty table for other formats."""
     from dpcli.document.formats.facts import for_screen
 
     if not for_screen(name):
@@ -474,7 +496,7 @@ def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
 
 
 def wants_color(choice: str) -> bool:
-    """Return whether to use color, by --color, then NO_COLOR and FORCE_COLOR, then whether standard output is a capable terminal."""
+    """Return whether to use color. --color decides first, then NO_COLOR and FORCE_COLOR, then the kind of terminal."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

@@ -1,4 +1,7 @@
-"""Checks of the files that a command writes, made before anything is charged: no output may replace an input or a ledger."""
+"""The files that a command writes, and checks that no output replaces an input, private data or a ledger.
+
+The checks are made before anything is charged.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ from dpcli.base.registry import CHART_FORMATS, FORMATS, LEFT_BY_RUN, RELEASED, S
 from dpcli.cli.printing import show, standard_error
 
 DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")  # as in dpcli.release.engines.files
-DATABASE = b"SQLite format 3\0"  # the first bytes of a ledger in a file, and of every other SQLite database
-DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # the files of a database
-PROTECTED = "dpcli.kept"
-NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters of outputs
-SCHEDULE_TABLE = "run"  # which names planned files
+DATABASE = b"SQLite format 3\0"  # the first bytes of every SQLite database, such as a ledger
+DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # endings of the files that SQLite may keep for a database
+PROTECTED = "dpcli.kept"  # key of the protected paths in the metadata of the Click context
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters of commands that name outputs
+SCHEDULE_TABLE = "run"  # the tables [[run]] of a schedule name pipeline files
 QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
-LARGEST_HINTED_DELTA = 1e-6  # of a hint; smaller for more than 10^5 records
+LARGEST_HINTED_DELTA = 1e-6  # largest delta that a hint suggests; for datasets of 10^5 records or more it is smaller
 PICTURE_ENDINGS = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
-PICTURES_ALONE = (".svg", ".png", ".vl.json")  # endings that no document has
+PICTURES_ALONE = (".svg", ".png", ".vl.json")  # endings of pictures that are not endings of documents
 
 
 def as_picture(output: str) -> str | None:
@@ -57,23 +60,23 @@ def has_protected() -> bool:
 
 
 def may_be_data(path: str) -> bool:
-    """Return whether an existing file could be data of a release, by its name or that of its target."""
+    """Return whether an existing file may be data of a release, judged by its name or by that of its target if it is a link."""
     names = (path.lower(), os.path.realpath(path).lower())
     return os.path.lexists(path) and any(name.endswith(DATA_ENDINGS) for name in names)
 
 
 def require_free(path: str) -> None:
-    """Raises InputError for a protected file, however it is spelled, and for a file of a ledger or another SQLite database."""
+    """Raise InputError if a path is a protected file, or a file of a ledger or of another SQLite database."""
     context = click.get_current_context(silent=True)
     protected: tuple[str, ...] = () if context is None else context.meta.get(PROTECTED, ())
     if any(same_file(path, input_path) for input_path in protected):
-        raise InputError(f"{path}: expected another path for the output, found one that dpcli keeps")
+        raise InputError(f"{path}: expected another path for the output, found a file that dpcli needs")
     if any(is_of_database(name) for name in (path, os.path.realpath(path))):
-        raise InputError(f"{path}: expected another path for the output, found a ledger or another database of SQLite")
+        raise InputError(f"{path}: expected another path for the output, found a ledger or another SQLite database")
 
 
 def is_of_database(path: str) -> bool:
-    """Return whether the path is a readable SQLite database, or a file that SQLite has or would put next to one."""
+    """Return whether the path is a readable SQLite database, or a file that SQLite keeps or might create next to one."""
     for ending in DATABASE_ENDINGS:
         base = path.removesuffix(ending)
         if path.endswith(ending) and os.path.isfile(base):
@@ -84,14 +87,14 @@ def is_of_database(path: str) -> bool:
 
 
 def same_file(path: str, other: str) -> bool:
-    """Return whether two paths are one file, or would be one."""
+    """Return whether two paths are the same file, or would be if both existed."""
     if os.path.exists(path) and os.path.exists(other):
         return os.path.samefile(path, other)
     return os.path.realpath(path) == os.path.realpath(other)
 
 
 def inputs() -> Iterator[str]:
-    """Yield each text among the command's arguments that names no output: files, a ledger, a policy, a baseline."""
+    """Yield each text among the arguments of the command except outputs: files, a ledger, a policy, a baseline."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.params.get(parameter.name or "")
@@ -101,7 +104,12 @@ def inputs() -> Iterator[str]:
 
 
 def require_no_input(path: str, texts: Iterable[str]) -> None:
-    """Raises InputError if an output would replace an input that a text names, or a file that such an input names."""
+    """Raise InputError if an output would replace an input, or a file that an input names.
+
+    Args:
+        path: Path of the output.
+        texts: Texts that may be paths of inputs.
+    """
     for text in texts:
         files = ledger_files(text)
         if os.path.exists(files[0]) and any(same_file(path, file) for file in files):
@@ -113,13 +121,13 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
 
 
 def ledger_files(ledger: str) -> tuple[str, ...]:
-    """Return the files of a ledger in SQLite, by its path or URL (sqlite:///PATH)."""
+    """Return the files of an SQLite ledger, which is given by its path or as sqlite:///PATH."""
     path = ledger.removeprefix("sqlite:///")
     return tuple(path + ending for ending in DATABASE_ENDINGS)
 
 
 def require_writable(paths: Iterable[str]) -> None:
-    """Raises InputError for the first output that could not or must not be written."""
+    """Raise InputError for the first output that cannot be written or must not be replaced."""
     for path in paths:
         require_no_input(path, inputs())
         require_free(path)
@@ -133,7 +141,7 @@ def require_writable(paths: Iterable[str]) -> None:
 
 
 def _input_names(given: str, path: str) -> bool:
-    """Return whether an input file names the file at `path` (data, scores, votes), or would take it for data."""
+    """Return whether an input file names the file at `path`, or has a pattern that would take this file for data."""
     folder = os.getcwd() if given == "-" else os.path.dirname(os.path.abspath(given))
     tables = _tables(given)
     places = (os.path.join(folder, text) for text in _texts(tables))
@@ -146,7 +154,7 @@ def _input_names(given: str, path: str) -> bool:
 
 
 def _tables(given: str) -> Mapping[str, Any]:
-    """Read the tables of an input that name files; of a broken pipeline file, every quoted text."""
+    """Return the tables of an input that may name files. For a pipeline file with errors, return every quoted text in it."""
     from dpcli.file.pipeline.read import toml_document
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import read_again
@@ -158,13 +166,14 @@ def _tables(given: str) -> Mapping[str, Any]:
     try:
         tables = toml_document(data, given)[1]
     except InvalidFile:
-        if given != "-" and not given.endswith(".toml"):  # a ledger, scores: no pipeline file
+        if given != "-" and not given.endswith(".toml"):  # no pipeline file, such as a ledger or scores
             return {}
         return {"quoted": [match[1] or match[2] for match in QUOTED.finditer(os.fsdecode(data))]}
     return {name: tables[name] for name in (*SECTIONS, *RELEASED, SCHEDULE_TABLE) if name in tables}
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in nested tables and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):
@@ -173,7 +182,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def path_or_stdout(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of a new file; None for "-", which is standard output."""
+    """Return the path of a new file; None for "-", which stands for standard output."""
     return None if path == "-" else path
 
 
@@ -182,14 +191,21 @@ new_file_option = click.option(
     "--output",
     metavar="PATH",
     callback=path_or_stdout,
-    help="Write to PATH, which must not exist; standard output where absent, or for -.",
+    help="Write to PATH, which must not exist; without it, or for -, write to standard output.",
 )
 
 
 def write_new(path: str | None, text: str, data: bytes | None = None, then: str = "") -> None:
-    """Write a text, or other `data`, to a new file, and print that, followed by `then`; print the text if there is no path.
+    """Write a text to a new file and print a line about it; without a path, print the text.
 
-    Raises InputError if the file exists, cannot be written, or is one that SQLite would keep next to a ledger.
+    Args:
+        path: Path of the file; None for standard output.
+        text: The text.
+        data: Content of the file if it differs from `text`.
+        then: End of the line that is printed.
+
+    Raises:
+        InputError: The file exists or cannot be written, or SQLite might create a file of this name next to a ledger.
     """
     if path is None:
         show(text)
@@ -210,7 +226,7 @@ def write_new(path: str | None, text: str, data: bytes | None = None, then: str 
 
 
 def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
-    """Write all of the data, or leave no file."""
+    """Write the data. If this fails, remove the file."""
     try:
         file.write(data)
         file.flush()
@@ -221,13 +237,13 @@ def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
 
 
 def write_new_pipeline(path: str | None, text: str) -> None:
-    """Print a pipeline file, or write it to a new file and say which command reads it."""
+    """Print a pipeline file, or write it to a new file and print the next command to run."""
     then = "" if path is None else f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}"
     write_new(path, text, then=then)
 
 
 def _delta_flag(text: str) -> str:
-    """Return the flag that `dpcli account` needs for a file that states no delta."""
+    """Return the flag --delta for `dpcli account` if the file states no delta, with a suitable value; else ""."""
     import tomli
 
     tables = tomli.loads(text)

@@ -1,4 +1,4 @@
-"""Charts, printed or written to files."""
+"""The output of charts, to the terminal and to files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ from dpcli.cli.outputs import PICTURE_ENDINGS
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
-FIXED_WIDTH = 100  # columns if the output is no terminal
+FIXED_WIDTH = 100  # width in characters if the output is not a terminal
 
 
 def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
-    """Print a chart, or write it to the paths given; everything is rendered before anything is written."""
+    """Print a chart, or write it to files. All formats are rendered before the first file is written.
+
+    Args:
+        chart: The chart.
+        format_: Value of -f; None if it is not given.
+        outputs: Values of -o. If there are none, the chart is printed.
+    """
     places = [destination(output, format_) for output in outputs]
     each_once([path for _, path in places])
     texts = [_render(chart, name, FIXED_WIDTH, False, "utf-8") for name, _ in places]
@@ -35,7 +41,10 @@ def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
 
 
 def destination(output: str, format_: str | None) -> tuple[str, str]:
-    """Return format and path of FORMAT=PATH, or of a path with the format of -f or of its ending. Raises InputError for others."""
+    """Return the format and the path of an output, which is FORMAT=PATH or a path.
+
+    For a path, the format is the value of -f or, without -f, that of the ending. Raises InputError if no chart format results.
+    """
     name, _, path = output.partition("=")
     if path and name in CHART_FORMATS:
         return name, path
@@ -45,6 +54,7 @@ def destination(output: str, format_: str | None) -> tuple[str, str]:
 
 
 def _by_suffix(path: str) -> str:
+    """Return the format for the ending of a path. Raises InputError for an unknown ending."""
     for suffix, name in PICTURE_ENDINGS.items():
         if path.lower().endswith(suffix):
             return name
@@ -54,6 +64,7 @@ def _by_suffix(path: str) -> str:
 
 
 def _print(chart: Chart, name: str) -> None:
+    """Print a chart. Raises InputError for a binary format if standard output is a terminal."""
     settings: Settings = click.get_current_context().obj
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
     width = FIXED_WIDTH if fixed else shutil.get_terminal_size((FIXED_WIDTH, 24)).columns
@@ -64,5 +75,6 @@ def _print(chart: Chart, name: str) -> None:
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
+    """Return the chart in a format."""
     render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
     return render(chart, width=width, color=color, encoding=encoding)

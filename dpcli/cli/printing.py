@@ -1,4 +1,7 @@
-"""Results on standard output and messages on standard error; a reader that has left never changes the exit code."""
+"""Printing of results to standard output and of messages to standard error.
+
+If the reader of a stream has left, as `head` does, the output is discarded and the exit code does not change.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,24 @@ from contextlib import contextmanager
 
 import click
 
-PROGRESS_AFTER, PROGRESS_EVERY = 1.0, 0.2  # seconds: before progress is reported, and between two reports
-ASCII_SIGNS = str.maketrans({"─": "-", "│": "|", "█": "#"})  # for encodings without these characters
+PROGRESS_AFTER, PROGRESS_EVERY = 1.0, 0.2  # seconds before the first report of progress, and between two reports
+ASCII_SIGNS = str.maketrans({"─": "-", "│": "|", "█": "#"})  # replacements for encodings without these characters
 
 
 def open_closed_streams() -> None:
     """Replace standard streams that were closed before the process began."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as the process lives)
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
 
 
 def show(text: str | bytes) -> None:
-    """Print a result, in characters that standard output can encode; print nothing once its reader has left."""
+    """Print a result, in characters that standard output can encode."""
     show_each((text,))
 
 
 def show_each(pieces: Iterable[str | bytes]) -> None:
-    """Print pieces of a result; make no more of them once the reader has left."""
+    """Print the pieces of a result. If the reader leaves, the remaining pieces are not computed."""
     try:
         for text in pieces:
             click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
@@ -37,14 +40,14 @@ def show_each(pieces: Iterable[str | bytes]) -> None:
 
 
 def complain(why: str) -> None:
-    """Print one line to standard error, after everything on standard output."""
+    """Print one line to standard error, after standard output is flushed."""
     show("")
     with standard_error():
         click.echo(f"dpcli: {why}", err=True)
 
 
 def message_of(error: Exception) -> str:
-    """Return a message, which may quote a file from elsewhere, without control characters and passwords."""
+    """Return the message of an error without control characters and passwords. It may quote an untrusted file."""
     from dpcli.document.document import visible
     from dpcli.file.toml.shown import without_passwords
 
@@ -53,7 +56,7 @@ def message_of(error: Exception) -> str:
 
 @contextmanager
 def standard_error() -> Iterator[None]:
-    """Let the messages inside go nowhere if the reader of standard error has left."""
+    """Discard the messages that are printed inside if the reader of standard error has left."""
     try:
         yield
     except BrokenPipeError:
@@ -61,13 +64,14 @@ def standard_error() -> Iterator[None]:
 
 
 def discard(stream: int = 1) -> None:
-    """Send what is left in standard output (1) or error (2), and what comes later, nowhere."""
+    """Discard buffered and all later output to standard output (1) or standard error (2)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _encodable(text: str) -> str:
+    """Return the text with replacements for characters that standard output cannot encode."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    if encoding.lower() in ("ascii", "us-ascii", "ansi_x3.4-1968"):  # which click prints UTF-8 to
+    if encoding.lower() in ("ascii", "us-ascii", "ansi_x3.4-1968"):  # click then prints UTF-8
         return text
     try:
         text.encode(encoding, "surrogateescape")
@@ -77,8 +81,14 @@ def _encodable(text: str) -> str:
 
 
 @contextmanager
-def progress(things: str = "points") -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that reports progress (done, total): one line on a terminal's standard error after a second, erased at the end."""
+def progress(noun: str = "points") -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that reports progress as (number done, total number).
+
+    After a second, it prints one line to standard error if that is a terminal. The line is erased at the end.
+
+    Args:
+        noun: The counted things, in the plural.
+    """
     start = last = time.monotonic()
     silent = not sys.stderr.isatty() or click.get_current_context().obj.quiet
     first: int | None = None
@@ -91,7 +101,7 @@ def progress(things: str = "points") -> Iterator[Callable[[int, int], None]]:
         if silent or now - start < PROGRESS_AFTER or now - last < PROGRESS_EVERY:
             return
         left = (now - start) * (total - done) / max(done - first, 1)
-        click.echo(f"\rdpcli: {done:,} of {total:,} {things}, about {left:,.0f} s left ", nl=False, err=True)
+        click.echo(f"\rdpcli: {done:,} of {total:,} {noun}, about {left:,.0f} s left ", nl=False, err=True)
         last, shown = now, True
 
     try:

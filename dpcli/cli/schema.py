@@ -1,4 +1,4 @@
-"""dpcli schema."""
+"""The command `dpcli schema`, which prints JSON Schemas."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 from dpcli.cli.printing import show
 
 
-@click.command(short_help="The JSON Schema of the pipeline, policy or schedule file, for editors.")
+@click.command(short_help="Print the JSON Schema of the pipeline, policy or schedule file, for editors.")
 @click.argument("format", type=click.Choice(["pipeline", "policy", "schedule"]), default="pipeline", metavar="[FORMAT]")
 def command(format: str) -> None:
-    """Print the JSON Schema (draft 2020-12) of the pipeline file, format 1, of the policy file of dpcli gate, or of the schedule of dpcli
+    """Print the JSON Schema (draft 2020-12) of a file format: the pipeline file, the policy file of dpcli gate, or the schedule of dpcli
     budget plan."""
     from dpcli.file.pipeline.key_places import json_schema, policy_schema, schedule_schema
 

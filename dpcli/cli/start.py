@@ -1,4 +1,4 @@
-"""The start of the process: settings that must precede imports."""
+"""The start of the process. It makes the settings that must precede the imports."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gc
 import os
 import sys
 
-ALLOCATIONS = 50_000  # between two garbage collections: modules, most of what there is, are never collected
+ALLOCATIONS = 50_000  # between garbage collections; most objects belong to modules and are never collected
 
 
 def run() -> None:
     """Run the command line and leave the process with its exit code."""
     gc.set_threshold(ALLOCATIONS)
-    # Before numpy is imported: matrix products here are small, and more threads only slow them down. Training uses torch's threads.
+    # numpy reads this when it is imported. Matrix products are small here, so that more threads only slow them down. Training uses torch.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from dpcli.base.errors import InputError
 
@@ -25,4 +25,4 @@ def run() -> None:
     try:
         main.run()
     finally:
-        gc.freeze()  # the process ends: nothing need be searched for cycles
+        gc.freeze()  # the process ends, so that a search for reference cycles would waste time

@@ -1,4 +1,4 @@
-"""Reports for command lines that Click refuses: an error replaces the report that an earlier run left for a CI system."""
+"""Reports about command lines that Click refuses. The error replaces a report of an earlier run, which a CI system would trust."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Opt
 
 
 def report_unread(error: BaseException, arguments: Sequence[str]) -> None:
-    """Write the error into each report that a refused command line asks for, and print it, in the formats that CI systems judge.
+    """Write the error into each report that a refused command line asks for, in the formats that CI systems evaluate.
 
-    No file that another word may name is written over.
+    The error is also printed if -f names such a format. A file is not overwritten if another word of the command line may name it.
     """
     if REPORTED in getattr(error, "__notes__", ()):
         return

@@ -32,7 +32,6 @@ MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 # Meaning of the values of sqlite3.threadsafety.
 THREADS = {0: "single-threaded", 1: "multi-threaded", 2: "multi-threaded", 3: "serialized"}
 
-
 DEVELOPER_EXTRAS = frozenset({"bench", "test", "test-core"})  # extras that no command needs
 COMPARISONS = {
     ">=": operator.ge,
@@ -129,7 +128,7 @@ def examine(ledger: str | None = None) -> tuple[Fact, ...]:
 def _versions() -> Iterator[Fact]:
     """Yield facts about dpcli, Python, and the packages that dpcli requires."""
     try:
-        installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(declared())
+        installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(requirements_of_dpcli())
     except importlib.metadata.PackageNotFoundError:
         advice = "pip install it: without its metadata, the versions of its requirements were not compared"
         yield Fact("dpcli", f"{__version__}, run without an installation", "warn", advice)
@@ -164,7 +163,7 @@ def _fact(name: str, value: str, is_wrong: bool, advice: str, verdict: Verdict =
 
 
 def _randomness() -> Iterator[Fact]:
-    """Yield a fact about the operating system's random numbers, from which all noise is drawn."""
+    """Yield a fact about the random numbers of the operating system, from which all noise is drawn."""
     try:
         first, second = os.urandom(32), os.urandom(32)
     except (NotImplementedError, OSError) as error:
@@ -230,7 +229,10 @@ def _durability(version: tuple[int, ...]) -> Fact:
         return Fact(name, f"could not be tested: {error}", "fail", "make the folder for temporary files writable")
     if (mode, level) != ("delete", 3):
         return Fact(
-            name, f"journal_mode {mode}, synchronous {level}", "fail", "install another SQLite: this one refuses the settings"
+            name,
+            f"journal_mode {mode}, synchronous {level}",
+            "fail",
+            "install another SQLite: this version refuses the settings of ledgers",
         )
     return Fact(name, f"journal_mode DELETE, synchronous EXTRA{wal_note}", "ok")
 
@@ -246,14 +248,14 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     free = shutil.disk_usage(folder).free
     size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
     yield _fact(
-        f"free space, {where}", size, free < LEAST_FREE, "make room: a ledger that cannot write refuses every spend", "warn"
+        f"free space, {where}", size, free < LEAST_FREE, "free some space: a ledger that cannot write refuses every charge", "warn"
     )
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 
 
 def _server(url: str) -> Fact:
-    """Return a fact about whether a ledger in a database can be opened from this machine."""
+    """Return a fact about whether a ledger in a PostgreSQL database can be opened from this machine."""
     try:
         store = open_store(url)
     except LedgerError as error:

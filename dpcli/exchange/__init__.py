@@ -1,1 +1,1 @@
-"""Import of other libraries' records of a private run as pipelines, and export of pipelines to their formats."""
+"""Import of the records that other libraries keep of private runs, and export of pipelines to the formats of these libraries."""

@@ -1,4 +1,4 @@
-"""Readers of records of other libraries, which check every field, and writers of pipeline files from them."""
+"""Common code of all imports: tables of other libraries with a check of every field, and the text of the new pipeline file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dpcli.file.toml.shown import escaped, shown
 from dpcli.file.toml.write import commented
 
 COMMENT_COLUMN = 40  # column at which comments begin
-# The comment that a file has in place of a key that neither the record nor the user states.
+# Comments in place of keys that neither the record nor the user states.
 MISSING = {
-    "unit": '# unit = "example"  # who is protected: NOT STATED. Any other unit needs max_contributions',
+    "unit": '# unit = "example"  # the unit of privacy: NOT STATED. Any other unit needs max_contributions',
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
     "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
 }
-WHOLE = "the statement is of all that one unit may change, not of each record"
+WHOLE = "the guarantee covers everything that one unit may change, not each record"
 COMMENTS = {"stated_for": WHOLE}
-PART = "dpcli's part"  # name, in messages, of the tables that dpcli export writes into a file
+PART = "dpcli's part"  # name in messages of the tables that dpcli export writes into a file
 TABLES = ("privacy", "mechanism")
-WHOM = ("adjacency", "max_contributions")
-MOST_VALUES = 1_000_000  # largest number of values in tables; a shared value counts at each of its places
+WHOM = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
+MOST_VALUES = 1_000_000  # largest number of values in tables; a value that occurs in several places counts several times
 _SINGLE = (bool, int, float, str, type(None))
 
 
@@ -53,18 +53,18 @@ def file_of(
     place: str,
     laid_out: Callable[[str], Iterable[str]] | None = None,
 ) -> str:
-    """Return the text of a pipeline file, which the reader of such files has accepted.
+    """Return the text of a pipeline file. The text was checked by the reader of pipeline files.
 
     Args:
         tables: Content of the file.
         heading: Lines of the comment at the top.
-        comments: Comment next to each key. A missing key of [privacy] is replaced by a comment too.
+        comments: Comments by key. A comment of `MISSING` replaces a missing key of [privacy].
         place: Name of the file in messages.
         laid_out: Function that splits a line if it is too long.
 
     Raises:
-        InputError: If the text is larger than a pipeline file may be.
-        InvalidFile: If the reader refuses the text.
+        InputError: The text is larger than a pipeline file may be.
+        InvalidFile: The reader refuses the text.
     """
     lines = [f"# {line}" for line in heading]
     written = list(commented(tables, comments, COMMENT_COLUMN))
@@ -84,7 +84,7 @@ def _require_room(size: int, place: str) -> None:
     if size > MAX_BYTES:
         raise InputError(
             f"{place}: {-(-size // 1024):,} KiB do not fit into a pipeline file of {MAX_BYTES // 1024:,} KiB: "
-            "some 50,000 numbers with all of their digits fit, more where they have fewer (noise rounded down)"
+            "about 50,000 numbers with all digits fit, and more numbers with fewer digits (round noise down)"
         )
 
 
@@ -101,8 +101,9 @@ class NotJson(InputError):
 class ForeignTable:
     """A table in a record of another library.
 
-    name: name of the table in messages.
-    fields: values as they were written.
+    Attributes:
+        name: Name of the table in messages.
+        fields: The values by field, unchanged.
     """
 
     name: str
@@ -111,19 +112,22 @@ class ForeignTable:
     def require_fields(
         self, needed: Collection[str], optional: Collection[str] = (), ignored: Collection[str] | None = None, hint: str = ""
     ) -> None:
-        """Raise InputError if a field is missing, or has no known meaning.
+        """Raise InputError if a field is missing or unknown.
 
-        ignored: fields that --ignore names; None if the command has no such flag.
-        hint: advice about an unknown field.
+        Args:
+            needed: Fields that must be present.
+            optional: Fields that may be present.
+            ignored: Fields that --ignore names; None if the command has no such flag.
+            hint: Advice about an unknown field.
         """
         missing_fields = [field for field in needed if field not in self.fields]
-        strange = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
+        unknown_fields = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
         if missing_fields:
             raise self.refused(f"expected {', '.join(needed)}, found no {missing_fields[0]}")
-        if strange:
+        if unknown_fields:
             raise self.refused(
-                f"expected {', '.join((*needed, *optional)) or 'no field'}, found {escaped(strange[0][:80])} too"
-                + (": --ignore it where it says nothing about privacy" if ignored is not None else hint and f"; {hint}")
+                f"expected {', '.join((*needed, *optional)) or 'no field'}, found {escaped(unknown_fields[0][:80])} too"
+                + (": use --ignore if it does not concern privacy" if ignored is not None else hint and f"; {hint}")
             )
 
     def number(self, field: str) -> float:
@@ -171,7 +175,7 @@ def in_words(value: Any) -> str:
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:
-    """Return the table that JSON holds. Raises InputError if it holds anything else, or a field is repeated."""
+    """Return the table in a JSON text. Raises InputError if the text is anything else, or repeats a field."""
     document = read_json(data, name)
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected a table of JSON, found {shown(document)}")
@@ -179,7 +183,7 @@ def read_fields(data: bytes, name: str) -> ForeignTable:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Return the value that JSON holds. Raises NotJson if the data are not JSON, and InputError if a field is repeated."""
+    """Return the value in a JSON text. Raises NotJson if the data are not JSON, and InputError if they repeat a field."""
     try:
         return json.loads(data, object_pairs_hook=lambda pairs: _unique_fields(pairs, name))
     except (ValueError, RecursionError):
@@ -216,7 +220,9 @@ def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
 def zcdp_entry(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
     """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for approximate zCDP, which has delta > 0."""
     if delta != 0.0:
-        raise where.refused(f"expected zCDP without a delta, found delta = {delta:g}: no mechanism of a file says that it may fail")
+        raise where.refused(
+            f"expected zCDP without a delta, found delta = {delta:g}: a pipeline file cannot state approximate zCDP"
+        )
     return {"type": "zcdp", "rho": rho, "stated_for": "unit"}
 
 
@@ -232,14 +238,16 @@ def carried_tables(
         content: Content of the file.
 
     Raises:
-        InputError: If the tables are not the expected ones, the content does not match them, or they contradict `asserted`.
+        InputError: The tables are not the expected ones, they do not match the content, or they contradict `asserted`.
     """
     plain = json_copy(carried, PART)
     ForeignTable(PART, plain).require_fields(TABLES)
     tables = {key: plain[key] for key in TABLES}
     _require_same(tables, exported, content)
     if any(tables["privacy"].get(key, 1) != value for key, value in asserted.table.items() if key in WHOM):
-        raise InputError("the file states whom its noise protects: leave --adjacency and --max-contributions out")
+        raise InputError(
+            "the file states the adjacency and max_contributions of its noise: leave --adjacency and --max-contributions out"
+        )
     tables["privacy"] = with_asserted(tables["privacy"], asserted, PART)
     _require_same(tables, exported, content)
     return {"format": 1, **tables}
@@ -249,15 +257,18 @@ def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any]
     """Raise InputError unless the content is what dpcli export writes for the tables."""
     if exported(pipeline_from(tables)) != content:
         raise InputError(
-            "the file contradicts the pipeline that dpcli export wrote into it: remove dpcli's part of it to import the rest"
+            "the file contradicts the pipeline that dpcli export wrote into it: remove dpcli's part of the file to import the rest"
         )
 
 
 def json_copy(value: Any, name: str) -> Any:
     """Return a copy of the value as JSON values, with tuples as lists.
 
-    Shared parts are copied at each place. Raises InputError if a part is no JSON value, if the value is deeper than MAX_DEPTH, as a table
-    that contains itself is, or if there are more than MOST_VALUES values.
+    A part that occurs in several places is copied for each of them.
+
+    Raises:
+        InputError: A part is no JSON value. Or the value is deeper than MAX_DEPTH, such as a table that contains itself. Or it has more
+            than MOST_VALUES values.
     """
     remaining = MOST_VALUES
 

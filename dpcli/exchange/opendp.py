@@ -1,4 +1,4 @@
-"""The budget of an accountant of OpenDP 0.16, from its serialised form, as a pipeline file of stated guarantees."""
+"""Import from OpenDP 0.16: conversion of the budget of a serialised accountant to a pipeline file of stated guarantees."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dpcli.exchange.foreign import (
 )
 from dpcli.file.toml.shown import escaped, shown
 
-CALL = ("__function__", "__module__")
-REST = ("__kwargs__", "__version__")
+CALL = ("__function__", "__module__")  # fields of every serialised call
+REST = ("__kwargs__", "__version__")  # further fields that a serialised call may have
 SPACE = ("input_domain", "input_metric", "output_measure")
 ROWS = "one record is one row"
 IDENTIFIERS = "one record is all rows of one identifier"
-# Distances between two data sets: the adjacency in which a unit changes d_in records, and what a record is.
+# Distances between data sets, each with the adjacency in which a unit changes d_in records, and the meaning of a record.
 METRICS = {
     "symmetric_distance": ("add-remove", ROWS),
     "insert_delete_distance": ("add-remove", ROWS),
@@ -35,28 +35,39 @@ MEASURES = ("max_divergence", "zero_concentrated_divergence")
 
 
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file of opendp.prelude.serialize(context.accountant): an entry for each loss, or one for a filter.
+    """Return the text of the pipeline file for an accountant of OpenDP. No code in the data is run.
 
-    ignored: arguments that say nothing about privacy. Raises InputError for another measurement, or what a file cannot say; InvalidFile
-    if its reader refuses the values. Nothing of the data is run.
+    The file has an entry for each loss that a composition sets aside, or one entry for a privacy filter.
+
+    Args:
+        data: The output of opendp.prelude.serialize(context.accountant).
+        asserted: Keys of [privacy] that the user states.
+        ignored: Arguments that do not concern privacy.
+        place: Name of the input in messages.
+
+    Raises:
+        InputError: The data are another measurement, or have something that a pipeline file cannot state.
+        InvalidFile: The reader of pipeline files refuses the values.
     """
     name, call = _called(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:
         raise call.refused(
-            f"expected the accountant of a Context, {' or '.join(COMPOSITIONS)}, found {escaped(name[:80])}, which keeps no budget"
+            f"expected the accountant of a Context, {' or '.join(COMPOSITIONS)}, found {escaped(name[:80])}, which has no budget"
         )
     space, losses = COMPOSITIONS[name](call, ignored)
     metric, arguments = _called(space.table("input_metric"), ignored)
     arguments.require_fields((), ("identifier",), ignored)
     if metric not in METRICS:
-        raise call.refused(f"expected input_metric among {', '.join(METRICS)}, found {escaped(metric[:80])}: a file counts records")
+        raise call.refused(
+            f"expected input_metric among {', '.join(METRICS)}, found {escaped(metric[:80])}: in a pipeline file, distances count records"
+        )
     adjacency, record = METRICS[metric]
     known = {"adjacency": adjacency, "max_contributions": call.count("d_in")}
     measure = space.table("output_measure")
     entries = [_entry(measure, call, loss, ignored) for loss in losses]
     named = [{"name": "opendp" if len(entries) == 1 else f"opendp-{n}", **entry} for n, entry in enumerate(entries, 1)]
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
-    heading = ("From an accountant of OpenDP: its budget, not what was spent of it.",)
+    heading = ("From an accountant of OpenDP: its whole budget, which may not all be spent.",)
     return file_of({"format": 1, "privacy": privacy, "mechanism": named}, heading, {**COMMENTS, "max_contributions": record}, place)
 
 
@@ -72,7 +83,7 @@ def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, Foreign
 
 
 def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
-    """Return the losses that are set aside, one for each query."""
+    """Return the call that has the metrics, and the losses that the composition sets aside for its queries."""
     call.require_fields((*SPACE, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
@@ -81,7 +92,7 @@ def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, 
 
 
 def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
-    """Return the one loss that all queries together stay within."""
+    """Return the call that has the metrics, and the one loss that the filter allows for all queries together."""
     call.require_fields(("odometer", "d_in", "d_out"), (), ignored)
     name, odometer = _called(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
@@ -91,7 +102,7 @@ def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable,
 
 
 def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collection[str]) -> dict[str, Any]:
-    """Return the keys of one loss, under its measure."""
+    """Return the keys of the entry for one loss under its measure."""
     name, arguments = _called(measure, ignored)
     approximate = name == "approximate"
     if approximate:

@@ -1,4 +1,4 @@
-"""The commands import and export, and the name of the feature that they use."""
+"""The plugin record of this folder: the commands import and export, and the folder that they need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PLUGIN = Plugin(
     commands={
         "export": (
             "dpcli.exchange.commands.exporting:command",
-            "Write a pipeline, or a trained model, as another library keeps it.",
+            "Convert a pipeline, or a trained model, to the format of another library.",
         ),
         "import": ("dpcli.exchange.commands.importing:command", "Convert another library's record to a pipeline file."),
     },

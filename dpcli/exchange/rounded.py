@@ -1,4 +1,4 @@
-"""Exact numbers as floats that never claim more privacy than the number itself."""
+"""Rounding of exact fractions to floats in a stated direction, so that an exported number never claims more privacy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.mechanisms.sampling.schemes import Batched
 
 
 def rounded_up(exact: Fraction) -> float:
-    """Return the smallest float that is not below; infinite above the largest."""
+    """Return the smallest float >= `exact`; inf if `exact` exceeds the largest float."""
     try:
         near = float(exact)
     except OverflowError:
@@ -19,7 +19,7 @@ def rounded_up(exact: Fraction) -> float:
 
 
 def rounded_down(exact: Fraction) -> float:
-    """Return the largest float that is not above; -infinite below the smallest."""
+    """Return the largest float <= `exact`; -inf if `exact` is below the smallest float."""
     try:
         near = float(exact)
     except OverflowError:
@@ -28,7 +28,7 @@ def rounded_down(exact: Fraction) -> float:
 
 
 def rate_of(sampling: Batched, size: int | None) -> float:
-    """Return the sampling rate: as stated, or batch_size over the dataset size from above."""
+    """Return the sampling rate: the stated one or, if batch_size is stated, batch_size / dataset size, rounded up."""
     rate = sampling.exact_rate(size)
     assert rate is not None
     return sampling.rate if sampling.rate is not None and sampling.batch_size is None else rounded_up(rate)

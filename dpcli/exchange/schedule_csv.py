@@ -1,4 +1,4 @@
-"""A csv of the noise of each step or stage as one entry, in which each column is a list."""
+"""Import of a csv with the noise of each step or stage. It becomes one entry, in which a list replaces each column that varies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpcli.exchange.foreign import Asserted, file_of
 from dpcli.file.pipeline.series import MOST
 from dpcli.file.toml.shown import escaped
 
-WIDTH = 120  # columns of the file that is made
+WIDTH = 120  # largest width of lines with lists in the new file
 NO_BREAK_SPACE = "\xa0"
 LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines that may hold long lists of numbers
 Number = int | float
@@ -33,23 +33,28 @@ COLUMN_SYNONYMS = {  # names in Opacus, the PRV accountant and TensorFlow Privac
     "sampling_probability": "sampling_rate",
     "num_steps": "steps",
 }
-SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # by columns, the keys of a sampling table
+SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # keys of the sampling table by column
 
 
 def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
-    """Join neighbouring rows that differ in their steps alone."""
+    """Merge consecutive rows that differ only in their steps. The steps are added up."""
     parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in rows)
     return [{**stage, "steps": sum(steps for _, steps in run)} for stage, run in groupby(parted, key=lambda pair: pair[0])]
 
 
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
-    """Return the entry of Gaussian noise of all stages, in their order; a number in place of a list if all are the same.
+    """Return an entry of Gaussian noise that has all stages in their order. A value that all stages share is a number, not a list.
 
-    stages: merged; all with noise_multiplier, steps, and the same keys of sampling. Raises InputError for none, or more than a file may
-    have.
+    Args:
+        name: Name of the entry.
+        stages: Merged stages. All have noise_multiplier, steps, and the same keys of sampling.
+        scheme: Sampling scheme.
+
+    Raises:
+        InputError: There are no stages, or more than `MOST`.
     """
     if not 0 < len(stages) <= MOST:
-        raise InputError(f"expected 1 to {MOST:,} stages, equal ones that follow each other taken as one, found {len(stages):,}")
+        raise InputError(f"expected 1 to {MOST:,} stages after equal consecutive ones were merged, found {len(stages):,}")
     columns = {key: _joint_value([stage[key] for stage in stages]) for key in stages[0]}
     noise, steps = columns.pop("noise_multiplier"), columns.pop("steps")
     own = {"sample": "own"} if len(stages) > 1 else {}
@@ -58,11 +63,12 @@ def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, A
 
 
 def _joint_value(values: Sequence[Number]) -> Number | list[Number]:
+    """Return the common value of all stages; the list of values if they differ."""
     return values[0] if len(set(values)) == 1 else list(values)
 
 
 def wrapped(line: str) -> list[str]:
-    """Return a line with a long list of numbers as several lines."""
+    """Split a line at the commas of a long list of numbers. Other lines are returned unchanged."""
     if not line.startswith(LIST_KEYS) or len(line) <= WIDTH:
         return [line]
     unbreakable = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", NO_BREAK_SPACE), line)
@@ -72,7 +78,7 @@ def wrapped(line: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleColumn:
-    """The type of a cell, and the range of its key."""
+    """The type of the cells of a column, and the constraint on their values."""
 
     read: Callable[[str], Number]
     rule: Constraint
@@ -97,11 +103,20 @@ COLUMNS = {
 
 
 def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file of a csv; equal rows that follow each other are one stage.
+    """Return the text of the pipeline file for a csv. Equal consecutive rows become one stage.
 
-    Every batch is a Poisson sample of its own: of shuffled batches a record may be in two of a stage that begins within a pass. ignored:
-    columns that say nothing about privacy; any other might say how often a row counts. Raises InputError for what is no such csv, or
-    states no adjacency; InvalidFile if the reader refuses the values.
+    Every batch must be a Poisson sample. With shuffled batches, a stage may begin within a pass, and a record may then be in two of its
+    batches.
+
+    Args:
+        data: The csv.
+        asserted: Keys of [privacy] that the user states. The adjacency is required.
+        ignored: Columns that do not concern privacy. Other unknown columns are refused, as one might state how often a row counts.
+        place: Name of the input in messages.
+
+    Raises:
+        InputError: The data are not such a csv, or the user states no adjacency.
+        InvalidFile: The reader of pipeline files refuses the values.
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")
@@ -117,7 +132,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
 
 
 def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row], dict[str, str]]:
-    """Return the names of the columns that count, the rows of these, and what columns of other names are read as."""
+    """Return the names of the columns that are read, their rows, and the new names of renamed columns by their old names."""
     try:
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         head = [name.strip() for name in next(lines, [])]
@@ -126,22 +141,23 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
     renamed = {name: COLUMN_SYNONYMS[name] for name in head if name in COLUMN_SYNONYMS and name not in ignored}
     head = [renamed.get(name, name) for name in head]
     known = [name for name in head if name in COLUMNS]
-    strange = [name for name in head if name not in COLUMNS and name not in ignored]
+    unknown_columns = [name for name in head if name not in COLUMNS and name not in ignored]
     if "noise_multiplier" not in known or not SAMPLING.keys() & set(known) or len(set(known)) < len(known):
         header = ", ".join(map(escaped, head))[:200] or "an empty row"
         raise InputError(
-            f"{place}:1: expected a header row with noise_multiplier, sampling_rate or batch_size, and steps where a row is several, "
+            f"{place}:1: expected a header row with noise_multiplier, sampling_rate or batch_size, and steps if a row stands for several, "
             f"each once; found {header}"
         )
-    if strange:
+    if unknown_columns:
         raise InputError(
-            f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(strange[0][:80])} too: rename it, "
-            "or --ignore it where it says nothing about noise, samples and steps"
+            f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(unknown_columns[0][:80])} too: rename it, "
+            "or use --ignore if it does not concern noise, samples or steps"
         )
     return known, _rows(lines, head, known, place), renamed
 
 
 def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:
+    """Yield the values of the known columns in each row. Raises InputError with the line of an invalid row."""
     places = [head.index(name) for name in known]
     try:
         for cells in lines:

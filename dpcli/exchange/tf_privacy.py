@@ -1,4 +1,4 @@
-"""Import from tensorflow-privacy 0.9: the flags of compute_dp_sgd_privacy as a pipeline file."""
+"""Import from tensorflow-privacy 0.9: conversion of the flags of compute_dp_sgd_privacy to a pipeline file."""
 
 from __future__ import annotations
 
@@ -27,29 +27,31 @@ OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
     "max_examples_per_user": int,
     "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,
 }
-MICROBATCHING = "used_microbatching"  # the one flag that may stand without a value
-DEFAULT_DELTA = 1e-6  # of compute_dp_sgd_privacy itself
-COMMENTS = {"adjacency": "the one that compute_dp_sgd_privacy counts with"}
-COMMENTS_IF_DEFAULT_DELTA = {"delta": "the program's own, as no flag states one"}
-COMMENTS_IF_HALVED = {"noise_multiplier": "half of the flag's: in microbatches of several a record moves twice the clip norm"}
+MICROBATCHING = "used_microbatching"  # the only flag that may have no value
+DEFAULT_DELTA = 1e-6  # the default of compute_dp_sgd_privacy
+COMMENTS = {"adjacency": "the adjacency of compute_dp_sgd_privacy"}
+COMMENTS_IF_DEFAULT_DELTA = {"delta": "the default of the program, as no flag states a delta"}
+COMMENTS_IF_HALVED = {
+    "noise_multiplier": "half of the flag: in a microbatch of several records, one record moves the sum by twice the clipping norm"
+}
 
 
 def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
     """Return the text of the pipeline file that corresponds to a command line or a flagfile.
 
-    Unless another adjacency is asserted, it is add-remove, which is what the program reports for. As in the program,
+    The adjacency is add-remove, for which the program reports its numbers, unless the user states another. As in the program,
     used_microbatching is true by default and halves the noise multiplier.
 
     Args:
-        data: the flags, with or without the name of the program before them.
-        asserted: keys of [privacy] that the user states.
-        sampling: the scheme by which batches were drawn.
-        ignored: flags that do not concern privacy.
-        place: the name of the input in messages.
+        data: The flags, with or without the name of the program before them.
+        asserted: Keys of [privacy] that the user states.
+        sampling: Scheme by which batches were drawn.
+        ignored: Flags that do not concern privacy.
+        place: Name of the input in messages.
 
     Raises:
-        InputError: a flag is missing, unknown or repeated.
-        InvalidFile: the reader of pipeline files refuses the values.
+        InputError: A flag is missing, unknown or repeated.
+        InvalidFile: The reader of pipeline files refuses the values.
     """
     flags = _flags(data, ignored, place)
     flags.require_fields(REQUIRED_FLAGS, OPTIONAL_FLAGS, ignored)
@@ -97,13 +99,13 @@ def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
 
 
 def _arguments(data: bytes, place: str) -> Sequence[str]:
-    """Return the arguments of the program: everything after its name, or all words if its name is missing."""
+    """Return the arguments of the program: the words after its name, or all words if its name is missing."""
     try:
         lines = data.decode("utf-8-sig").splitlines()
         command = "\n".join(line for line in lines if not line.lstrip().startswith(("#", "//")))
         arguments = shlex.split(command.replace("\\\n", " "))
     except ValueError:
-        raise InputError(f"{place}: not flags in UTF-8, with their quotes closed") from None
+        raise InputError(f"{place}: not flags in UTF-8 with closed quotes") from None
     programs = [index for index, argument in enumerate(arguments) if PROGRAM.fullmatch(argument)]
     return arguments[programs[0] + 1 :] if programs else arguments
 

@@ -1,4 +1,4 @@
-"""Import from and export to Tumult Analytics 0.21: the budget of a Session as a stated guarantee in a pipeline file."""
+"""Import from and export to Tumult Analytics 0.21. The budget of a Session corresponds to a stated guarantee in a pipeline file."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.shown import escaped, quoted, shown
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
-BUDGETS: dict[str, tuple[str, ...]] = {
+BUDGETS: dict[str, tuple[str, ...]] = {  # fields of each class of budgets
     "PureDPBudget": ("epsilon",),
     "ApproxDPBudget": ("epsilon", "delta"),
     "RhoZCDPBudget": ("rho",),
 }
 ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
+# The classes of protected changes: required fields, optional fields, and the meaning of a record.
 CHANGES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "AddOneRow": ((), ("max_rows",), ROWS),
     "AddMaxRows": (("max_rows",), (), ROWS),
     "AddRowsWithID": (("id_column",), ("id_space",), IDENTIFIERS),
 }
 REFUSED = {
-    "AddMaxRowsInMaxGroups": "it bounds groups, which no unit of a file does: state AddMaxRows where a unit stays within as many rows"
+    "AddMaxRowsInMaxGroups": "a pipeline file cannot bound the groups of a unit: use AddMaxRows with the largest number of rows of a unit"
 }
 BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
 
@@ -41,17 +42,17 @@ BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
     """Return the text of the pipeline file for a Session, given as JSON with its privacy budget and protected changes.
 
-    A Session protects the changes of one unit in all of its tables at once, so the rows of all tables are added up.
+    A Session protects the changes of one unit in all of its tables at once. The rows of all tables are therefore added up.
 
     Args:
-        data: the JSON, with the names of Tumult's classes and fields.
-        asserted: keys of [privacy] that the user states.
-        ignored: fields that do not concern privacy.
-        place: the name of the input in messages.
+        data: The JSON, with the names of Tumult's classes and fields.
+        asserted: Keys of [privacy] that the user states.
+        ignored: Fields that do not concern privacy.
+        place: Name of the input in messages.
 
     Raises:
-        InputError: the Session has something that no pipeline file can state.
-        InvalidFile: the reader of pipeline files refuses the values.
+        InputError: The Session has something that a pipeline file cannot state.
+        InvalidFile: The reader of pipeline files refuses the values.
     """
     session = read_fields(data, place)
     session.require_fields(("privacy_budget", "protected_changes"), (), ignored)
@@ -62,13 +63,13 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     kinds = {change.kind for change in counted}
     if len(kinds) != 1:
         raise session.refused(
-            "expected protected_changes of rows alone or of identifiers alone, found " + ("both" if kinds else "none")
+            "expected protected_changes only of rows or only of identifiers, found " + ("both" if kinds else "none")
         )
     (kind,) = kinds
-    # One identifier has its rows in every table of its space.
+    # An identifier has rows in every table of its space, so that each space counts once.
     known = {"adjacency": "add-remove", "max_contributions": sum({change.space: change.records for change in counted}.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
-    heading = ("From a Session of Tumult Analytics: its budget, not what was spent of it.",)
+    heading = ("From a Session of Tumult Analytics: its whole budget, which may not all be spent.",)
     tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **_guarantee(name, budget)}]}
     return file_of(tables, heading, {**COMMENTS, "max_contributions": kind}, place)
 
@@ -81,7 +82,13 @@ def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
 
 
 class ProtectedChange(NamedTuple):
-    """The records of one table that a unit changes. space: name under which they are counted once. kind: of what they are."""
+    """The records of one table that a unit changes.
+
+    Attributes:
+        space: Name of the identifier space or, for rows, of the table. The records of each space are counted once.
+        kind: Meaning of a record: ROWS or IDENTIFIERS.
+        records: Number of records.
+    """
 
     space: str
     kind: str
@@ -89,6 +96,7 @@ class ProtectedChange(NamedTuple):
 
 
 def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
+    """Return the protected change of one table. Raises InputError for a change that a pipeline file cannot state."""
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
@@ -104,7 +112,7 @@ def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
 
 
 def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignTable]:
-    """Return the class that a table names, among those that there are, and its fields."""
+    """Return the class that a table names, and its fields. Raises InputError if the class is not one of `classes`."""
     name = table.fields.get("type")
     if type(name) is not str or name not in classes:
         raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
@@ -112,14 +120,19 @@ def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignT
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:
-    """Return JSON of the one guarantee that the file states for its unit, which changes as many rows of one table as it contributes.
+    """Return the JSON of a Session with the guarantee that a pipeline states for its unit. The unit changes the rows of one table.
 
-    A Session has one budget, and its queries are its own. Raises InputError for a file of several mechanisms, of noise or of samples.
+    Args:
+        pipeline: The pipeline.
+        table: Name of the table.
+
+    Raises:
+        InputError: The pipeline has several mechanisms, or its mechanism is not a stated guarantee for all rows.
     """
-    for problem in _problems(pipeline):
-        raise InputError(f"a Session of Tumult Analytics has one budget for rows that come or go: {problem}")
+    for problem in _session_problems(pipeline):
+        raise InputError(f"a Session of Tumult Analytics has one budget, for rows that are added or removed: {problem}")
     (entry,) = (entry for entry in pipeline.mechanisms if not entry.spec.free)
-    for problem in _refused(entry, pipeline):
+    for problem in _budget_problems(entry, pipeline):
         raise InputError(f"mechanism {quoted(entry.name)} cannot be the budget of a Session: {problem}")
     rows = pipeline.privacy.max_contributions or 1
     change = {"type": "AddOneRow"} if rows == 1 else {"type": "AddMaxRows", "max_rows": rows}
@@ -128,28 +141,30 @@ def session_of(pipeline: Pipeline, table: str) -> str:
     return json.dumps({"privacy_budget": budget, "protected_changes": {table: change}}, indent=2) + "\n"
 
 
-def _problems(pipeline: Pipeline) -> Iterator[str]:
+def _session_problems(pipeline: Pipeline) -> Iterator[str]:
+    """Yield the reasons why a pipeline as a whole cannot be a Session."""
     charged = [entry for entry in pipeline.mechanisms if not entry.spec.free]
     if pipeline.privacy.adjacency.value != "add-remove":
         yield f"expected add-remove, found {pipeline.privacy.adjacency.value}"
     if pipeline.privacy.adaptive:
-        yield "expected adaptive = false, found true: the Session itself adds up what is chosen"
+        yield "expected adaptive = false, found true: the Session itself composes adaptive queries"
     if len(charged) != 1:
-        yield f"expected one mechanism that touches private data, found {len(charged)}"
+        yield f"expected one mechanism that reads private data, found {len(charged)}"
 
 
-def _refused(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
+def _budget_problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
+    """Yield the reasons why the guarantee of an entry cannot be the budget of a Session."""
     spec: Any = entry.spec
     if entry.type not in BUDGET_OF:
-        yield f"its type is {entry.type}, and a budget is {', '.join(BUDGET_OF)}"
+        yield f"its type is {entry.type}; the type of a budget is one of {', '.join(BUDGET_OF)}"
         return
     if entry.steps != 1 or entry.epochs is not None:
-        yield "it runs more than once, and a budget is spent as a whole"
+        yield "it runs more than once, but a budget is one guarantee"
     if not isinstance(entry.sampling, Unsampled | None):
-        yield f"it is sampled ({entry.sampling.scheme}), and a Session reads all rows"
+        yield f"it is sampled ({entry.sampling.scheme}), but a Session reads all rows"
     if entry.partition is not None or entry.sample is not None:
-        yield "it names a partition or a sample, and a Session has neither"
+        yield "it names a partition or a sample, but a Session has neither"
     if getattr(spec, "adjacency", None) not in (None, pipeline.privacy.adjacency):
-        yield f"it is stated for {spec.adjacency.value}"
+        yield f"its guarantee is stated under {spec.adjacency.value}"
     if spec.stated_for == "record" and (pipeline.privacy.max_contributions or 1) > 1:
-        yield 'it is stated for a record: expected stated_for = "unit"'
+        yield 'its guarantee is stated for a record: expected stated_for = "unit"'

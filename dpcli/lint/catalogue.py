@@ -1,4 +1,7 @@
-"""The lint rules by code, each imported only when it is used; the selection of rules by flags; the text that explains a rule."""
+"""The catalogue of lint rules by code, their selection by flags, and the explanation of a rule as text.
+
+The module of a rule is imported when the rule is first used.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ FILE_RULES: dict[str, str] = {
     "DP310": "dpcli.lint.wording:SECRET_SIZES",
 }
 
-# Rules about [train] and its siblings alone, not loaded for files without them.
+# Rules only about [train] and similar sections. They are not loaded for files without sections.
 SECTION_RULES: dict[str, str] = {
     "DP107": "dpcli.lint.guarantees:APPROXIMATION",
     "DP113": "dpcli.lint.training_step:RESUMED",
@@ -71,12 +74,13 @@ SECTION_RULES: dict[str, str] = {
     "DP211": "dpcli.lint.choices:SHOWN_IN_LOGS",
 }
 
-PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}  # fields of a rule: titles
+# Fields of a rule, with their titles in an explanation.
+PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}
 LINK, PAPER = r"https://[^\s,;]+", r"arXiv:(\d{4}\.\d{4,5})"
 
 RULES: dict[str, str] = dict(sorted({**READER_RULES, **FILE_RULES, **SECTION_RULES}.items()))
 
-# Failures that no pipeline file can reveal; `explain` says what catches them.
+# Failures that no pipeline file can reveal. Their explanations say what detects them.
 ELSEWHERE: dict[str, str] = {
     "DP202": "dpcli.lint.outside:SUM_SENSITIVITY",
     "DP203": "dpcli.lint.outside:TIMING",
@@ -85,6 +89,7 @@ ELSEWHERE: dict[str, str] = {
     "DP212": "dpcli.lint.outside:PASSED_CLAMP",
 }
 
+# Failures of ledgers.
 LEDGER_RULES: dict[str, str] = {
     "DP401": "dpcli.lint.outside:RACE",
     "DP402": "dpcli.lint.outside:NOT_DURABLE",
@@ -96,10 +101,8 @@ LEDGER_RULES: dict[str, str] = {
     "DP408": "dpcli.lint.outside:REPRICED",
     "DP409": "dpcli.lint.outside:NETWORK",
 }
-WIDTH = 100  # columns of an explanation
-UNREAD_KEY = (
-    "dpcli reads no such key, so the file is also refused for that (DP002); the rule says what is wrong with what the key asks for."
-)
+WIDTH = 100  # width of an explanation in characters
+UNREAD_KEY = "dpcli does not know the key, so that it also refuses the file for this (DP002). The rule explains the fault itself."
 
 
 def codes() -> tuple[str, ...]:
@@ -108,24 +111,24 @@ def codes() -> tuple[str, ...]:
 
 
 def checked_codes(has_sections: bool) -> tuple[str, ...]:
-    """Return the codes to check in a file that was read. has_sections: whether it has [train] or a sibling of it."""
+    """Return the codes of the rules to check in a valid file. has_sections: whether the file has sections such as [train]."""
     return tuple(code for code in RULES if code in FILE_RULES or (has_sections and code in SECTION_RULES))
 
 
 def rule(code: str) -> RuleInfo:
-    """Return the rule of one code, upper or lower case. Raises InputError for a code that no rule about files has."""
+    """Return the rule about files with this code, in upper or lower case. Raises InputError if there is none."""
     info: RuleInfo = _loaded(code, RULES)
     return info
 
 
 def entry_of(code: str) -> RuleInfo | Elsewhere:
-    """Return the rule about files, or the failure that is caught elsewhere. Raises as `rule` does."""
+    """Return the rule about files, or the failure that is detected elsewhere. Raises InputError for an unknown code."""
     info: RuleInfo | Elsewhere = _loaded(code, {**RULES, **ELSEWHERE, **LEDGER_RULES})
     return info
 
 
 def waivable(code: str) -> bool:
-    """Return whether a gate may waive a rule: never one about ledgers."""
+    """Return whether a gate may waive a rule. Rules about ledgers cannot be waived."""
     return code in RULES and rule(code).waivable
 
 
@@ -136,7 +139,7 @@ def summary_of(code: str) -> str:
 
 
 def link_to_source(code: str) -> str:
-    """Return a link to the source of the failure; empty if the source is on paper. Raises InputError for an unknown code."""
+    """Return a link to the source of the failure; "" if the source has no link. Raises InputError for an unknown code."""
     import re
 
     source = entry_of(code).source
@@ -147,6 +150,7 @@ def link_to_source(code: str) -> str:
 
 
 def _loaded(code: str, known: Mapping[str, str]) -> Any:
+    """Return the object of a code. Raises InputError for an unknown code."""
     try:
         return load(known[code.upper()])
     except KeyError:
@@ -158,16 +162,16 @@ def _hint(code: str, known: list[str]) -> str:
     import re
     from difflib import get_close_matches
 
-    if re.fullmatch(r"DP\d+", code.upper()):  # another number means another rule
+    if re.fullmatch(r"DP\d+", code.upper()):  # a similar number means another rule
         return f"; the manual page dpcli(1) lists them, from {min(known)} to {max(known)}"
     near = get_close_matches(code.upper(), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; the first is {known[0]}, the last {max(known)}"
 
 
 def explain(code: str) -> str:
-    """Return the explanation of a rule with a bad and a good file, or of a failure with what catches it.
+    """Return the explanation of a rule with a bad and a good file, or of a failure that is detected elsewhere.
 
-    Plain text of at most 100 columns, without a newline at its end. Raises InputError for an unknown code.
+    It is plain text of at most WIDTH columns, without a newline at its end. Raises InputError for an unknown code.
     """
     info = entry_of(code)
     paragraphs = [_paragraph(title, getattr(info, name)) for name, title in PARAGRAPHS.items() if hasattr(info, name)]
@@ -194,16 +198,21 @@ def _example(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RuleScope:
-    """The rules to report: beginnings of codes that are selected (all, if none is) or ignored. The longer beginning decides.
+    """The rules to report. If both tuples have a prefix of a code, the longer prefix decides.
 
-    The reader's findings are always selected, as a file that cannot be read has no others; so are errors that no gate may waive.
+    Findings of the reader are always reported, because a file that cannot be read has no others. Errors that no gate may waive are always
+    reported too.
+
+    Attributes:
+        select: Prefixes of the codes to report; empty for all codes.
+        ignore: Prefixes of the codes to leave out.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
     def includes(self, code: str) -> bool:
-        """Return whether findings of this rule are selected."""
+        """Return whether findings of this rule are reported, errors that cannot be waived aside."""
         if code in READER_RULES or not code.startswith("DP"):
             return True
         selected = _longest(code, self.select) if self.select else 0
@@ -211,7 +220,7 @@ class RuleScope:
         return selected is not None and (ignored is None or selected > ignored)
 
     def selected(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], dict[str, int]]:
-        """Return the findings that are selected, and how many of each rule are not."""
+        """Return the findings to report, and the number of the others by rule."""
         selected: list[Diagnostic] = []
         left: Counter[str] = Counter()
         for diagnostic in findings:
@@ -223,9 +232,13 @@ class RuleScope:
 
 
 def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
-    """Return the rules that flags name, by codes or their beginnings with commas between them.
+    """Return the rules that flags select.
 
-    Raises InputError for one that begins no code, and for a rule of the reader in `ignore`.
+    Args:
+        select, ignore: Values of --select and --ignore: codes or prefixes of codes, separated by commas.
+
+    Raises:
+        InputError: A value is no prefix of a code, or `ignore` has a rule of the reader.
     """
     chosen, ignored = (tuple(_codes(flag, given)) for flag, given in (("--select", select), ("--ignore", ignore)))
     for code in ignored:
@@ -235,6 +248,7 @@ def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
 
 
 def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
+    """Yield the prefixes of codes in the values of a flag. Raises InputError for a value that is no prefix of a code."""
     for code in (part.strip().upper() for text in given for part in text.split(",")):
         if not code.startswith("DP") or not any(known.startswith(code) for known in (*RULES, *LEDGER_RULES)):
             try:
@@ -246,5 +260,5 @@ def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
 
 
 def _longest(code: str, beginnings: Iterable[str]) -> int | None:
-    """Return the length of the longest beginning of a code; None if none begins it."""
+    """Return the length of the longest of `beginnings` that is a prefix of the code; None if there is none."""
     return max((len(beginning) for beginning in beginnings if code.startswith(beginning)), default=None)

@@ -1,4 +1,7 @@
-"""Rules about leaks beside the noisy output: choices, statistics, logs, names and ranges from private data, and seeded noise."""
+"""Rules about leaks outside of the noisy output.
+
+These are choices, statistics, logs, names and ranges that depend on private data, and noise from a known seed.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,8 @@ SEED_KEYS = frozenset({*NOISE_SEED_KEYS, "data_seed", "sampling_seed"})
 
 def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from _batch_norm(pipeline)
-    if not has_cover_note(pipeline, "validation", "early_stopping") and not _says(pipeline, "validation", "public"):
-        message = "when to stop is decided by data: decide by public data, or count the decisions and say so in covers.validation"
+    if not has_cover_note(pipeline, "validation", "early_stopping") and not _has_setting(pipeline, "validation", "public"):
+        message = "private data decide when to stop: use public data, or count the decisions as mechanisms and say so in covers.validation"
         yield from findings_where_on(pipeline, STOPPING_KEYS, message)
         yield from findings_where(pipeline, CALLBACK_KEYS, names_one_of("early_stopping", "earlystopping"), message)
     if not has_cover_note(pipeline, "validation"):
@@ -47,21 +50,22 @@ def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
         )
         yield from findings_where(pipeline, frozenset({"validation"}), names_one_of("private", "train", "training"), message)
     if not has_cover_note(pipeline, "clipping", "clipping_norm"):
-        message = "a norm that follows the gradients is data: fix it, or count its noisy quantile and say so in covers.clipping"
+        message = "a clipping norm that depends on gradients is private: fix it, or count its noisy quantile and say so in covers.clipping"
         yield from findings_where_on(pipeline, frozenset({"adaptive_clipping"}), message)
         yield from findings_where(pipeline, CLIPPING_KEYS, names_one_of("adaptive", "median", "quantile", "percentile"), message)
     if not has_cover_note(pipeline, "learning_rate", "tuning"):
-        message = "a learning rate that follows the loss is data: fix it or its schedule"
+        message = "a learning rate that depends on the loss is private: fix the rate or its schedule"
         yield from findings_where_on(pipeline, frozenset({"auto_lr_find"}), message)
         yield from findings_where(pipeline, RATE_KEYS, names_one_of("auto", "find", "finder", "search"), message)
         yield from findings_where(pipeline, SCHEDULE_KEYS, _follows_loss, message)
     if not has_cover_note(pipeline, "metrics", "loss"):
-        message = "a figure of the private records without noise is a release: leave it out, or add noise and count it"
+        message = "a statistic of private records is a release: leave it out, or add noise and count it as a mechanism"
         yield from findings_where_on(pipeline, METRIC_KEYS, message)
 
 
 def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    message = "statistics of a batch mix its records, and their running means are kept without noise: use GroupNorm"
+    """Yield a finding for each setting that switches on batch normalisation."""
+    message = "batch statistics mix the records of a batch, and their running means are stored without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
         named = name in LAYER_KEYS and any(word == "batch" or "batchnorm" in _bare(word) for word in words_in(value))
         if named or (_bare(name) in ("batchnorm", "syncbatchnorm") and is_on(value)):
@@ -76,22 +80,24 @@ def _follows_loss(value: Any) -> bool:
     return any("plateau" in word for word in words_in(value))
 
 
-def _says(pipeline: Pipeline, key: str, word: str) -> bool:
+def _has_setting(pipeline: Pipeline, key: str, word: str) -> bool:
     return any(name == key and word in words_in(value) for _, name, value in settings(pipeline))
 
 
 def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings_where_on(
-        pipeline, LOG_KEYS, "a log outlives the run and is read by others: write no record, nor what one record gave"
+        pipeline,
+        LOG_KEYS,
+        "a log outlives the run and is read by others: log no record, and nothing that was computed from one record",
     )
 
 
 def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    message = "noise or samples that a seed repeats are no secret: leave the seed out"
+    message = "a seed makes noise and samples reproducible, so that they are not secret: leave the seed out"
     yield from findings_where(
         pipeline, SEED_KEYS, lambda value: value is not False and normalized(str(value)) not in ("", "none"), message
     )
-    message = "noise needs a cryptographic generator: others can be predicted from what they have drawn"
+    message = "noise needs a cryptographic generator: the output of other generators can be predicted from earlier output"
     yield from findings_where(pipeline, SECURE_KEYS, lambda value: not is_on(value), message)
 
 
@@ -101,9 +107,9 @@ SEEDED = RuleInfo(
     title="seeded noise",
     what="A section other than [audit] states seed, noise_seed, sampling_seed, data_seed, random_seed, manual_seed or "
     "insecure_seed; or secure_mode = false or secure_rng = false.",
-    why="Whoever knows or guesses the seed draws the same noise and subtracts it; seeds are small, and stand in "
-    "repositories. Secret batches are part of the guarantee in the same way.",
-    fix="Leave the seed out: noise and samples come from the operating system's entropy.",
+    why="Whoever knows or guesses the seed can draw the same noise and subtract it. Seeds are small numbers, and often are in "
+    "repositories. The guarantee also depends on secret batches.",
+    fix="Leave the seed out. Noise and samples then come from the entropy of the operating system.",
     source="Garfinkel & Leclerc 2020, Randomness Concerns When Deploying Differential Privacy, arXiv:2009.03777; NIST SP "
     "800-226 (2025)",
     bad=HEAD + TRAIN + train_section({"seed": "42"}),
@@ -119,11 +125,11 @@ CHOSEN_ON_PRIVATE_DATA = RuleInfo(
     '(early_stopping_patience, load_best_model_at_end, save_best_only) without validation = "public", validation = '
     '"private", adaptive_clipping or a clipping norm that is adaptive or a quantile, auto_lr_find or a learning_rate '
     "that is found automatically, a schedule by plateau, or log_loss, log_accuracy, log_metrics or "
-    "log_gradient_norms; and the section's covers table has no note that it is counted.",
-    why="Every number that depends on private records and leaves, or decides what leaves, is a release. Only the "
-    "gradients got noise: the step to stop at, the norm to clip at and the running means got none.",
+    "log_gradient_norms; and the covers table of the section has no note that the cost is counted.",
+    why="A number that depends on private records is a release if it is published, or if it decides about published output. Only the "
+    "gradients have noise. The stopping step, the clipping norm and the running means have none.",
     fix="Decide on public data, fix the value beforehand, or release it with noise as a mechanism of the file and set covers "
-    "(validation, early_stopping, clipping, learning_rate, metrics). GroupNorm or LayerNorm in place of BatchNorm.",
+    "(validation, early_stopping, clipping, learning_rate, metrics). Use GroupNorm or LayerNorm instead of BatchNorm.",
     source="Papernot & Steinke 2022, arXiv:2110.03620; Ponomareva et al. 2023, arXiv:2303.00654, section 5",
     bad=HEAD + TRAIN + train_section({"early_stopping": "{ patience = 3 }"}),
     good=HEAD + TRAIN + train_section({"public": '"held-out"'}),
@@ -134,9 +140,9 @@ SHOWN_IN_LOGS = RuleInfo(
     code="DP211",
     title="logs that show records",
     what="A section switches on debug, log_examples, log_samples, log_batches, log_inputs, log_predictions or "
-    "log_gradients. (What error messages of a program show, no file says.)",
-    why="No guarantee covers a log: a record, its prediction or its gradient in it is the record itself.",
-    fix="Log step numbers, batch sizes that are declared, and results on public data.",
+    "log_gradients. (A file cannot show the content of error messages.)",
+    why="No guarantee covers a log. A record in a log is disclosed, and so are its prediction and its gradient.",
+    fix="Log only step numbers, declared batch sizes, and results on public data.",
     source="NIST SP 800-226 (2025), on data handling around a private mechanism",
     bad=HEAD + TRAIN + train_section({"log_examples": "true"}),
     good=HEAD + TRAIN + train_section({}),
@@ -150,7 +156,9 @@ FITTED = ("data", "from_data", "private", "private_data", "train", "fit", "fitte
 
 
 def _private_names(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    message = "fitted to private records, so it reveals them: declare it, take it from public data, or count a noisy selection"
+    message = (
+        "derived from private records, so that it reveals them: declare it, take it from public data, or count a noisy selection"
+    )
     for path, name, value in settings(pipeline):
         if name in NAMES and names_one_of(*FITTED)(value) and not has_cover_note(pipeline, name):
             yield RuleFinding(path, message)
@@ -173,10 +181,10 @@ PRIVATE_NAMES = RuleInfo(
     what="A section takes its vocabulary, tokenizer, classes, categories, labels, bins, bin_edges, domain, scaler or "
     'feature_range from the data ("from-data", "fit", "private", "auto", ...), or switches on train_tokenizer or build_vocab, '
     'without a note in covers; or, as a warning, a file with releases = "outputs" has a partition without naming its parts.',
-    why="A rare word in a vocabulary, a key of a histogram or the largest value of a range can be one person's. Noise on "
-    "the counts does not hide that the key is there.",
+    why="A rare word in a vocabulary, a key of a histogram or the largest value of a range may come from one person. Noise on "
+    "the counts does not hide that the key exists.",
     fix="Declare the domain, take it from public data, or release it through a noisy threshold that is a mechanism of "
-    "the file, and set covers.vocabulary (or the key's own name) to a note that says which.",
+    "the file, and set covers.vocabulary (or the name of the key) to a note that names the mechanism.",
     source="Korolova et al. 2009, Releasing Search Queries and Clicks Privately, WWW; Desfontaines et al. 2022, arXiv:2006.03684",
     bad=HEAD + TRAIN + train_section({**OF_TEXT, "tokenizer": '"from-data"'}),
     good=HEAD + TRAIN + train_section({**OF_TEXT, "tokenizer": '"gpt2"'}),

@@ -14,14 +14,18 @@ from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, ent
 CODE, UNKNOWN = "DP105", "DP306"
 MISSING = "missing, so nothing checks whether delta is small enough"
 NO_SIZE = f"dataset_size is {MISSING}"
-SMALLEST = 1e-300  # above the smallest floats, where formulas lose digits
+SMALLEST = 1e-300  # near the smallest floats, at about 1e-308, formulas lose digits
 
 
 def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings of DP105 about deltas from outside of the file: of flags, a policy, a ledger, a sum.
+    """Return the findings of DP105 about deltas from outside of the file, such as those of flags, a policy, a ledger or a sum of files.
 
-    given: each by its name in messages. dataset_size: the largest of several files, which needs the smallest delta.
-    Without a size, the first delta above 0 is reported once, by DP306.
+    Without a dataset size, rule DP306 reports the first delta above 0.
+
+    Args:
+        given: The deltas by their names in messages; None for a delta that is not given.
+        dataset_size: Number of records. For several files it is the largest number, which needs the smallest delta.
+        path: Path in the findings.
     """
     if dataset_size is None:
         unchecked = [name for name, delta in given.items() if delta is not None and delta > 0][:1]
@@ -31,10 +35,13 @@ def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, p
 
 
 def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity] | None:
-    """Return the fault of a delta for this many records, and its severity; None for a small one, or an unknown number of records."""
-    if dataset_size is None or not isfinite(delta):  # the reader refuses other deltas
+    """Return a message about a delta that is too large for the number of records, and its severity; None if it is small enough.
+
+    The result is also None if the number of records is unknown.
+    """
+    if dataset_size is None or not isfinite(delta):  # an infinite or NaN delta is refused elsewhere
         return None
-    expected_victims = Fraction(repr(delta)) * dataset_size  # exact: at delta = 1/size the rule must not depend on rounding
+    expected_victims = Fraction(repr(delta)) * dataset_size  # exact, so that rounding does not decide at delta = 1/size
     if expected_victims >= 1:
         return f"expected a delta below 1/dataset_size = {1 / dataset_size:.7g}, found {delta:g}", "error"
     if expected_victims > Fraction(1, 10):
@@ -43,7 +50,7 @@ def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity]
 
 
 def delta_mark(delta: float | None, dataset_size: int | None) -> str:
-    """Return ` (error DP105)` or ` (warning DP105)` for a line without room for more, "" for a small delta."""
+    """Return " (error DP105)" or " (warning DP105)" for a delta that is too large, in place of the whole message; else ""."""
     problem = None if delta is None else size_problem(delta, dataset_size)
     return "" if problem is None else f" ({problem[1]} {CODE})"
 
@@ -71,13 +78,13 @@ def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
     stated = dict(_stated(pipeline))
     for path, delta in stated.items():
         if 0.0 < delta < SMALLEST:
-            yield RuleFinding(path, f"expected a delta of at least {SMALLEST:g}, where floating point ends, found {delta:g}")
+            yield RuleFinding(path, f"expected a delta of at least {SMALLEST:g}, the limit of floating point, found {delta:g}")
     for path, entry in entries(pipeline):
-        if 0.0 in stated.values() and entry.spec.needs_delta and not _free(entry, pipeline.privacy.dataset_size):
+        if 0.0 in stated.values() and entry.spec.needs_delta and not _costs_nothing(entry, pipeline.privacy.dataset_size):
             yield RuleFinding(
                 (*path, "type"), f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
             )
-    spent = _spent(pipeline)
+    spent = _least_delta(pipeline)
     for path, delta in stated.items():
         if 0.0 < delta < spent * (1.0 - 1e-9):
             message = (
@@ -86,30 +93,34 @@ def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding(path, message)
 
 
-def _free(entry: Entry, dataset_size: int | None) -> bool:
-    """Return whether an entry costs nothing although its type does: it never samples a record, or states 0."""
+def _costs_nothing(entry: Entry, dataset_size: int | None) -> bool:
+    """Return whether an entry costs nothing because it never samples a record, or because its stated cost is 0."""
     never = entry.sampling is not None and entry.sampling.exact_rate(dataset_size) == 0
     return never or getattr(entry.spec, "rho", None) == 0 or set(getattr(entry.spec, "values", ())) == {0.0}
 
 
-def _spent(pipeline: Pipeline) -> float:
-    """Return a delta that the entries need for certain, whatever the accountant; 0 for what sampling or parallel parts may lower."""
+def _least_delta(pipeline: Pipeline) -> float:
+    """Return a lower bound on the delta of the pipeline, for every accountant.
+
+    Entries with sampling or a partition, and parts of other entries, are left out, as they may need less than their own delta.
+    """
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    log_kept = 0.0
+    log_complement = 0.0
     for entry in pipeline.mechanisms:
         if entry.sampling is None and entry.partition is None and entry.name not in parts:
-            log_kept += entry.steps * log1p(-min(entry.spec.delta_spent, 1.0 - 1e-9))
-    return -expm1(log_kept)
+            log_complement += entry.steps * log1p(-min(entry.spec.delta_spent, 1.0 - 1e-9))
+    return -expm1(log_complement)
 
 
 LARGE_DELTA = RuleInfo(
     code=CODE,
     severity="error",
     title="delta too large for the dataset",
-    what="A delta at which something is judged or printed is at least 1/dataset_size (an error), or above a tenth of that (a "
-    "warning): privacy.delta, budget.delta, --delta, a policy's, a ledger's, that of a sum over files (whose largest dataset counts).",
-    why="A mechanism that publishes one record, drawn at random, in full has epsilon = 0 and delta = 1/dataset_size. A "
-    "delta of that size therefore promises nothing to the one whose record is drawn.",
+    what="A delta at which an epsilon is judged or printed is at least 1/dataset_size (an error), or above a tenth of that (a "
+    "warning). The rule applies to privacy.delta, budget.delta, --delta, and the delta of a policy, a ledger or a sum over files. For a "
+    "sum over files the largest dataset counts.",
+    why="A mechanism that publishes one random record in full has epsilon = 0 and delta = 1/dataset_size. A "
+    "delta of this size therefore promises nothing to the person whose record is drawn.",
     fix="Choose a delta well below 1/dataset_size, at most a tenth of it.",
     source="Dwork & Roth 2014, The Algorithmic Foundations of Differential Privacy, section 2.3; Ponomareva et al. "
     "2023, arXiv:2303.00654",
@@ -121,11 +132,11 @@ LARGE_DELTA = RuleInfo(
 UNKNOWN_SIZE = RuleInfo(
     code=UNKNOWN,
     title="delta without a dataset size",
-    what="A delta above 0 is stated, in the file or outside of it, and privacy.dataset_size is not, so that rule DP105 cannot be "
-    "checked.",
+    what="The file, a flag, a policy or a ledger states a delta above 0, and the file does not state privacy.dataset_size. Rule DP105 "
+    "then cannot be checked.",
     why="Whether a delta is harmless depends on the number of records: 1e-6 is small for ten thousand, and useless for "
     "ten million.",
-    fix="State privacy.dataset_size, a number declared public (an upper bound will do where no batch_size depends on it).",
+    fix="State privacy.dataset_size, a number that is declared public. An upper bound suffices if no batch_size depends on it.",
     source="Ponomareva et al. 2023, arXiv:2303.00654",
     bad=edited(HEAD, "dataset_size = 60_000\n", "") + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
     good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
@@ -144,11 +155,11 @@ steps = 20
 UNREACHABLE_DELTA = RuleInfo(
     code="DP109",
     title="a delta at which no epsilon can be finite",
-    what="privacy.delta or budget.delta is 0 with Gaussian noise or another mechanism that is never pure; or it is below"
-    " the sum of the deltas that approx-dp mechanisms state; or below 1e-300, where floating point ends.",
-    why="Below its numerical floor an accountant answers with inf, an error, or a number that is only rounding: grid "
-    "accountants have their floor at about 1e-15. dpcli says inf, and the file will pass no gate.",
-    fix="State a delta above the mechanisms' own, or use mechanisms with pure epsilon (laplace, exponential, ...) for delta = 0.",
+    what="privacy.delta or budget.delta is 0, and the file has Gaussian noise or another mechanism without a pure epsilon. Or it is below"
+    " the sum of the deltas that approx-dp mechanisms state. Or it is below 1e-300, the limit of floating point.",
+    why="Below its numerical limit an accountant returns inf, an error, or a number that consists of rounding errors. For accountants "
+    "on a grid the limit is about 1e-15. dpcli prints inf, and the file passes no gate.",
+    fix="State a delta above those of the mechanisms. For delta = 0, use mechanisms with pure epsilon (laplace, exponential, ...).",
     source="prv_accountant issue 17, https://github.com/microsoft/prv_accountant/issues/17; Dwork & Roth 2014, section 3.5",
     bad=HEAD + SPENT,
     good=HEAD + edited(SPENT, "steps = 20", "steps = 5"),

@@ -1,4 +1,4 @@
-"""Repairs by `dpcli lint --fix`: misspelt keys, quoted numbers and fractional epochs, if only one repair is possible."""
+"""The repairs of `dpcli lint --fix`: mistyped keys, quoted numbers and fractional epochs, if only one repair is possible."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-SHORTEST_WORD = 5  # letters; shorter words resemble too many others
+SHORTEST_WORD = 5  # smallest number of letters of a repaired word, as shorter words resemble too many others
 SEPARATORS = str.maketrans("", "", "-_ ")
-MOST_REPAIRS = 1_000  # repairs of one file
-EXACT_INTEGERS = 2**53  # floats represent every whole number up to this
+MOST_REPAIRS = 1_000  # largest number of repairs of one file
+EXACT_INTEGERS = 2**53  # a float represents every whole number up to this one
+# Hints of the reader that state a repair.
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
 REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
 T = TypeVar("T")
-FORMATS = (1, 1.0, "1")  # spellings of the format's version; the wrong ones are repaired too
+FORMATS = (1, 1.0, "1")  # spellings of the format version; 1.0 and "1" are wrong and are repaired too
 
 
 def is_slip(word: str, meant: str) -> bool:
-    """Return whether two words are equal up to case, separators and one slip: an extra, missing or wrong letter, or two exchanged.
+    """Return whether two words are equal up to case, separators and one slip.
 
-    A wrong digit is never taken for a slip: l1 is not l2.
+    A slip is an extra, a missing or a wrong letter, or the exchange of two letters. A wrong digit is no slip: l1 is not l2.
     """
     first, second = (text.casefold().translate(SEPARATORS) for text in (word, meant))
     if first == second:
@@ -55,7 +56,7 @@ def is_slip(word: str, meant: str) -> bool:
 
 
 def only_slip(word: str, among: Iterable[str]) -> str | None:
-    """Return the only word among the known ones that this may be a slip for; None if there are none or several.
+    """Return the only known word of which this word may be a slip; None if there are none or several.
 
     A word that differs only in case and separators is preferred to words that differ in a letter.
     """
@@ -71,7 +72,13 @@ def only_slip(word: str, among: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """A repair in words, such as `steps: "10" -> 10`, with its rule and its line in the text before the repair, counted from 1."""
+    """The description of a repair.
+
+    Attributes:
+        rule: Code of the rule whose finding the repair removes.
+        line: Line in the text before the repair, counted from 1.
+        words: The repair in words, such as `steps: "10" -> 10`.
+    """
 
     rule: str
     line: int
@@ -89,21 +96,21 @@ class Repair:
 
 
 def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
-    """Return the bytes of a pipeline file with every unambiguous repair made, and the list of repairs.
+    """Return the bytes of a pipeline file after every unambiguous repair, and the list of repairs.
 
-    Repaired are keys and words that are misspelt by one letter and resemble only one allowed word, numbers in quotes or with a needless
-    point, and epochs that are no whole number of steps. A repair is kept only if its problem is gone and, if the file could be read, its
-    price is unchanged. A file without a format, with lists of values or with [defaults] is returned unchanged.
+    Repairs concern keys and words that differ by one slip from exactly one allowed word, numbers in quotes or with a needless decimal
+    point, and epochs that are no whole number of steps. A repair is kept only if it removes the problem. If the file could be read before,
+    its privacy cost must not change either. A file without `format`, with lists of values or with [defaults] is returned unchanged.
 
     Raises:
-        InvalidFile: the bytes are not TOML.
-        InputError: the line ends are mixed.
+        InvalidFile: The bytes are not TOML.
+        InputError: The line ends are mixed.
     """
     stated = toml_document(data, path)[1]
     if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:
         return data, ()
     text, ends = _text(data, path)
-    if stated != tables_of(text):  # an entry stands at another place than its table
+    if stated != tables_of(text):  # lists or defaults: an entry has another place than its table
         return data, ()
     applied: list[Mend] = []
     while len(applied) < MOST_REPAIRS and (step := _step(text, path)) is not None:
@@ -113,7 +120,7 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
 
 
 def _text(data: bytes, path: str) -> tuple[str, str]:
-    """Return the text with line ends "\\n", and the line ends that it had."""
+    """Return the text with "\\n" as line ends, and the original line ends. Raises InputError if these are mixed."""
     text, _, _ = faults(data, path)
     for ends in ("\n", "\r\n"):
         if text.replace("\n", ends).encode() == data:
@@ -122,34 +129,44 @@ def _text(data: bytes, path: str) -> tuple[str, str]:
 
 
 def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Return the text after all repairs at once or, if they fail together, after the first single repair that holds; else None."""
+    """Return the text after one round of repairs, and the repairs; None if there is nothing left to repair.
+
+    All repairs are tried at once. If this fails, the first repair that succeeds alone is made.
+    """
     _, tables, before = faults(text.encode(), path)
     if not before:
         return _with_whole_steps(text, path)
     lines = locate(text, [fault.key for fault in before])
     repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
 
-    def holds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
+    def succeeds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
         remaining = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
         return remaining.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
 
-    return _first_that_holds(text, repairs, holds)
+    return _first_success(text, repairs, succeeds)
 
 
-def _first_that_holds(
-    text: str, repairs: Sequence[tuple[T, Repair]], holds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
+def _first_success(
+    text: str, repairs: Sequence[tuple[T, Repair]], succeeds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
 ) -> tuple[str, list[Mend]] | None:
+    """Return the text after all repairs or, if they fail together, after the first that succeeds alone; None if all fail.
+
+    Args:
+        text: The text.
+        repairs: Repairs, each with an object that `succeeds` needs.
+        succeeds: Function that judges the new text, given the repairs that were made.
+    """
     for chosen in (repairs, *([repair] for repair in repairs)) if repairs else ():
         try:
-            after = _applied(text, [repair for _, repair in chosen])
-            if holds(after, chosen):
+            after = _apply(text, [repair for _, repair in chosen])
+            if succeeds(after, chosen):
                 return after, [repair.mend for _, repair in chosen]
-        except InputError:  # the key's place in the text cannot be edited
+        except InputError:  # the text at this key cannot be edited
             continue
     return None
 
 
-def _applied(text: str, repairs: Iterable[Repair]) -> str:
+def _apply(text: str, repairs: Iterable[Repair]) -> str:
     values = {repair.path: repair.value for repair in repairs if repair.value is not None}
     names = {repair.path: repair.name for repair in repairs if repair.name is not None}
     text = edited(text, values) if values else text
@@ -157,7 +174,7 @@ def _applied(text: str, repairs: Iterable[Repair]) -> str:
 
 
 def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
-    """Return the repair that the reader of files suggests, if it is the only possible one."""
+    """Return the repair that the hint of the reader suggests, if it is the only possible one; else None."""
     key, was = str(fault.key[-1]) if fault.key else "", _value_at(tables, fault.key)
     if suggestion := SUGGESTION.match(fault.hint):
         word = suggestion[1]
@@ -177,6 +194,7 @@ def _repaired_value(fault: Fault, line: int, was: Any, now: Any) -> Repair:
 
 
 def _value_at(tables: Any, path: Path) -> Any:
+    """Return the value at a path; None if there is none."""
     for part in path:
         try:
             tables = tables[part]
@@ -186,7 +204,7 @@ def _value_at(tables: Any, path: Path) -> Any:
 
 
 def _scalar(text: str) -> int | float | bool | None:
-    """Return the text's value if it is a finite number or a boolean of TOML; else None."""
+    """Return the value of a TOML text if it is a finite number or a boolean; else None."""
     try:
         value = tables_of(f"x = {text}")["x"]
     except NotToml:
@@ -195,23 +213,25 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Replace epochs that are no whole number of steps by the number of steps charged (DP117)."""
+    """Replace epochs that are no whole number of steps by the number of steps that is charged (DP117)."""
     try:
         pipeline = parse(text.encode(), path)
-        price = _price(pipeline)
-    except InputError:  # it says "calibrate", or has no price
+        cost = _cost(pipeline)
+    except InputError:  # the file contains "calibrate", or has no privacy cost
         return None
     places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
     lines = locate(text, places)
     repairs = [(None, _in_steps(pipeline, place, lines[place][0])) for place in places]
-    return _first_that_holds(text, repairs, lambda after, _: _price(parse(after.encode(), path)) == price)
+    return _first_success(text, repairs, lambda after, _: _cost(parse(after.encode(), path)) == cost)
 
 
-def _price(pipeline: Pipeline) -> list[tuple[Any, int]]:
+def _cost(pipeline: Pipeline) -> list[tuple[Any, int]]:
+    """Return the mechanisms and counts of a pipeline, which are equal for pipelines of equal cost."""
     return [(line.mechanism, line.count) for line in resolve(pipeline)]
 
 
 def _in_steps(pipeline: Pipeline, place: Path, line: int) -> Repair:
+    """Return the repair that replaces the epochs at a place by steps or, for a scheme of whole passes, rounds them up."""
     entry = pipeline.mechanisms[int(place[1])]
     size = pipeline.privacy.dataset_size
     rate = None if entry.sampling is None else entry.sampling.exact_rate(size)

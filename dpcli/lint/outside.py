@@ -1,4 +1,4 @@
-"""Failures that no pipeline file can reveal, and what catches them; DP401 to DP409 are about ledgers."""
+"""The catalogue of failures that no pipeline file can reveal. DP401 to DP409 are failures of ledgers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A row of the catalogue without a rule about files.
+    """A failure in the catalogue for which there is no rule about files.
 
-    what, why, fix: plain sentences, as a rule has them.
-    caught: what catches it instead (a test, a command at run time, the ledger), and why a file cannot show it.
+    Attributes:
+        code, title, what, why, fix, source: As in `RuleInfo`.
+        caught: The test, command or program that detects the failure, and the reason why a file cannot show it.
     """
 
     code: str
@@ -25,23 +26,24 @@ class Elsewhere:
 SUM_SENSITIVITY = Elsewhere(
     code="DP202",
     title="a sum whose sensitivity is larger than its formula says",
-    what="A sum of floating-point numbers is rounded at every addition, an integer sum may overflow, and both depend on the "
+    what="A sum of floating-point numbers is rounded at every addition, and an integer sum may overflow. Both results depend on the "
     "order of the records.",
-    why="One record can then change the computed sum by far more than the bound on its own value, and noise scaled for "
-    "that bound hides too little.",
+    why="One record can then change the computed sum by far more than the bound on its value. Noise that was scaled to "
+    "this bound is too small.",
     fix="Clamp each value, turn it into an integer (or fixed point) first, add with saturation, and use discrete noise.",
-    caught="where the sum is computed, at run time: a file states a sensitivity and not the arithmetic. For "
-    "discrete-laplace and discrete-gaussian the reader takes whole-number sensitivities only (DP003).",
+    caught="the program that computes the sum, at run time. A file states a sensitivity, and not the arithmetic. For "
+    "discrete-laplace and discrete-gaussian the reader accepts only whole-number sensitivities (DP003).",
     source="Casacuberta et al. 2022, arXiv:2207.10635",
 )
 
 TIMING = Elsewhere(
     code="DP203",
     title="timing of samplers",
-    what="How long a sampler of noise takes may depend on the noise that it draws.",
-    why="Whoever measures the time of an answer learns something about its noise, and so about the value below it.",
-    fix="Do not let untrusted parties time single answers: publish in batches, at fixed hours; or use a constant-time sampler.",
-    caught="the way answers are served, which no file describes.",
+    what="The running time of a noise sampler may depend on the noise that it draws.",
+    why="Whoever measures the time of an answer learns something about its noise, and therefore about the true value.",
+    fix="Do not let untrusted parties measure the time of single answers: publish in batches, at fixed hours. Or use a constant-time "
+    "sampler.",
+    caught="the operator of the service that answers, which no file describes.",
     source="Jin et al. 2022, Are We There Yet? Timing and Floating-Point Attacks on Differential Privacy Systems, arXiv:2112.05307",
 )
 
@@ -49,19 +51,19 @@ REUSED_STATE = Elsewhere(
     code="DP205",
     title="random state reused after a fork or a resume",
     what="Two processes, or a run and its continuation, draw the same noise because they started from the same generator state.",
-    why="The difference of two outputs with the same noise has no noise at all.",
-    fix="Seed every process from the operating system's entropy after it has started; never save the state of the noise's generator.",
-    caught="tests of the programs that draw noise, which fork and resume them: the state of a generator is in no file. "
-    "A seed that a file states is DP204, a continuation without its run id DP113.",
+    why="The difference of two outputs with the same noise has no noise.",
+    fix="Seed every process from the entropy of the operating system after it has started. Never save the state of the noise generator.",
+    caught="tests that fork and resume the programs that draw noise. A file does not contain the state of a generator. "
+    "DP204 is about a seed in a file, DP113 about a continued run without its run id.",
     source="Garfinkel & Leclerc 2020, Randomness Concerns When Deploying Differential Privacy, arXiv:2009.03777",
 )
 
 POISONED_SUM = Elsewhere(
     code="DP207",
     title="a non-finite gradient poisons the sum",
-    what="One record's gradient is NaN or infinite, or its norm is computed in a precision in which clipping does not hold.",
-    why="NaN survives clipping and noise: every parameter becomes NaN, which shows that the record was there.",
-    fix="Let records with a non-finite gradient contribute zero; compute norms and sums in at least 32 bits.",
+    what="The gradient of a record is NaN or infinite, or the precision of its norm is too low for clipping.",
+    why="NaN survives clipping and noise. Every parameter becomes NaN, which shows that the record was in the data.",
+    fix="Let records with a non-finite gradient contribute zero. Compute norms and sums in at least 32 bits.",
     caught="tests of the training step with such records, as gradients exist only at run time.",
     source="observed in Opacus 1.6.0; Ponomareva et al. 2023, arXiv:2303.00654",
 )
@@ -69,10 +71,10 @@ POISONED_SUM = Elsewhere(
 PASSED_CLAMP = Elsewhere(
     code="DP212",
     title="NaN passes a clamp",
-    what="min(max(x, low), high) of NaN is NaN in most languages, so that a value outside the bounds reaches the sum.",
-    why="The sensitivity that the noise covers assumes that every value is within its bounds.",
+    what="In most languages min(max(x, low), high) of NaN is NaN, so that a value outside the bounds reaches the sum.",
+    why="The noise is scaled to a sensitivity that is true only if every value is within its bounds.",
     fix="Replace missing and non-finite values by a declared constant first, then clamp.",
-    caught="the program that reads the data, at run time: a file holds no records.",
+    caught="the program that reads the data, at run time. A file contains no records.",
     source="IEEE 754-2019, section 9.6; OpenDP documentation, on imputing before clamping",
 )
 
@@ -80,89 +82,89 @@ PASSED_CLAMP = Elsewhere(
 RACE = Elsewhere(
     code="DP401",
     title="two spenders at once",
-    what="Two runs read the same balance, both find room, and both spend.",
-    why="Together they exceed the cap that each of them respected.",
-    fix="Check and spend in one transaction that excludes other writers; never read first and write later.",
-    caught="the ledger: a spend takes the write lock before it reads, and a second writer waits.",
+    what="Two runs read the same balance, both find enough budget, and both spend.",
+    why="Together they exceed the cap, although each of them respected it.",
+    fix="Check and spend in one transaction that excludes other writers. Never read first and write later.",
+    caught="the ledger. A spend takes the write lock before it reads, and a second writer waits.",
     source="Berenson et al. 1995, A Critique of ANSI SQL Isolation Levels, SIGMOD",
 )
 
 NOT_DURABLE = Elsewhere(
     code="DP402",
     title="released before the spend is durable",
-    what="An output leaves while its entry is still in a buffer; then the power fails.",
-    why="The output is known and the ledger has forgotten it: the same budget is spent a second time.",
-    fix="Write, flush to the disk, and only then compute or publish: reserve, then start, then run, then commit.",
-    caught="the ledger: it answers only after the disk has confirmed.",
+    what="An output is published while its entry is still in a buffer. Then the power fails.",
+    why="The output is known, but the ledger does not have the entry, so that the same budget is spent a second time.",
+    fix="Write the entry, flush it to the disk, and only then compute or publish: reserve, start, run, commit.",
+    caught="the ledger. It answers only after the disk has confirmed the entry.",
     source="Pillai et al. 2014, All File Systems Are Not Created Equal, OSDI",
 )
 
 REFUND = Elsewhere(
     code="DP403",
     title="a refund after the noise was drawn",
-    what="A run that failed gives its budget back although some of its outputs, or its failure itself, were seen.",
-    why="What was seen stays seen; the refunded budget buys a second view of the same data.",
-    fix="Void a reservation only where no noise was drawn and nothing left; otherwise commit it in full.",
-    caught="the ledger: a void needs a reason and is possible before the run has started only; what expires is charged.",
+    what="A failed run gives its budget back, although somebody saw some of its outputs, or the failure itself.",
+    why="The seen outputs remain known. The refunded budget pays for further outputs from the same data.",
+    fix="Void a reservation only if no noise was drawn and nothing was published. Otherwise commit it in full.",
+    caught="the ledger. A void needs a reason and is possible only before the run has started. An expired reservation stays charged.",
     source="Rogers et al. 2016, Privacy Odometers and Filters, arXiv:1605.08294",
 )
 
 CHARGED_TWICE = Elsewhere(
     code="DP404",
     title="a retry charged twice, or answered twice",
-    what="A client repeats a request because the first answer was lost on the way.",
-    why="Charged again, it wastes budget. Answered again with fresh noise at one charge, it leaks.",
-    fix="Give each release an idempotency key of its own and repeat the request with the same key.",
-    caught="the ledger: a key is charged once, and the same key with other contents is refused.",
+    what="A client repeats a request because the first answer was lost.",
+    why="A second charge wastes budget. A second answer with fresh noise for one charge leaks.",
+    fix="Give each release its own idempotency key, and repeat the request with the same key.",
+    caught="the ledger. It charges a key once, and refuses the same key with other content.",
     source="Dwork & Roth 2014, The Algorithmic Foundations of Differential Privacy, section 3.5",
 )
 
 RESTORED = Elsewhere(
     code="DP405",
     title="a restored backup",
-    what="The ledger's file is replaced by an older copy of itself.",
-    why="The old copy is consistent in itself: its hash chain holds, and everything spent since is free again.",
-    fix="Keep the head of the chain outside (dpcli budget anchor), and compare it before every spend (--anchor).",
-    caught="the ledger, by its anchor: no chain can notice its own missing end.",
+    what="An older copy replaces the file of the ledger.",
+    why="The old copy is consistent, and its hash chain is valid. Everything that was spent since the copy was made is available again.",
+    fix="Keep the head of the chain in another place (dpcli budget anchor), and compare it before every spend (--anchor).",
+    caught="the ledger with an anchor. A chain alone cannot show that its end is missing.",
     source="Parno et al. 2011, Memoir: Practical State Continuity for Protected Modules, IEEE S&P",
 )
 
 RENAMED = Elsewhere(
     code="DP406",
     title="a renamed dataset",
-    what="The same records are spent from under two names, or a copy with a few more records under a new one.",
-    why="Each name has a budget; the individuals have one loss, the sum of both.",
-    fix="One ledger entry per set of individuals; add the budgets of datasets that overlap.",
-    caught="the ledger, where datasets are opened with a fingerprint of their data (dpcli lint --ledger warns where not), and people.",
+    what="The budget of the same records is spent under two names; or a copy with a few more records gets a new name.",
+    why="Each name has its own budget, but the loss of an individual is the sum over both names.",
+    fix="Use one dataset of the ledger for each set of individuals, and add up the costs of datasets that overlap.",
+    caught="the ledger, if datasets are opened with a fingerprint of their data (otherwise dpcli lint --ledger warns), and human review.",
     source="McSherry 2009, Privacy Integrated Queries, SIGMOD; Dwork & Roth 2014, section 3.5",
 )
 
 DRIFT = Elsewhere(
     code="DP407",
     title="drift of floating-point totals",
-    what="A running total of epsilons is added up in floating point, entry by entry.",
-    why="Rounding to nearest may go down each time; after many small spends the total is below the truth.",
-    fix="Store what was run, not a running total; add exactly or round every sum up.",
-    caught="the ledger: costs are decimal text, rounded up, and sums are exact.",
+    what="A running total of epsilons is computed in floating point, entry by entry.",
+    why="Rounding to nearest may round down each time. After many small spends the total is too small.",
+    fix="Store the mechanisms, not a running total. Add exactly, or round every sum up.",
+    caught="the ledger. Its costs are decimal texts, rounded up, and its sums are exact.",
     source="Higham 2002, Accuracy and Stability of Numerical Algorithms, chapter 4",
 )
 
 REPRICED = Elsewhere(
     code="DP408",
     title="a library upgrade changes old entries",
-    what="Entries hold epsilons that an older version computed, or are priced anew by a version that computes otherwise.",
-    why="A correction that raises a price makes the past dearer than it was recorded; recorded prices hide that.",
-    fix="Store mechanisms and recompute the balance, saying by which version; treat a changed total as a finding.",
-    caught="the ledger: it keeps the mechanisms and the version of each entry, and dpcli budget verify computes every cost again.",
+    what="Entries contain epsilons from an older version of a library, or a new version computes other epsilons for them.",
+    why="A correction may raise the costs of past runs above the recorded costs. If only costs are recorded, nobody notices.",
+    fix="Store mechanisms, recompute the balance, and state the version. Treat a changed total as a finding.",
+    caught="the ledger. It stores the mechanisms and the version of each entry, and dpcli budget verify recomputes every cost.",
     source="Ponomareva et al. 2023, arXiv:2303.00654; observed in published accountants whose corrections changed epsilon",
 )
 
 NETWORK = Elsewhere(
     code="DP409",
     title="a ledger on a network file system",
-    what="The ledger's file lies on a share whose locks do not exclude other machines.",
-    why="Two machines hold the same lock, and both spend (DP401); or one reads a cached, older page.",
-    fix="Put the file on a local disk of one machine, or use the PostgreSQL backend.",
-    caught="the ledger, where the operating system tells what kind of file system it is; dpcli doctor --ledger shows it.",
+    what="The file of the ledger is on a network share whose locks do not exclude other machines.",
+    why="Two machines hold the same lock, and both spend (DP401). Or one machine reads an old page from its cache.",
+    fix="Put the file on a local disk of one machine, or use a ledger in PostgreSQL.",
+    caught="the ledger, if the operating system reports the type of the file system. dpcli doctor --ledger shows the type.",
     source="SQLite documentation, How To Corrupt An SQLite Database File, https://www.sqlite.org/howtocorrupt.html, section 2.1",
 )

@@ -1,4 +1,4 @@
-"""Registered here: the command lint."""
+"""The plugin record of this folder: the command lint."""
 
 from __future__ import annotations
 

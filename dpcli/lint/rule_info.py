@@ -1,4 +1,4 @@
-"""The class of a lint rule, with its explanation and its check; rules DP001 to DP005, which the reader of files checks."""
+"""The class of lint rules, the example files of their explanations, and the rules DP001 to DP005, which the reader of files checks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """A finding of a check about one key.
+    """A finding of a rule about one key.
 
-    path: from the top of the file, list positions 0-based, e.g. ("mechanism", 2, "sampling", "scheme").
-    message: lower case, no full stop, complete without the path.
-    severity: if this finding weighs otherwise than its rule does.
+    Attributes:
+        path: Path of the key from the top of the file, with 0-based positions in lists: ("mechanism", 2, "sampling", "scheme").
+        message: The message, in lower case and without a full stop. It must be understandable without the path.
+        severity: Severity of this finding; None for that of the rule.
     """
 
     path: Path
@@ -28,15 +29,19 @@ class RuleFinding:
 
 @dataclass(frozen=True, slots=True)
 class RuleInfo:
-    """A row of the failure catalogue.
+    """A lint rule in the failure catalogue.
 
-    code: stable, never reused.
-    severity: what its findings weigh unless they say otherwise.
-    waivable: whether a gate may waive it (with a reason, an approver and an expiry).
-    what, why, fix: plain sentences: what the rule finds, what goes wrong otherwise, what to do.
-    source: the paper or report that shows the failure.
-    bad, good: whole pipeline files; `bad` gives this rule alone, `good` gives none.
-    check: None if the reader of the file decides.
+    Attributes:
+        code: Code of the rule. A code is never changed and never reused.
+        title: Name of the failure.
+        what: The settings that the rule reports.
+        why: The harm that such settings do.
+        fix: The change that removes the finding.
+        source: Paper or report about the failure.
+        bad, good: Complete pipeline files. `bad` breaks only this rule, and `good` breaks none.
+        check: Function that yields the findings in a pipeline; None for a rule that the reader of files checks.
+        severity: Severity of findings that do not state their own.
+        waivable: Whether a gate may waive the rule, with a reason, an approver and an expiry date.
     """
 
     code: str
@@ -58,7 +63,7 @@ def entries(pipeline: Pipeline) -> Iterator[tuple[Path, Entry]]:
         yield ("mechanism", index), entry
 
 
-# Shared by the examples: a file with nothing to complain about, up to its first mechanism.
+# The beginning of most example files, up to the first mechanism. No rule reports it.
 HEAD = """\
 format = 1
 
@@ -81,7 +86,7 @@ sampling = { scheme = "poisson", batch_size = 256 }
 
 
 def edited(text: str, old: str, new: str) -> str:
-    """Return the text with its one occurrence of `old` replaced."""
+    """Return the text with the only occurrence of `old` replaced."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
 
@@ -92,8 +97,8 @@ SYNTAX = RuleInfo(
     waivable=False,
     title="not a TOML file",
     what="The file is not valid TOML 1.0, not UTF-8, too large, or nested too deeply.",
-    why="A file that two readers may understand in two ways cannot carry a guarantee.",
-    fix="Correct the place that the line and column point to; save the file as UTF-8 without a byte-order mark.",
+    why="If two programs may read a file in different ways, it states no definite guarantee.",
+    fix="Correct the text at the stated line and column. Save the file as UTF-8 without a byte-order mark.",
     source="TOML 1.0.0, https://toml.io/en/v1.0.0",
     bad=edited(HEAD, 'unit = "example"', 'unit = "example') + TRAIN,
     good=HEAD + TRAIN,
@@ -104,8 +109,9 @@ UNKNOWN_KEY = RuleInfo(
     severity="error",
     waivable=False,
     title="unknown key",
-    what="The file has a key that no part of the format knows; look-alike letters and control characters are shown escaped.",
-    why="A misspelt key would silently leave its default in force, and the default may claim more privacy than was meant.",
+    what="The file has a key that the format does not define. Letters that look like ASCII letters, and control "
+    "characters, are shown escaped.",
+    why="With a mistyped key the default of the right key would apply, and might claim more privacy than was meant.",
     fix="Use the suggested spelling, or remove the key.",
     source="NIST SP 800-226 (2025), on privacy hazards of implementations",
     bad=edited(HEAD, "unit =", "unti =") + TRAIN,
@@ -117,8 +123,8 @@ WRONG_TYPE = RuleInfo(
     severity="error",
     waivable=False,
     title="wrong type",
-    what="A value has another type than its key: text or true/false in place of a number, a fraction in place of a count.",
-    why="Converting it would be a guess, and a guessed parameter gives a guessed epsilon.",
+    what="A value has the wrong type for its key, such as text or true/false in place of a number, or a fraction in place of a count.",
+    why="A conversion would be a guess, and a guessed parameter gives a wrong epsilon.",
     fix="Write numbers without quotes and counts without a decimal point.",
     source="TOML 1.0.0, https://toml.io/en/v1.0.0",
     bad=HEAD + edited(TRAIN, "= 1.1", '= "1.1"'),
@@ -131,8 +137,7 @@ OUT_OF_RANGE = RuleInfo(
     waivable=False,
     title="value out of range",
     what="A number is outside the range of its key, or is nan, inf, or too large for a float.",
-    why="Formulas fed with nan can answer 0, the best guarantee there is: published accountants return epsilon = 0 for "
-    "a noise of nan.",
+    why="A formula with nan may give 0, the strongest guarantee. Published accountants return epsilon = 0 for a noise of nan.",
     fix="Give a finite value in the range that the message states.",
     source="observed in two published accountants: noise = nan yields epsilon = 0",
     bad=HEAD + edited(TRAIN, "= 1.1", "= nan"),
@@ -144,9 +149,9 @@ INCONSISTENT = RuleInfo(
     severity="error",
     waivable=False,
     title="keys that contradict one another",
-    what="Keys that say the same thing differ (rate against batch_size / dataset_size, steps against epochs), or one "
-    "that another needs is missing.",
-    why="The accountant would use one of the two and the training the other, so that the printed epsilon belongs to no run.",
+    what="Two keys for the same quantity contradict each other (rate and batch_size / dataset_size, steps and epochs), or a key "
+    "that another key needs is missing.",
+    why="If the accountant used one of the keys and the training the other, the printed epsilon would not describe the run.",
     fix="State each quantity once, in the form that the program uses.",
     source="Opacus issue 813, https://github.com/pytorch/opacus/issues/813",
     bad=HEAD + edited(TRAIN, "batch_size = 256", "batch_size = 256, rate = 0.5"),

@@ -1,4 +1,4 @@
-"""Runs of the lint rules over one file, with the places of their findings."""
+"""Application of the lint rules to one file. The findings get their places in the text."""
 
 from __future__ import annotations
 
@@ -21,24 +21,30 @@ if TYPE_CHECKING:
 
 
 def lint(path: str) -> tuple[Diagnostic, ...]:
-    """Return everything that the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
+    """Return the findings about a file, in the order of the file.
 
-    Of a policy of the gate, or a schedule of planned runs, it is what the reader says. A file that cannot be read as a pipeline gives the
-    reader's findings (DP001 to DP005), and the rules' as well if these are all about sections such as [train]. Keys that say "calibrate"
-    are taken as 1. Raises InputError if there is no such file.
+    A file that is no valid pipeline has findings of the reader (DP001 to DP005). If these are only about sections such as [train], the
+    rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A number replaces each
+    "calibrate", as in `dpcli.file.pipeline.read.examine`.
+
+    Args:
+        path: Path of the file; "-" for standard input.
+
+    Raises:
+        InputError: There is no such file.
     """
-    return lint_bytes(read_bytes(path), path)  # read once: standard input cannot be read again for the positions
+    return lint_bytes(read_bytes(path), path)  # the bytes are read once, as standard input cannot be read again for the places
 
 
 def is_lintable(tables: Mapping[str, Any]) -> bool:
-    """Return whether `lint` judges a file, if a folder holds many."""
+    """Return whether a file in a folder is to be checked: a pipeline, a policy or a schedule."""
     from dpcli.file.pipeline.read import may_be_pipeline
 
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 
 
 def _other_reader(tables: Mapping[str, Any]) -> str | None:
-    """Return the reader of a file that is no pipeline, having no key that only pipelines have."""
+    """Return the reader of a policy or a schedule, as "package.module:name"; None for any other file."""
     if not TOP.keys().isdisjoint(key for key in tables if key != "format"):
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
@@ -52,7 +58,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings about the bytes of a file. path: its name in messages."""
+    """Return the findings about the bytes of a file, as in `lint`. path: path of the file, for messages."""
     try:
         tables = toml_document(data, path)[1]
         reader = _other_reader(tables)
@@ -67,24 +73,39 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
 
 
 def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
-    """Return the pipeline in a file and the findings about it. delta: of --delta. Raises InvalidFile, InputError as `dpcli.load` does."""
+    """Return the pipeline in a file, and the findings about it.
+
+    Args:
+        path: Path of the file.
+        delta: Value of --delta, which is judged too.
+
+    Raises:
+        InvalidFile, InputError: As in `dpcli.load`.
+    """
     data = read_bytes(path)
     pipeline = parse(data, path)
     return pipeline, judge(pipeline, data, {"--delta": delta})
 
 
 def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = MappingProxyType({})) -> tuple[Diagnostic, ...]:
-    """Return the rules' findings about a pipeline, placed in the bytes it was read from.
+    """Return the findings of the rules about a pipeline, with their places.
 
-    deltas: at which it is judged too, and which do not stand in the file, as of `judged_deltas`.
+    Args:
+        pipeline: The pipeline.
+        data: The bytes from which it was read.
+        deltas: Deltas from outside of the file, as in `judged_deltas`.
     """
     return _with_deltas(tuple(findings(pipeline)), pipeline, data, deltas)
 
 
 def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float | None) -> tuple[Diagnostic, ...]:
-    """Return what DP105 and DP306 say of the deltas of a file and of --delta, for commands that ask no other rule.
+    """Return the findings of DP105 and DP306 about the deltas of a file and of a flag, for commands that check no other rule.
 
-    used: the delta of the answer; if it has none, nothing is said.
+    Args:
+        pipeline: The pipeline.
+        data: The bytes from which it was read.
+        flag: Value of --delta.
+        used: Delta of the result; None, and no findings, if the result has no delta.
     """
     if used is None:
         return ()
@@ -94,7 +115,7 @@ def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float
 def _with_deltas(
     pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
 ) -> tuple[Diagnostic, ...]:
-    """Return the findings with their places, and those about other deltas: that the size is missing only once."""
+    """Return the findings with their places, and those about `deltas`. A missing dataset size is reported only once."""
     placed = _with_places(pairs, pipeline, data) if pairs else ()
     if any(diagnostic.rule == UNKNOWN for diagnostic in placed):
         return placed
@@ -102,11 +123,12 @@ def _with_deltas(
 
 
 def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
-    """Yield what each rule finds in a pipeline, in the order of the codes."""
+    """Yield each finding in a pipeline with its rule, in the order of the codes."""
     yield from _findings_of(checked_codes(bool(pipeline.sections)), pipeline)
 
 
 def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
+    """Yield each finding of these rules in a pipeline."""
     for info in map(rule, codes):
         if info.check is not None:
             for finding in info.check(pipeline):
@@ -118,7 +140,7 @@ def _title(pipeline: Pipeline) -> str:
 
 
 def _with_places(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
-    """Return the findings with line, column and source line."""
+    """Return the findings as diagnostics with line, column and source line."""
     from dpcli.file.toml.shown import key_text
     from dpcli.file.toml.syntax import text_of
 

@@ -1,4 +1,4 @@
-"""Rules about sampling: schemes without amplification, fixed sizes, rounded steps, and rates of 0."""
+"""Rules about sampling: schemes without amplification, batches of fixed size, rounded steps, and rates of 0."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 
 SAMPLER_KEYS = frozenset({"sampler", "sampling", "batching"})
-# Without [federated], whose sampling the reader compares with the entry that it performs (DP005).
+# [federated] is missing, because the reader compares its sampling with the entry that it performs (DP005).
 SECTIONS_OF_SAMPLERS = tuple(name for name in RELEASING if name != "federated")
 SHUFFLING_WORDS = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
-# Patterns in descriptions of loaders, which must be neither negated nor about a replaced loader.
+# Patterns in descriptions of data loaders. A phrase that is negated, or is about a replaced loader, does not count.
 SHUFFLING_PHRASES = (
     r"\bshuffle ?= ?true|\bpoisson_sampling ?= ?false|\brandomsampler\b|\bshuffled (?:mini-?)?batch(?:es)?\b"
     r"|\bshuffled? (?:afresh )?(?:in |at |before |after )?(?:each|every|per) (?:epoch|pass)\b"
@@ -35,11 +35,11 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified:
             yield RuleFinding(
                 (*path, "sampling", "scheme"),
-                f'scheme = "{entry.sampling.scheme}" earns no amplification: each pass counts as one run on all of the data; '
-                'sample with scheme = "poisson" to be counted at its rate',
+                f'scheme = "{entry.sampling.scheme}" gives no amplification: each pass counts as one run on all of the data; '
+                'use scheme = "poisson" for amplification by the sampling rate',
             )
     if _counted_as_poisson(pipeline):
-        message = "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
+        message = "a mechanism of this file is counted as Poisson sampling, but shuffled or ordered batches are no Poisson samples"
         for finding in (
             *findings_where_on(pipeline, frozenset({"shuffle"}), message),
             *findings_where(pipeline, SAMPLER_KEYS, names_one_of(*SHUFFLING_WORDS), message, *SECTIONS_OF_SAMPLERS),
@@ -53,7 +53,7 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _loaders(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """Yield the words of the file about how its batches are drawn."""
+    """Yield the texts of the file that may describe how batches are drawn, with their places."""
     for path, entry in entries(pipeline):
         if isinstance(entry.sampling, Poisson) and entry.description is not None:
             yield (*path, "description"), entry.description
@@ -76,7 +76,7 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
                 f'expected adjacency = "replace-one" with scheme = "fixed-size", found "{adjacency.value}"',
             )
     if _counted_as_poisson(pipeline):
-        message = "a mechanism of this file is counted as Poisson sampling, which batches of one size are not"
+        message = "a mechanism of this file is counted as Poisson sampling, but batches of a fixed size are no Poisson samples"
         yield from findings_where(pipeline, SAMPLER_KEYS, names_one_of(*FIXED_SIZE_WORDS), message, *SECTIONS_OF_SAMPLERS)
 
 
@@ -88,7 +88,7 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if rate != 0 and (Fraction(repr(entry.epochs)) / (rate or 1)).denominator != 1:
             exact = Fraction(repr(entry.epochs)) / (rate or 1)
             if exact > MAX_COUNT:
-                continue  # no command takes so many
+                continue  # no command accepts more steps
             unit = "steps" if rate else "passes"
             message = f"{entry.epochs:.12g} epochs = {float(exact):,.12g} {unit}; using {ceil(exact):,}"
             yield RuleFinding((*path, "epochs"), message)
@@ -98,13 +98,13 @@ def _one_step(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         if entry.uncounted and not isinstance(entry.sampling, Unsampled | None):
             message = (
-                "neither steps nor epochs is stated, so that one step is counted: state how often it runs (steps = 1 for once)"
+                "neither steps nor epochs is stated, so that one step is counted: state the number of steps (steps = 1 for one run)"
             )
             yield RuleFinding((*path, "sampling"), message)
 
 
 def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
-    """Return the share of an epoch that one counted run covers; None if runs are counted in whole passes."""
+    """Return the share of an epoch that one counted run covers; None if a run is a whole pass."""
     if entry.sampling is None or isinstance(entry.sampling, OncePerEpoch):
         return None
     return entry.sampling.exact_rate(dataset_size)
@@ -114,22 +114,24 @@ def _never_sampled(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         scheme = entry.sampling
         if isinstance(scheme, Poisson) and scheme.exact_rate(pipeline.privacy.dataset_size) == 0:
-            yield RuleFinding((*path, "sampling", "rate"), "a rate of 0 never samples a record: it costs and learns nothing")
+            yield RuleFinding(
+                (*path, "sampling", "rate"), "a rate of 0 never samples a record: the mechanism costs nothing and learns nothing"
+            )
 
 
 NOT_AMPLIFIED = RuleInfo(
     code="DP101",
     title="batches that are not Poisson samples",
     what="A mechanism takes its batches by shuffle or cyclic order. dpcli then claims no amplification "
-    "by sampling: each pass counts as one run on all of the data. That is sound where an absent record leaves its "
-    "place in the order empty, hence a warning; counting such batches as Poisson samples is an error: a section that has "
-    'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential") with a Poisson mechanism. '
-    "A warning where only words say so: the description of a Poisson mechanism, disclosure.sampler or disclosure.implementation speaks of "
-    "shuffling, and not of what replaces it.",
-    why="The noise that suffices for Poisson samples does not suffice for shuffled batches: the same run may leak several times "
-    "the epsilon that a Poisson formula prints. Training programs often shuffle and report the Poisson number.",
-    fix='Draw each batch with an independent coin per record and state scheme = "poisson", or throw each record into a batch of '
-    'its own drawing, afresh in every pass, and state scheme = "balls-in-bins"; or accept the larger epsilon.',
+    "by sampling: each pass counts as one run on all of the data. This is a warning, because it is sound only if an absent record leaves "
+    "its place in the order empty. It is an error to count such batches as Poisson samples: a section has "
+    'shuffle, poisson_sampling = false or sampler = "shuffle" ("random", "cyclic", "sequential"), and the file a Poisson mechanism. '
+    "It is a warning if only texts say so: the description of a Poisson mechanism, disclosure.sampler or disclosure.implementation "
+    "mentions shuffling, and does not mention that Poisson sampling replaces it.",
+    why="Noise that suffices for Poisson samples is too small for shuffled batches: the same run may leak several times "
+    "the epsilon of a Poisson formula. Training programs often shuffle and report the Poisson number.",
+    fix='Draw each batch with an independent coin per record, and state scheme = "poisson". Or assign each record to a random batch, '
+    'anew in every pass, and state scheme = "balls-in-bins". Or accept the larger epsilon.',
     source="Chua et al. 2024, arXiv:2403.17673 and arXiv:2411.04205",
     bad=HEAD + edited(TRAIN, "poisson", "shuffle"),
     good=HEAD + TRAIN,
@@ -142,8 +144,8 @@ FIXED_SIZE = RuleInfo(
     title="samples of fixed size under an adjacency that changes the size",
     what='A mechanism samples with scheme = "fixed-size" while the adjacency is add-remove or zero-out; or a section has sampler = '
     '"fixed-size" (or "without-replacement") with a mechanism that is counted as Poisson sampling.',
-    why="Where the sample has a fixed size, the absence of one record draws another one in. Poisson formulas do not "
-    "cover that; in a worked example epsilon is above 10 where the Poisson formula prints about 1.",
+    why="In a sample of fixed size, another record takes the place of an absent one. Poisson formulas do not "
+    "cover this. In a published example the true epsilon is above 10, and the Poisson formula gives about 1.",
     fix='State adjacency = "replace-one", or sample with scheme = "poisson".',
     source="Lebeda et al. 2024, arXiv:2405.20769",
     bad=HEAD + edited(TRAIN, "poisson", "fixed-size"),
@@ -155,8 +157,8 @@ ROUNDED_STEPS = RuleInfo(
     code="DP117",
     title="steps rounded up from epochs",
     what="epochs divided by the sampling rate is not a whole number of steps; dpcli counts the next whole number.",
-    why="A program that rounds in another way runs another number of steps than the accountant counts.",
-    fix="State steps, with the number that the program will run.",
+    why="A program that rounds differently runs a different number of steps from the counted one.",
+    fix="State steps, with the number of steps that the program will run.",
     source="Opacus issue 813, https://github.com/pytorch/opacus/issues/813",
     bad=HEAD + edited(TRAIN, "steps = 1000", "epochs = 2.5"),
     good=HEAD + edited(TRAIN, "steps = 1000", "steps = 586"),
@@ -166,10 +168,10 @@ ROUNDED_STEPS = RuleInfo(
 ONE_STEP = RuleInfo(
     code="DP122",
     title="a sampled mechanism that is counted once",
-    what="A mechanism has a sampling table and states neither steps nor epochs; dpcli counts one step.",
-    why="What samples its records seldom runs once: a training run whose steps are left out prints the epsilon of a single step, which "
-    "can be a hundredth of its own.",
-    fix="State steps, or epochs with a batch size or rate; steps = 1 where it runs once.",
+    what="A mechanism has a sampling table and states neither steps nor epochs. dpcli then counts one step.",
+    why="A mechanism with sampling seldom runs only once. For a training run without a number of steps, dpcli prints the epsilon of a "
+    "single step, which may be a hundredth of the true epsilon.",
+    fix="State steps, or epochs with a batch size or rate. State steps = 1 if the mechanism runs once.",
     source="Abadi et al. 2016, arXiv:1607.00133: the cost of a training run is that of all its steps",
     bad=HEAD + edited(TRAIN, "steps = 1000\n", ""),
     good=HEAD + edited(TRAIN, "steps = 1000", "steps = 1"),
@@ -180,8 +182,8 @@ NEVER_SAMPLED = RuleInfo(
     code="DP305",
     title="a sampling rate of 0",
     what='A mechanism samples with scheme = "poisson" at rate 0.',
-    why="No record ever takes part, so its epsilon is 0. That is true, and seldom what was meant: a rate computed as a "
-    "whole-number division gives the same.",
+    why="No record ever takes part, so that epsilon is 0. This is true, but seldom intended: a whole-number division of batch size by "
+    "dataset size gives 0 too.",
     fix="State the rate or the batch_size that the program uses, or remove the mechanism.",
     source="Balle, Barthe & Gaboardi 2018, Privacy Amplification by Subsampling, arXiv:1807.01647",
     bad=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.0"),

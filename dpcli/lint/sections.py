@@ -1,6 +1,6 @@
-"""Searches in [train] and its siblings for rules: by key, by value, by words of a description.
+"""Searches for keys, values and words in sections such as [train], and in descriptions. Most rules use them.
 
-Case, hyphens, underscores and spaces of keys and words make no difference.
+Upper and lower case are equal in these searches, and so are hyphens, underscores and spaces.
 """
 
 from __future__ import annotations
@@ -13,19 +13,26 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import RuleFinding
 
-RELEASING = ("train", "pate", "pmixed", "prompt", "generate", "federated")  # [audit] publishes nothing of its own
-PROSE = frozenset({"description", "note", "notes", "comment", "covers"})
-OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})
+# Sections of commands that publish results, unlike [audit].
+RELEASING = ("train", "pate", "pmixed", "prompt", "generate", "federated")
+PROSE = frozenset({"description", "note", "notes", "comment", "covers"})  # keys with free text, which are not searched
+OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})  # texts that switch a setting off
 
 
 def settings(pipeline: Pipeline, *sections: str) -> Iterator[tuple[Path, str, Any]]:
-    """Yield path, normalized name and value of every key of these sections (default: RELEASING), inner tables included."""
+    """Yield the path, the normalized name and the value of every key of these sections, including inner tables.
+
+    Args:
+        pipeline: The pipeline.
+        sections: Names of sections; RELEASING if there are none.
+    """
     for section, table in pipeline.sections:
         if section in (sections or RELEASING):
             yield from _keys_inside((section,), table)
 
 
 def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, str, Any]]:
+    """Yield the keys of a table as `settings` does."""
     for key, value in table.items():
         name = normalized(key)
         if name in PROSE:
@@ -44,29 +51,29 @@ def normalized(word: str) -> str:
 
 
 def is_on(value: Any) -> bool:
-    """Return whether a setting is switched on: 0, false, "off" and empty values are not."""
+    """Return whether a setting is switched on. 0, false, "off" and empty values switch it off."""
     return bool(value) and not (isinstance(value, str) and normalized(value) in OFF)
 
 
 def words_in(value: Any) -> Iterator[str]:
-    """Yield the normalized words of a value: one for text, several for a list, none for numbers and tables."""
+    """Yield the normalized texts of a value: one for a text, several for a list, none for numbers and tables."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
             yield normalized(item)
 
 
 def mentions(pattern: str, *texts: str | None) -> bool:
-    """Return whether a text matches the pattern, in any case."""
+    """Return whether one of the texts matches the pattern, in upper or lower case."""
     return any(text is not None and re.search(pattern, text, re.IGNORECASE) is not None for text in texts)
 
 
 def entry_mentions(pattern: str, entry: Entry) -> bool:
-    """Return whether a mechanism's name, hyphens read as spaces, or its description matches the pattern."""
+    """Return whether the description of a mechanism, or its name with spaces for hyphens, matches the pattern."""
     return mentions(pattern, re.sub("[-_]", " ", entry.name), entry.description)
 
 
 def has_cover_note(pipeline: Pipeline, *notes: str) -> bool:
-    """Return whether a section's `covers` table has one of these notes."""
+    """Return whether the `covers` table of a section has one of these notes, switched on."""
     tables = [value for _, table in pipeline.sections for key, value in table.items() if normalized(key) == "covers"]
     return any(
         normalized(key) in notes and is_on(value) for table in tables if isinstance(table, Mapping) for key, value in table.items()
@@ -74,29 +81,38 @@ def has_cover_note(pipeline: Pipeline, *notes: str) -> bool:
 
 
 def findings_where_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[RuleFinding]:
-    """Yield a finding for each of `keys` that is switched on."""
+    """Yield a finding for each of `keys` that is switched on. The arguments are those of `findings_where`."""
     return findings_where(pipeline, keys, is_on, message, *sections)
 
 
 def findings_where(
     pipeline: Pipeline, keys: frozenset[str], wrong: Callable[[Any], bool], message: str, *sections: str
 ) -> Iterator[RuleFinding]:
-    """Yield a finding for each of `keys` whose value is wrong."""
+    """Yield a finding for each of `keys` in the sections whose value is wrong.
+
+    Args:
+        pipeline: The pipeline.
+        keys: Normalized names of keys.
+        wrong: Function that returns whether a value is wrong.
+        message: Message of the findings.
+        sections: As in `settings`.
+    """
     for path, name, value in settings(pipeline, *sections):
         if name in keys and wrong(value):
             yield RuleFinding(path, message)
 
 
 def names_one_of(*wanted: str) -> Callable[[Any], bool]:
-    """Return a test whether a value is, or lists, one of these words."""
+    """Return a function that returns whether a value is one of these words, or a list that contains one."""
     known = frozenset(wanted)
     return lambda value: not known.isdisjoint(words_in(value))
 
 
+# Keys of [train] in the example files of rules.
 TRAINED = {"task": '"classification"', "data": '"digits"', "clipping": "{ norm = 1.0 }", "learning_rate": "0.5"}
 OF_TEXT = {"task": '"causal-lm"', "data": '"mails.txt"', "model": '"gpt2"'}
 
 
 def train_section(keys: Mapping[str, str]) -> str:
-    """Return the text of a [train] table with these keys and the required ones, for an example; values as TOML."""
+    """Return the text of a [train] table for an example file, with the required keys and `keys`. Values are TOML texts."""
     return "\n[train]\n" + "".join(f"{key} = {value}\n" for key, value in {**TRAINED, **keys}.items())

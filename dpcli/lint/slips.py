@@ -1,4 +1,4 @@
-"""Rules about valid settings that are hardly ever meant: epochs written as steps, a percentage as a rate, noise over the batch size."""
+"""Rules about valid settings that are probably mistakes: epochs written as steps, a percentage as a rate, noise / batch size."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, ent
 from dpcli.lint.sections import entry_mentions
 from dpcli.mechanisms.sampling.schemes import Batched
 
-# Epochs that are mistaken for steps are few, and cover a small share of the data. A run that is meant to be short has larger batches, or
+# If epochs were written as steps, the steps are few and read a small share of the data. An intentionally short run has larger batches or
 # more steps.
 LIKE_EPOCHS, SHARE_OF_A_PASS = 30, Fraction(1, 10)
 SHORT_RUN = r"\bfine[ -]?tun|\blora\b|\brounds?\b|\bfed(?:erat|avg)|\bwaves?\b|\bwarm(?:ing)?[ -]?up\b|\bpilot\b"
+# A percentage that was written as a rate is large for a run of many steps.
 LARGE_RATE, MANY_STEPS = Fraction(1, 10), 100
-MANY_EPOCHS = 1_000  # More epochs than this are probably steps.
+MANY_EPOCHS = 1_000  # a larger number of epochs is probably a number of steps
 LITTLE_NOISE = 0.2  # noise multiplier at which one release has epsilon 35 at delta 1e-6
-# The distance of two normal distributions, in standard deviations, at which epsilon is 10 at delta 1e-6.
+# At this distance of two normal distributions, in standard deviations, epsilon is 10 at delta 1e-6.
 SEPARATED = 2.0
 
 
 def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(section in ("train", "federated") for section, _ in pipeline.sections):
-        return  # dpcli train runs as many steps as are charged, and rounds are no passes
+        return  # dpcli train runs the number of steps that is charged, and a round is no pass over the data
     rates = ((path, entry, _rate(entry, pipeline)) for path, entry in entries(pipeline) if _trains(entry))
     runs = [(path, entry, rate, rate * _steps(entry, rate)) for path, entry, rate in rates if rate is not None]
     if pipeline.privacy.releases == "outputs" or any(entry.epochs is not None or passes >= 1 for _, entry, _, passes in runs):
-        return  # answers to questions; or a warm-up, by an author who knows what a pass is
+        return  # queries, or a short run in a file that also states epochs or a whole pass
     for path, entry, rate, passes in runs:
         if PLACE.search(entry.name) or entry_mentions(SHORT_RUN, entry):
             continue
@@ -46,9 +47,9 @@ def _percentage(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         rate = _rate(entry, pipeline)
         if rate is None or getattr(entry.sampling, "batch_size", None) is not None:
-            continue  # a batch size of so many records is no percentage
+            continue  # a number of records is no percentage
         steps = _steps(entry, rate)
-        if LARGE_RATE < rate < 1 and steps > MANY_STEPS and _unhidden(entry, rate, steps):
+        if LARGE_RATE < rate < 1 and steps > MANY_STEPS and _reveals_presence(entry, rate, steps):
             message = (
                 f"{steps:,} steps at a rate of {float(rate):g} use each record about {float(rate * steps):,.0f} times, which this "
                 f"noise does not hide: a rate is a share of the records ({float(rate):g} % is {float(rate / 100):g})"
@@ -81,7 +82,7 @@ def _many_epochs(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if entry.epochs is None or entry.epochs <= MANY_EPOCHS or not rate or rate == 1:
             continue
         steps = _steps(entry, rate)
-        if _unhidden(entry, rate, steps):
+        if _reveals_presence(entry, rate, steps):
             message = (
                 f"{entry.epochs:,.12g} epochs are {steps:,} steps, which this noise does not hide: state steps = "
                 f"{entry.epochs:.0f} if steps are meant"
@@ -90,22 +91,22 @@ def _many_epochs(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _rate(entry: Entry, pipeline: Pipeline) -> Fraction | None:
-    """Return the share of the records in one step; None if a step takes them all, or it is not stated."""
+    """Return the share of the records in one step; None if a step reads all records, or if the share is unknown."""
     return entry.sampling.exact_rate(pipeline.privacy.dataset_size) if isinstance(entry.sampling, Batched) else None
 
 
 def _trains(entry: Entry) -> bool:
-    """Return whether its noise is stated as that of training: Gaussian, over one record's contribution."""
+    """Return whether the noise of an entry is stated as in training: as Gaussian noise relative to the contribution of a record."""
     return entry.spec.needs_delta and getattr(entry.spec, "noise_multiplier", None) is not None
 
 
 def _steps(entry: Entry, rate: Fraction) -> int:
-    """Return how often it runs; no command takes more than MAX_COUNT."""
+    """Return the number of runs of an entry, at most MAX_COUNT, the largest number that commands accept."""
     return entry.steps if entry.epochs is None else min(MAX_COUNT, ceil(Fraction(repr(entry.epochs)) / (rate or 1)))
 
 
 def _noise(entry: Entry) -> float | None:
-    """Return the standard deviation of Gaussian noise over the sensitivity, or over one record's contribution; None of other noise."""
+    """Return the standard deviation of Gaussian noise over the sensitivity or the contribution of a record; None for other noise."""
     spec = entry.spec
     if not spec.needs_delta:
         return None
@@ -116,11 +117,11 @@ def _noise(entry: Entry) -> float | None:
     return None if sigma is None or moved is None else float(sigma / moved)
 
 
-def _unhidden(entry: Entry, rate: Fraction, steps: int) -> bool:
-    """Return whether the sum of all steps alone tells a record's presence from its absence by more than SEPARATED.
+def _reveals_presence(entry: Entry, rate: Fraction, steps: int) -> bool:
+    """Return whether the sum of all steps alone separates the presence and the absence of a record by more than SEPARATED.
 
-    Each step moves by rate / noise in the mean, so a sampled Gaussian leaks this much or more. More steps than any command takes are the
-    reader's affair.
+    A record moves the mean of each step by rate / noise. A sampled Gaussian mechanism leaks at least as much. The result is False for more
+    steps than commands accept.
     """
     noise = _noise(entry)
     return noise is not None and steps < MAX_COUNT and float(rate) * sqrt(steps) / noise > SEPARATED
@@ -129,13 +130,13 @@ def _unhidden(entry: Entry, rate: Fraction, steps: int) -> bool:
 FEWER_THAN_ONE_PASS = RuleInfo(
     code="DP123",
     title="fewer steps than one pass over the data",
-    what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 30 steps that together take less than a tenth of "
-    "one pass over the data (steps times rate below 0.1), in a file that states no epochs and no longer run. Not asked about are lists "
-    "of values, which spell out a schedule; names and descriptions that speak of fine-tuning, a warm-up, a pilot, rounds or waves; "
-    'releases = "outputs"; [train], whose steps dpcli train runs as they are charged; and [federated].',
-    why="15 epochs written as steps = 15 are priced as 15 batches. A program that runs its 15 epochs then leaks far more than the "
-    "epsilon that is printed.",
-    fix="State epochs where passes are meant. Where the run is that short, say so in its description: a pilot, a warm-up, fine-tuning.",
+    what="A sampled mechanism with a noise_multiplier of Gaussian noise states 2 to 30 steps that together read less than a tenth of "
+    "one pass over the data (steps times rate below 0.1), in a file that states no epochs and no longer run. There is no warning about "
+    "lists of values, which describe a schedule; about names and descriptions with fine-tuning, a warm-up, a pilot, rounds or waves; "
+    'with releases = "outputs"; with [train], as dpcli train runs the charged number of steps; or with [federated].',
+    why="If 15 epochs are written as steps = 15, 15 batches are counted. A program that runs 15 epochs then leaks far more than the "
+    "printed epsilon.",
+    fix="State epochs if passes are meant. If the run is that short, say so in its description: a pilot, a warm-up, fine-tuning.",
     source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: an epoch is 1/rate steps",
     bad=HEAD + edited(TRAIN, "steps = 1000", "steps = 15"),
     good=HEAD + edited(edited(TRAIN, "steps = 1000", "epochs = 15"), "256", "240"),
@@ -146,11 +147,11 @@ PERCENTAGE = RuleInfo(
     code="DP307",
     title="a sampling rate that may be a percentage",
     what="A mechanism with Gaussian noise states a rate above 0.1 and below 1, runs more than 100 steps, and rate * sqrt(steps) / noise is "
-    "above 2, where epsilon is above 10 at delta = 1e-6. Small data sets, large batches with the noise for them, and batch_size are "
-    "not asked about.",
-    why="0.4 written for 0.4 % samples a hundred times as many records as was meant. The printed epsilon is then far above that of the "
-    "program, or the program, if it reads the same number, leaks it.",
-    fix="State the rate as a share between 0 and 1, or batch_size with dataset_size. Where the rate is right, more noise is needed.",
+    "above 2, which means an epsilon above 10 at delta = 1e-6. There is no warning about small data sets, about large batches with enough "
+    "noise, and about batch_size.",
+    why="If 0.4 is written for 0.4 %, the rate is a hundred times too large. The printed epsilon is then far above that of the "
+    "program. If the program uses the same number, it really leaks that much.",
+    fix="State the rate as a share between 0 and 1, or batch_size with dataset_size. If the rate is right, add more noise.",
     source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: the sampling ratio is the lot size over the number of records",
     bad=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.4"),
     good=HEAD + edited(TRAIN, "batch_size = 256", "rate = 0.004"),
@@ -160,13 +161,13 @@ PERCENTAGE = RuleInfo(
 LITTLE = RuleInfo(
     code="DP308",
     title="noise too small to hide a record",
-    what="Gaussian noise has a noise_multiplier below 0.2, or a sigma below 0.2 of its sensitivity. One release with such noise, if a "
-    "record is in it, has an epsilon above 35 at delta = 1e-6.",
-    why="noise_multiplier is the noise on the sum of a batch over the clipping norm. Divided by the batch size, as in the noise on the "
-    "mean gradient, it is hundreds of times smaller, and a program that adds it so has no privacy: an audit showed this of a "
+    what="Gaussian noise has a noise_multiplier below 0.2, or a sigma below 0.2 times its sensitivity. For a record that is read, one "
+    "release with such noise has an epsilon above 35 at delta = 1e-6.",
+    why="noise_multiplier is the noise on the sum of a batch over the clipping norm. The noise on the mean gradient is smaller by the "
+    "batch size, a factor of hundreds. If a program adds this smaller noise to the sum, it has no privacy. An audit found this in a "
     "published result.",
-    fix="State the standard deviation of the noise on the sum, over the clipping norm. Where it is so small, there is no guarantee to "
-    "state.",
+    fix="State the standard deviation of the noise on the sum, over the clipping norm. If it really is this small, there is no useful "
+    "guarantee.",
     source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
     bad=HEAD + edited(TRAIN, "1.1", "0.0043"),
     good=HEAD + TRAIN,
@@ -176,10 +177,10 @@ LITTLE = RuleInfo(
 EPOCHS = RuleInfo(
     code="DP309",
     title="epochs that may be steps",
-    what="A sampled mechanism with Gaussian noise states more than 1,000 epochs, and rate * sqrt(steps) / noise is above 2, where epsilon "
-    "is above 10 at delta = 1e-6. Long runs with the noise for them are not asked about.",
-    why="15,000 steps written as epochs are priced as millions of steps: no epsilon is left that protects anybody.",
-    fix="State steps where steps are meant.",
+    what="A sampled mechanism with Gaussian noise states more than 1,000 epochs, and rate * sqrt(steps) / noise is above 2, so that "
+    "epsilon is above 10 at delta = 1e-6. There is no warning about long runs with enough noise.",
+    why="If 15,000 steps are written as epochs, millions of steps are counted, and the epsilon is too large to protect anybody.",
+    fix="State steps if steps are meant.",
     source="Abadi et al. 2016, arXiv:1607.00133, section 3.1: an epoch is 1/rate steps",
     bad=HEAD + edited(edited(TRAIN, "steps = 1000", "epochs = 15000"), "256", "240"),
     good=HEAD + edited(TRAIN, "steps = 1000", "steps = 15000"),

@@ -1,4 +1,4 @@
-"""Rules about the step that [train] performs: it must be the one that is accounted."""
+"""Rules about the training step of sections such as [train], which must be the accounted mechanism."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SKIP_KEYS = frozenset({*DROP_KEYS, "skip_empty", "skip_empty_batch", "skip_empty
 def _resumed(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for name in RELEASING:
         if not any(key in ("run_id", "ledger") and is_on(value) for _, key, value in settings(pipeline, name)):
-            message = "expected the run_id of the run that is continued (or its ledger) with it, found neither"
+            message = "expected the run_id or the ledger of the continued run in the same section, found neither"
             yield from findings_where_on(pipeline, RESUME_KEYS, message, name)
 
 
 def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
-        return  # elsewhere the number of records is the same in neighbouring datasets
+        return  # under other adjacencies, neighbouring datasets have the same number of records
     for path, name, value in settings(pipeline):
         counted = any("len(" in word or (name in DIVISOR_KEYS and word in PRIVATE_COUNT_WORDS) for word in words_in(value))
         if counted:
@@ -42,18 +42,18 @@ def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    message = "a bound on a sum of several records' gradients bounds no record's own: clip each record's gradient"
+    message = "a bound on a sum of several gradients does not bound the gradient of one record: clip the gradient of each record"
     yield from findings_where(pipeline, CLIP_PER_KEYS, names_one_of(*SEVERAL_RECORDS_WORDS), message)
     if any(name in CLIP_PER_KEYS for _, name, _ in settings(pipeline)):
         return
     single = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
-    message = 'expected clip_per = "example" with it, or as many as batch_size has records: found neither'
+    message = 'expected clip_per = "example" in the same section, or a number equal to batch_size: found neither'
     yield from findings_where(pipeline, MICROBATCH_KEYS, lambda value: is_on(value) and value not in single, message)
 
 
 def _other_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings_where_on(
-        pipeline, frozenset({"disable_dp"}), "without the noise that the file states, nothing of its epsilon holds"
+        pipeline, frozenset({"disable_dp"}), "without the stated noise, the epsilon of the file does not hold"
     )
     stated = {getattr(entry.spec, key, None) for _, entry in entries(pipeline) for key in ("noise_multiplier", "sigma")} - {None}
     for path, name, value in settings(pipeline, "train"):
@@ -67,9 +67,7 @@ def _number(value: Any) -> bool:
 
 def _skips_empty(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(isinstance(entry.sampling, Poisson | BallsInBins) for _, entry in entries(pipeline)):
-        message = (
-            "a batch of random size may be small or empty, and whether it is says who is in it: take every step, noise included"
-        )
+        message = "a batch of random size may be small or empty, and a skipped step reveals this: take every step, with its noise"
         yield from findings_where_on(pipeline, SKIP_KEYS, message)
         yield from findings_where(pipeline, frozenset({"on_empty_batch"}), names_one_of("skip", "drop", "ignore"), message)
 
@@ -78,12 +76,12 @@ RESUMED = RuleInfo(
     code="DP113",
     severity="error",
     title="a run continued without its identity",
-    what="A section has resume (or resume_from, resume_from_checkpoint) and neither run_id nor ledger.",
-    why="A run that is continued repeats the steps since its checkpoint with fresh noise, and those are charged again. "
-    "Without the identity of the first part nobody can add the two: counters that are restored from a file have "
+    what="A section has resume (or resume_from, resume_from_checkpoint), and has neither run_id nor ledger.",
+    why="A continued run repeats the steps since its checkpoint with fresh noise, and these steps must be charged again. "
+    "Without the identity of the first part, the two parts cannot be added up. Counters that were restored from a file have "
     "counted such steps twice, or not at all.",
-    fix="Continue it with dpcli train --resume, which finds what the first part was charged under; elsewhere state its run_id or "
-    "ledger.",
+    fix="Continue the run with dpcli train --resume, which finds the charge of the first part. In other programs, state the run_id or "
+    "the ledger of the run.",
     source="observed in Opacus, whose accountants are saved apart from the model; Ponomareva et al. 2023, arXiv:2303.00654",
     bad=HEAD + TRAIN + train_section({"resume": '"runs/7/last.pt"'}),
     good=HEAD + TRAIN + train_section({}),
@@ -93,12 +91,12 @@ RESUMED = RuleInfo(
 NORMALISED = RuleInfo(
     code="DP115",
     severity="error",
-    title="a private count as normaliser",
+    title="division by a private count",
     what="Under add-remove, a section divides by a count of the private data: a normalise, normalise_by, normaliser, divide_by or "
     'denominator key that says "dataset", "n" or "actual-batch-size", or any value with len(...).',
-    why="Under add-remove the number of records is itself private: two neighbouring datasets divide the same sum by "
-    "different numbers, and a step's sensitivity is no longer the clipping norm over a constant.",
-    fix="Divide by a declared constant: the expected batch size, rate times the declared dataset_size.",
+    why="Under add-remove the number of records is itself private. Neighbouring datasets divide the same sum by "
+    "different numbers. The sensitivity of a step is then not the clipping norm over a constant.",
+    fix="Divide by a declared constant, such as the expected batch size: rate times the declared dataset_size.",
     source="Opacus issues 571 and 819, https://github.com/pytorch/opacus/issues/571",
     bad=HEAD + TRAIN + train_section({"normalise_by": '"len(data)"'}),
     good=HEAD + TRAIN + train_section({}),
@@ -109,12 +107,12 @@ CLIPPED_TOGETHER = RuleInfo(
     code="DP116",
     severity="error",
     title="clipping of several records together",
-    what="clip_per (or clip_by, clipping_granularity) says batch, microbatch or device; or num_microbatches (or "
-    'microbatches) is not the batch_size and stands without clip_per = "example".',
-    why="Where the mean gradient of a micro-batch is clipped, changing one record can turn that mean from C to -C: a "
-    "change of 2C, twice what the noise was scaled for. Clipping a batch as a whole is worse, as the noise then "
-    "hides a batch and the accountant counts a record.",
-    fix="Clip each record's gradient, as dpcli train does; batches that only save memory (physical_batch_size) change nothing.",
+    what="clip_per (or clip_by, clipping_granularity) is batch, microbatch or device; or num_microbatches (or "
+    'microbatches) differs from batch_size, without clip_per = "example".',
+    why="If the mean gradient of a micro-batch is clipped, a change of one record can move the mean from C to -C. This is "
+    "2C, twice the sensitivity to which the noise was scaled. Clipping of a whole batch does not bound the contribution of a record "
+    "either.",
+    fix="Clip the gradient of each record, as dpcli train does. Batches that only save memory (physical_batch_size) do no harm.",
     source="TensorFlow Privacy issue 620, https://github.com/tensorflow/privacy/issues/620; Ponomareva et al. 2023, "
     "arXiv:2303.00654",
     bad=HEAD + TRAIN + train_section({"clip_per": '"microbatch"'}),
@@ -126,12 +124,12 @@ OTHER_NOISE = RuleInfo(
     code="DP206",
     severity="error",
     waivable=False,
-    title="another noise than the one that is accounted",
-    what="[train] states a noise_multiplier or sigma that no mechanism of the file has, or a section sets disable_dp. (That the "
-    "noise really drawn has its scale, no file can show: the tests of dpcli train and dpcli audit measure it.)",
-    why="The printed epsilon belongs to the mechanism's noise. A published result claimed an epsilon of 0.21 where an "
-    "audit measured 2.79 or more: the noise was divided by the batch size.",
-    fix="Leave noise_multiplier to the mechanism, where every command reads it.",
+    title="different noise from the accounted noise",
+    what="[train] states a noise_multiplier or sigma that no mechanism of the file has, or a section sets disable_dp. (A file cannot "
+    "show the scale of the noise that is really drawn. The tests of dpcli train and dpcli audit measure it.)",
+    why="The printed epsilon holds for the noise of the mechanism. A published result claimed an epsilon of 0.21, and an "
+    "audit measured at least 2.79, because the noise was divided by the batch size.",
+    fix="State noise_multiplier only in the mechanism, from which every command reads it.",
     source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
     bad=HEAD + TRAIN + train_section({"noise_multiplier": "0.7"}),
     good=HEAD + TRAIN + train_section({}),
@@ -142,12 +140,12 @@ SKIPS_EMPTY = RuleInfo(
     code="DP208",
     severity="error",
     waivable=False,
-    title="small or empty batches left out",
+    title="small or empty batches are skipped",
     what="A mechanism draws batches of random size (poisson, balls-in-bins) and a section has drop_last (dataloader_drop_last), "
     'skip_empty_batches, drop_empty or min_batch_size switched on, or on_empty_batch = "skip".',
-    why="The accountant counts one noisy release per step. A step that is left out when nobody was drawn shows that "
-    "nobody was drawn; one that crashes shows it too.",
-    fix="Take every step; on an empty batch release the noise alone.",
+    why="The accountant counts one noisy release per step. If a step is skipped, or crashes, because no record was drawn, "
+    "everybody sees that no record was drawn.",
+    fix="Take every step. For an empty batch, release only the noise.",
     source="Opacus issues 161 and 612, https://github.com/pytorch/opacus/issues/612",
     bad=HEAD + TRAIN + train_section({"drop_last": "true"}),
     good=HEAD + TRAIN + train_section({}),

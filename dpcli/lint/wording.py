@@ -1,4 +1,4 @@
-"""Rules about names, descriptions and [disclosure] that contradict the keys; warnings only, as words prove nothing."""
+"""Rules about names, descriptions and texts of [disclosure] that contradict the keys. All are warnings, as words prove nothing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dpcli.lint.sections import entry_mentions, mentions, normalized
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
 
-# Patterns, matched in any case.
+# Patterns. They match upper and lower case.
 L2 = r"(?<!\bnot an )(?<!\bnot the )(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
-# The norms are what is released: numbers, whose L1 and L2 sensitivity are the same.
+# Texts about released norms. These are single numbers, whose L1 and L2 sensitivities are equal.
 OF_NORMS = r"\bnorms\b|\b(?:mean|average|median|quantile|largest|maximum) (?:L_?2|euclidean) norm\b(?![ -](?:clip|bound))"
 VECTOR = r"\bvectors?\b|\bcoordinates?\b|\bembeddings?\b|\bgradients?\b|\bbins?\b|\bhistograms?\b|\bL_?2\b|\beuclidean\b"
-ROOTED = r"\broots?\b|\bsqrt\b"  # records are roots themselves
+ROOTED = r"\broots?\b|\bsqrt\b"  # the records may be roots themselves
 HISTOGRAM = r"(?<!\bno )(?<!\bnot a )(?<!\bnot the )(?:\bhistograms?\b|\bcontingency tables?\b)"
-# One number of a histogram moves by 1, and all its bins together too if each counts half.
+# Texts about one number of a histogram, which moves by 1, or about bins that count half, which together move by 1.
 OF_ONE_BIN = (
     r"\b(?:total|largest|smallest|one bin|(?:one|sum|mean|median|mode) of)\b[^.;]*\b(?:histogram|bins?)\b|"
     r"\bhistogram's (?:total|sum|mean|largest)\b|\bnumber of (?:\w+[ -])?bins\b|"
@@ -37,12 +37,12 @@ UNCOUNTED = (
     rf"(?: (?:to|in|against) (?:the |this )?(?:public |privacy )?(?:budget|epsilon))?{CLAUSE_ENDS}|"
     rf"\bnone of (?:the |these )?(?:\d[\d,_]* )?{RUNS} (?:is|are|was|were) (?:counted|accounted for|charged){CLAUSE_ENDS}"
 )
-# Runs that cost nothing, on public data (or those of a name), or that are counted elsewhere.
+# Runs that cost nothing, on public data or on a dataset with a name, and runs that are counted elsewhere.
 FREE = (
     r"\bpublic\b(?! budget)|\b(?:synthetic|simulated|dummy|toy|mock|no (?:private )?data|costs? (?:is|are) in)\b|\bon (?-i:[A-Z])|"
     r"(?<!not )\b(?:counted|charged|accounted for) (?:in|by|to|as|on)\b"
 )
-# The size is called confidential, and not the records or what one of them holds.
+# Texts that call the size of the data confidential, and not the records or their content.
 PEOPLE = (
     r"records|examples|rows|patients|users|people|persons|individuals|customers|clients|members|participants|subjects|households"
 )
@@ -56,7 +56,7 @@ BOUNDED = (
     r"\b(?:rounded|bound|estimate|noisy|padded|(?:larger|smaller|higher|lower) than)\b|"
     r"\b(?:about|around|roughly|approximately|at most|up to|fewer than|less than) \d"
 )
-LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"  # no year
+LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"  # at least four digits, but no year
 
 
 def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -67,17 +67,17 @@ def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if entry_mentions(f"{L1}|{OF_NORMS}", entry):
             continue
         if entry_mentions(L2, entry):
-            message = (
-                f'its description speaks of an L2 norm, and "{entry.type}" noise needs the L1 sensitivity, which may be larger'
-            )
+            message = f'the description mentions an L2 norm, but "{entry.type}" noise needs the L1 sensitivity, which may be larger'
             yield RuleFinding((*path, "sensitivity"), message)
         elif (square := _root_of(moved)) is not None and entry_mentions(VECTOR, entry) and not entry_mentions(ROOTED, entry):
-            message = f'{moved:g} is the root of {square}, as an L2 norm is, and "{entry.type}" noise needs the L1 sensitivity'
+            message = (
+                f'{moved:g} is the root of {square} and looks like an L2 norm, but "{entry.type}" noise needs the L1 sensitivity'
+            )
             yield RuleFinding((*path, "sensitivity"), f"{message}, which may be larger")
 
 
 def _root_of(value: float) -> int | None:
-    """Return the whole number, 10 at most and no square, of which this is the root to three decimals or more."""
+    """Return the whole number up to 10, but no square, whose root this value is to at least three decimals; None if there is none."""
     decimals = len(f"{value:.12g}".partition(".")[2])
     return next((square for square in (2, 3, 5, 6, 7, 8, 10) if decimals >= 3 and abs(value - sqrt(square)) < 1e-3), None)
 
@@ -95,7 +95,7 @@ def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _sensitivity(spec: Spec) -> tuple[str, str]:
-    """Return the key that says 1 of a vector, and what it would have to be for two bins; empty if there is none."""
+    """Return the key that states a sensitivity of 1 for a vector, and the sensitivity for two bins; ("", "") if no key states 1."""
     required = "2 (L1)" if getattr(spec, "scale", None) is not None else "1.41422 (L2)"
     single = getattr(spec, "dimension", None) == 1
     keys = [key for key in ("sensitivity", "l2_sensitivity") if not single and getattr(spec, key, None) == 1]
@@ -106,14 +106,14 @@ def _uncounted(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, text in _on_tuning(pipeline):
         if mentions(UNCOUNTED, text) and not mentions(FREE, text):
             message = (
-                f'"{_cut(text)}": every run on the private data is a release, and the printed epsilon leaves these out: count them, '
+                f'"{_cut(text)}": every run on the private data is a release, but the printed epsilon does not include these: count them, '
                 "or search on public data"
             )
             yield RuleFinding(path, message)
 
 
 def _on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """Yield the words of the file about the search for settings."""
+    """Yield the texts of the file about the search for hyperparameters, with their places."""
     if pipeline.disclosure.tuning is not None:
         yield ("disclosure", "tuning"), pipeline.disclosure.tuning
     for section, table in pipeline.sections:
@@ -129,11 +129,14 @@ def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if text is None or mentions(BOUNDED, text):
         return
     if mentions(SECRET_SIZE, text) and (size is not None or mentions(LARGE_NUMBER, text)):
-        stated = "this text says a number" if size is None else f"dataset_size = {size:,} is declared public"
-        yield RuleFinding(("disclosure", "data"), f'"{_cut(text)}": {stated}, and every reader of the file or its report sees it')
+        stated = "this text states a number" if size is None else f"dataset_size = {size:,} is declared public"
+        yield RuleFinding(
+            ("disclosure", "data"), f'"{_cut(text)}": {stated}, and every reader of the file or of its report sees the size'
+        )
 
 
 def _cut(text: str) -> str:
+    """Return a text in at most 80 characters, escaped and on one line."""
     from dpcli.file.toml.shown import escaped
 
     line = escaped(" ".join(text.split()))
@@ -171,12 +174,13 @@ data = "patients of one clinic; the number of patients is published"
 OTHER_NORM = RuleInfo(
     code="DP124",
     title="Laplace noise for an L2 sensitivity",
-    what="A laplace or discrete-laplace mechanism states a sensitivity, and its name or description speaks of an L2 (Euclidean) "
-    "sensitivity, norm or bound and not of L1, nor of norms that are themselves released; or the sensitivity is the root of 2, 3, 5, 6, 7, "
-    "8 or 10 to three decimals and the words are of a vector or a histogram. A warning, as both norms of one number are the same.",
-    why="Laplace noise hides a move of the L1 norm. In d coordinates that is up to sqrt(d) times the L2 norm, and the true epsilon as many "
-    "times the printed one.",
-    fix="State the L1 sensitivity, the sum of the moves of all coordinates; or use gaussian noise, which needs the L2 sensitivity.",
+    what="A laplace or discrete-laplace mechanism states a sensitivity, and its name or description mentions an L2 (Euclidean) "
+    "sensitivity, norm or bound, but neither L1 nor released norms. Or the sensitivity is the root of 2, 3, 5, 6, 7, "
+    "8 or 10 to three decimals, and the words mention a vector or a histogram. It is a warning, because both norms of a single number are "
+    "equal.",
+    why="Laplace noise must be scaled to the L1 norm of a change. In d coordinates it is up to sqrt(d) times the L2 norm, and the true "
+    "epsilon is larger than the printed one by the same factor.",
+    fix="State the L1 sensitivity, the sum of the changes of all coordinates. Or use gaussian noise, which needs the L2 sensitivity.",
     source="Dwork & Roth 2014, The Algorithmic Foundations of Differential Privacy, definition 3.1 and theorem 3.6",
     bad=HEAD + edited(edited(TWO_BINS, "L1 sensitivity 2", "L2 sensitivity"), "2.0", "1.41422"),
     good=HEAD + TWO_BINS,
@@ -186,13 +190,13 @@ OTHER_NORM = RuleInfo(
 ONE_BIN = RuleInfo(
     code="DP125",
     title="a histogram under replace-one with sensitivity 1",
-    what="Under replace-one, a mechanism whose name or description says histogram or contingency table states a sensitivity of 1, and not "
-    "dimension = 1. Not asked about is one number of a histogram (its total, its largest bin, one of its bins), or one weighted by half. "
-    "A warning, as the words do not prove that it is one.",
-    why="A record that is replaced leaves one bin and enters another: two counts move by 1. That is 2 in L1, for Laplace noise, and "
-    "1.41422 in L2, for Gaussian noise; with 1 the printed epsilon is half of the true one, or 0.7 of it.",
-    fix="State sensitivity = 2 for Laplace noise, 1.41422 for Gaussian noise (l2_sensitivity of discrete-gaussian); or adjacency = "
-    '"add-remove" if that is what is promised.',
+    what="Under replace-one, a mechanism whose name or description says histogram or contingency table states a sensitivity of 1, without "
+    "dimension = 1. There is no warning about one number of a histogram (its total, its largest bin, one of its bins), or about bins that "
+    "count half. It is a warning, because the words do not prove that the release is a histogram.",
+    why="A replaced record leaves one bin and enters another, so that two counts move by 1. The sensitivity is 2 in L1, for Laplace "
+    "noise, and 1.41422 in L2, for Gaussian noise. With 1 the printed epsilon is half of the true one, or 0.7 times it.",
+    fix="State sensitivity = 2 for Laplace noise, or 1.41422 for Gaussian noise (l2_sensitivity of discrete-gaussian). Or state "
+    'adjacency = "add-remove" if this guarantee is meant.',
     source="Dwork & Roth 2014, The Algorithmic Foundations of Differential Privacy, section 3.3; NIST SP 800-226 (2025), on units of "
     "privacy",
     bad=edited(HEAD, "add-remove", "replace-one") + edited(HISTOGRAM_OF_AGES, "= 2\n", "= 1\n"),
@@ -202,12 +206,12 @@ ONE_BIN = RuleInfo(
 
 UNCOUNTED_RUNS = RuleInfo(
     code="DP126",
-    title="runs that the file says are not counted",
-    what="disclosure.tuning, or the note on tuning in a covers table, says of a number of runs that they are not counted (not accounted "
-    'for, not charged), as in "50 runs, not counted", and does not speak of public or synthetic data. A warning, as whoever says so is '
-    "honest.",
-    why="The best of 50 runs depends on what all of them saw. A signed epsilon that counts one of them is below the true one.",
-    fix='Count every run in the file, or make the search a mechanism (type = "repeat-and-select"; dpcli explain DP110); or search on '
+    title="runs that are not counted according to the file",
+    what="disclosure.tuning, or the note on tuning in a covers table, says that a number of runs are not counted (not accounted "
+    'for, not charged), as in "50 runs, not counted", and does not mention public or synthetic data. It is only a warning, because the '
+    "file discloses the runs.",
+    why="The best of 50 runs depends on the data of all of them. A signed epsilon that includes only one run is too small.",
+    fix='Count every run in the file, or make the search a mechanism (type = "repeat-and-select"; dpcli explain DP110). Or search on '
     "public data and say so.",
     source="Papernot & Steinke 2022, arXiv:2110.03620",
     bad=HEAD + TRAIN + edited(SEARCHED, "counted in steps", "not counted"),
@@ -217,14 +221,14 @@ UNCOUNTED_RUNS = RuleInfo(
 
 SECRET_SIZES = RuleInfo(
     code="DP310",
-    title="a size that is called confidential and stated",
+    title="a size that is called confidential and is stated",
     what="disclosure.data says that the size of the data, or the number of records, patients or users, is confidential, secret or not "
-    "public, while the file states dataset_size or the text itself a large number. Texts that speak of a rounded number or a bound are "
-    "not asked about.",
-    why="dataset_size is declared public: it stands in the file, its report and the check of delta. Under add-remove the number of records "
-    "is private, and to publish it exactly tells whether one record is there.",
-    fix="State a public number, such as a rounded upper bound (with rate in place of batch_size), or release a noisy count as a mechanism; "
-    "or drop the word.",
+    "public. Nevertheless the file states dataset_size, or the text itself contains a large number. There is no warning about texts with "
+    "a rounded number or a bound.",
+    why="dataset_size is declared public: the file, its report and the check of delta show it. Under add-remove the number of records "
+    "is private, and the exact number reveals whether a record is in the data.",
+    fix="State a public number, such as a rounded upper bound (with rate instead of batch_size). Or release a noisy count as a mechanism. "
+    "Or remove the word confidential.",
     source="NIST SP 800-226 (2025), on units of privacy; Ponomareva et al. 2023, arXiv:2303.00654, section 5.3.3",
     bad=HEAD + TRAIN + edited(PATIENTS, "is published", "is confidential"),
     good=HEAD + TRAIN + PATIENTS,

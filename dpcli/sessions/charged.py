@@ -1,6 +1,6 @@
 """The charge of a session, and the file in its folder that names the charged run.
 
-The file is written before the first noise is drawn.
+The file is written before the ledger is charged and before the first noise is drawn.
 """
 
 from __future__ import annotations
@@ -143,13 +143,15 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
-    """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or belongs to another person.
+    """Check that a run may draw more noise. Raises InputError if the run has ended in the ledger, or if another person reserved it.
 
     Args:
-        place: Start of messages.
+        place: Start of the message.
+        run: Key of the run.
+        ledger: The ledger.
         run: Key of the run.
         ledger: Ledger of the run.
-        what: Kind of session, for messages.
+        what: Kind of session, for the message.
     """
     reserved = ledger.state().run(run)
     if reserved.status in ("committed", "void"):
@@ -161,7 +163,7 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
     if owner != ledger.who:
         raise InputError(
             f"{place}: expected the login that reserved this {what}, {owner}, found {ledger.who}, who may not commit it: "
-            f"log in as {owner}, or begin a new one in another folder"
+            f"log in as {owner}, or begin a new {what} in another folder"
         )
 
 
@@ -181,7 +183,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
         return session
     entered = ledger.state().runs.get(session.run)
     if entered is None and session.counted:
-        raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, under which this session was charged')
+        raise LedgerError(f'dataset "{ledger.dataset}": has no run {session.run[:12]}, but this session was charged under it')
     try:
         charge_run(ledger, session.run, pipeline, why)
     except UNCHARGED:
@@ -192,7 +194,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
 
 
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
-    """Reserve and start a run, unless the ledger already has it. Call this before the first noise, and again after a crash.
+    """Reserve and start a run, unless the ledger already has it. Call this before the first noise is drawn, and again after a crash.
 
     Raises:
         Denied: The run does not fit in the ledger's budget.

@@ -40,7 +40,7 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """Return the path of the private data, as in the pipeline file, if they are a table; None for other sources."""
+        """Return the path of the private data, as in the pipeline file, if the data are a table; None for other sources."""
         return None
 
     @property

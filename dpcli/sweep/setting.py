@@ -19,7 +19,7 @@ from dpcli.file.pipeline.canonical import TOP, read_document
 from dpcli.file.pipeline.consistency import check
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SectionTable
-from dpcli.file.pipeline.series import stood_in
+from dpcli.file.pipeline.series import with_placeholders
 from dpcli.file.toml.findings import Fault, Findings, Path, TooMany
 from dpcli.file.toml.shown import key_text, shown
 from dpcli.file.toml.write import value_text
@@ -274,7 +274,7 @@ def _share_epsilon(one: Setting, other: Setting) -> bool:
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each problem in the file of a setting, at the key of the sweep that causes it. No finding is repeated."""
-    reported, solved = set(), stood_in(tables)  # "calibrate" is replaced before the changes, because a change may not set it
+    reported, solved = set(), with_placeholders(tables)  # "calibrate" is replaced before the changes, because a change may not set it
     for setting in settings:
         for change, other in _overlapping(setting):
             if (change.place, "") not in reported:

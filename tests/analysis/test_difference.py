@@ -143,7 +143,7 @@ def test_what_cannot_stand_alone_says_why(compare) -> None:  # type: ignore[no-u
     found = compare(edited(("steps = 2_000", "epochs = 10")), before=plain)
     reasons = {one.change.edits[0].key: one.reason for one in found.priced}
     assert reasons['mechanism["train"].steps'] == (
-        'not valid alone: mechanism["train"].epochs: expected steps, or sampling with a rate or batch_size with epochs, '
+        'not valid alone: mechanism["train"].epochs: expected steps, or epochs with a sampling table that has a rate or batch_size, '
         "found epochs alone"
     )
     assert reasons['mechanism["train"].sampling'] is None

@@ -98,7 +98,7 @@ def test_a_file_of_a_kind_states_what_audits_of_the_kind_read(kind: str, tmp_pat
         found = errors(stated(kind=kind, **{key: EVERY[key]}))
         assert (not found) == (key in read), (key, found)
         if found and key != "function":  # which is refused beside --kind too
-            assert found[0].startswith(f"audit.{key}: expected no such key without kind = ")
+            assert found[0].startswith(f"audit.{key}: expected this key only with kind = ")
 
 
 def test_without_a_kind_every_key_may_be_stated() -> None:

@@ -109,7 +109,7 @@ def test_files_without_a_dataset_stand_alone(tmp_path: Path) -> None:
     [
         ('"example"', '"record"\nmax_contributions = 1', "privacy.unit: expected 'example', as "),
         ("add-remove", "zero-out", "privacy.adjacency: expected 'add-remove', as "),
-        ('unit = "example"\n', "", "found none: what they release cannot be added up"),
+        ('unit = "example"\n', "", "found none: the costs of such files cannot be added up"),
         ('"clicks"', '"Clicks"', "or a name that does not look like it, found 'Clicks'"),
         ('"clicks"', '"cl1cks"', "or a name that does not look like it, found 'cl1cks'"),
         ('"clicks"', '"сliсks"', "privacy.dataset: expected a name in one script"),

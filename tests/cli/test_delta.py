@@ -99,7 +99,7 @@ def test_every_command_with_a_delta_is_asked() -> None:
     """Those that import share one place, which makes the file and tells."""
     assert {name.partition(",")[0] for name in ARGUMENTS} == {*COMMANDS} - {*IMPORTS} | {"import schedule"}
     for name in IMPORTS:
-        assert "write_made(" in inspect.getsource(inspect.unwrap(COMMANDS[name].callback)), name
+        assert "convert_and_write(" in inspect.getsource(inspect.unwrap(COMMANDS[name].callback)), name
 
 
 @pytest.mark.sampled(8)

@@ -16,7 +16,7 @@ import pytest
 
 from dpcli import __version__
 from dpcli.doctor import checks as machine
-from dpcli.doctor.checks import DEVELOPER_EXTRAS, Fact, Requirement, declared, examine, healthy
+from dpcli.doctor.checks import DEVELOPER_EXTRAS, Fact, Requirement, examine, healthy, requirements_of_dpcli
 from dpcli.ledger.stores.sqlite_file import NETWORK, file_system_of, network_file_system
 from tests.command import ROOT, dpcli
 
@@ -88,11 +88,11 @@ def lines_of_the_project() -> list[str]:
 
 
 def test_every_line_of_the_project_is_read(distribution: Callable[..., None]) -> None:
-    """No requirement is passed over: what is declared is told, but for what only developers need."""
+    """No requirement is passed over: what is requirements_of_dpcli is told, but for what only developers need."""
     distribution()
     extras = {extra: lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in DEVELOPER_EXTRAS}
     stated = [("", line) for line in PROJECT["dependencies"]] + [(extra, line) for extra in extras for line in extras[extra]]
-    read = list(declared())
+    read = list(requirements_of_dpcli())
     assert [(one.extra, str(one)) for one in read] == stated
     facts = {fact.name: fact for fact in examine()}
     for one in read:
@@ -186,7 +186,7 @@ def test_without_an_installation_nothing_is_compared_and_it_says_so(monkeypatch:
 
 def test_extras_that_are_absent_break_nothing(distribution: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     distribution()
-    extras = [one for one in declared() if one.extra]
+    extras = [one for one in requirements_of_dpcli() if one.extra]
     versions(monkeypatch, dict.fromkeys(one.name for one in extras))
     facts = examine()
     assert {named(facts, f"{one.name} (extra {one.extra})").verdict for one in extras} == {"absent"}

@@ -153,7 +153,7 @@ def test_one_value_is_replaced_and_nothing_else(path: Path) -> None:
         changed = [(a, b) for a, b in zip(text.split("\n"), new.split("\n"), strict=True) if a != b]
         assert len(changed) == 1 and changed[0][0].partition("#")[2] == changed[0][1].partition("#")[2]
         assert dict(numbers(tomli.loads(new), ())) == {**dict(numbers(tables, ())), place: value * 2 + 1}
-    with pytest.raises(InputError, match="no such value"):
+    with pytest.raises(InputError, match="no value that can be replaced"):
         edited(text, {("mechanism", 99, "steps"): 1})
 
 

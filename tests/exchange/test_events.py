@@ -286,7 +286,7 @@ def test_events_of_one_composition_draw_samples_of_their_own() -> None:
 
 STEPS = {"type": "SingleEpochTreeAggregationDpEvent", "noise_multiplier": 1.0, "step_counts": [3, 4]}
 NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
-    "nonprivate": ({"type": "NonPrivateDpEvent"}, "NonPrivateDpEvent: nothing about it is private"),
+    "nonprivate": ({"type": "NonPrivateDpEvent"}, "NonPrivateDpEvent: it is not private"),
     "unsupported": ({"type": "ComposedDpEvent", "events": [GAUSSIAN, {"type": "UnsupportedDpEvent"}]}, "UnsupportedDpEvent"),
     "replacement": (
         {"type": "SampledWithReplacementDpEvent", "source_dataset_size": 9, "sample_size": 2, "event": GAUSSIAN},
@@ -330,7 +330,7 @@ NO_EVENT: dict[str, tuple[dict[str, Any], str]] = {
         },
         "10^18",
     ),
-    "nothing": ({"type": "ComposedDpEvent", "events": []}, "runs nothing"),
+    "nothing": ({"type": "ComposedDpEvent", "events": []}, "contains no mechanism"),
     "a number": ({"type": "SelfComposedDpEvent", "event": 3, "count": 2}, "DpEvent"),
     "truth": ({"type": "RandomizedResponseDpEvent", "noise_parameter": 0.0, "num_buckets": 2}, "noise_parameter in (0, 1)"),
 }
@@ -347,7 +347,7 @@ def test_an_event_that_no_file_says_is_refused_by_name(kind: str) -> None:
 @pytest.mark.parametrize("name", ["MixtureOfGaussiansDpEvent", "SingleEpochTreeAggregationDpEvent"])
 def test_what_says_nothing_of_a_replaced_record_is_refused_there(name: str) -> None:
     event = next(event for event, _, _ in PRICED if event["type"] == name)
-    with pytest.raises(InputError, match="not one that is replaced"):
+    with pytest.raises(InputError, match="not records that are replaced"):
         dpcli.from_dp_event(event, adjacency="replace-one")
 
 
@@ -391,7 +391,7 @@ NO_PIPELINE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "participations": (
         {"type": "tree-aggregation", "noise_multiplier": 9.0, "iterations": 8, "max_participations": 2},
         {},
-        "takes part more than once",
+        "takes part in several steps",
     ),
 }
 
@@ -435,7 +435,7 @@ def test_a_changed_export_is_refused_and_adjacency_is_asked_for() -> None:
     document["event"]["sampling_probability"] = 0.05
     with pytest.raises(InputError, match="contradicts the pipeline that dpcli export wrote"):
         file_of_json(json.dumps(document).encode(), Asserted(), "x")
-    with pytest.raises(InputError, match="expected the file's own adjacency, add-remove"):
+    with pytest.raises(InputError, match="expected the adjacency of the file, add-remove"):
         file_of_json(json.dumps(document).encode(), Asserted(adjacency="zero-out"), "x")
     done = run("import", "dp-accounting", "-", stdin=json.dumps(document["event"]).encode())
     assert done.code == 2 and "does not state its adjacency" in done.err

@@ -314,7 +314,7 @@ def test_how_batches_were_drawn_is_not_contradicted() -> None:
     with pytest.raises(InputError, match="--sampling poisson"):
         config({**fields, "poisson_sampling_in_fit": True}, sampling="shuffle")
     data = json.dumps({**fields, "poisson_sampling_in_fit": False}).encode()
-    with pytest.raises(InputError, match="--ignore poisson_sampling_in_fit where those were Poisson samples"):
+    with pytest.raises(InputError, match="use --ignore poisson_sampling_in_fit if the given batches were Poisson samples"):
         file_of_config(data, NONE, "poisson", (), "f")
     for sampling, ignored in (("shuffle", ()), ("poisson", ("poisson_sampling_in_fit",))):
         assert f'scheme = "{sampling}"' in file_of_config(data, NONE, sampling, ignored, "f")
@@ -342,7 +342,7 @@ GROUPS = {"type": "AddMaxRowsInMaxGroups", "grouping_column": "c", "max_groups":
 
 
 def test_what_has_no_words_in_a_file_is_refused_by_its_name() -> None:
-    with pytest.raises(InputError, match="make_laplace, which keeps no budget"):
+    with pytest.raises(InputError, match="make_laplace, which has no budget"):
         accountant(OTHER)
     call = VECTORS["opendp"][0]["accountant"]
     for field, name in (("input_metric", "l1_distance"), ("output_measure", "renyi_divergence")):
@@ -350,7 +350,7 @@ def test_what_has_no_words_in_a_file_is_refused_by_its_name() -> None:
         with pytest.raises(InputError, match=name):
             accountant({**call, "__kwargs__": inner})
     budget = {"type": "PureDPBudget", "epsilon": 1}
-    with pytest.raises(InputError, match="bounds groups"):
+    with pytest.raises(InputError, match="bound the groups"):
         session({"privacy_budget": budget, "protected_changes": {"a": GROUPS}})
     both = {"a": {"type": "AddOneRow"}, "b": {"type": "AddRowsWithID", "id_column": "user"}}
     for changes, found in ((both, "both"), ({}, "none")):
@@ -440,7 +440,7 @@ REFUSED = [
     ("epsilon = 0.7", 'epsilon = 0.7\npartition = "region"', "partition"),
     ('"unit"\n', '"record"\n', "stated for a record"),
     ("delta = 1e-6", "delta = 1e-6, adaptive = true", "expected adaptive = false"),
-    ("epsilon = 0.7", 'epsilon = 0.7\nadjacency = "zero-out"', "stated for zero-out"),
+    ("epsilon = 0.7", 'epsilon = 0.7\nadjacency = "zero-out"', "stated under zero-out"),
     ("[[mechanism]]", '[[mechanism]]\nname = "b"\ntype = "zcdp"\nrho = 0.1\nstated_for = "unit"\n[[mechanism]]', "found 2"),
 ]
 

@@ -66,17 +66,17 @@ def database(path: Path) -> bytes:
 
 def test_other_files_are_told_what_they_are(tmp_path: Path) -> None:
     others = {
-        "a database of SQLite, as a ledger is: dpcli budget show": database(tmp_path / "a.db"),
+        "an SQLite database, such as a ledger: dpcli budget show": database(tmp_path / "a.db"),
         "an array of numpy": b"\x93NUMPY\x01\x00",
         "a csv": b"age,income\n1,2\n",
-        "JSON, of which dpcli import reads": b'{"a": 1}',
+        "JSON; dpcli import reads the records of other libraries": b'{"a": 1}',
         "JSON": b"[1, 2]",
-        "JSON that a command of dpcli printed": dpcli("account", "examples/mnist.toml", "-f", "json").out.encode(),
+        "JSON that dpcli printed about a pipeline file": dpcli("account", "examples/mnist.toml", "-f", "json").out.encode(),
     }
     for words, data in others.items():
         with pytest.raises(InvalidFile) as refused:
             parse(data, "given")
-        assert f"expected a pipeline file, found what looks like {words}" in str(refused.value)
+        assert f"expected a pipeline file, found a file that looks like {words}" in str(refused.value)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b" \t\r\n\n"], ids=repr)
@@ -84,7 +84,7 @@ def test_nothing_is_said_to_be_nothing(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_bytes(data)
     assert "e.toml: error DP001: expected a pipeline file, found an empty file" in dpcli("account", str(path)).err
-    assert "expected a pipeline file, found standard input with nothing in it" in dpcli("account", "-", stdin=data).err
+    assert "expected a pipeline file, found empty standard input" in dpcli("account", "-", stdin=data).err
 
 
 def test_large_files_are_told_too(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpcli.file.toml.syntax import NotToml, tables_of
 
-ESCAPE = "expected an escape that TOML knows (\\\\ for a backslash), found another"
+ESCAPE = "expected an escape that TOML knows (\\\\ for a backslash), found an unknown one"
 
 
 @pytest.mark.parametrize(

@@ -190,5 +190,5 @@ def test_every_reader_leaves_them() -> None:
         for word, reader in READERS.items():
             with suppress(InputError):
                 reader(text)
-            assert read._stated(text.decode()) == tables_of(text.decode()), (name, word)
-    assert read._stated.cache_info().maxsize == 1
+            assert read._written_tables(text.decode()) == tables_of(text.decode()), (name, word)
+    assert read._written_tables.cache_info().maxsize == 1

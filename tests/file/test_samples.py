@@ -187,7 +187,7 @@ def test_one_sample_is_drawn_in_one_way(key: str) -> None:
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ((entry("a", sample="own"),), "expected sampling with sample, found none: every step sees all records"),
+        ((entry("a", sample="own"),), "expected sampling with sample, found none: every step reads all records"),
         ((entry("a", sample="x", sampling={"scheme": "none"}),), "expected sampling with sample, found none"),
         ((pair("batch")[0], pair("bach")[1]), "found 'batch', which no other mechanism has; did you mean 'bach'"),
         ((pair("batch")[0], pair("bach")[1]), "found 'bach', which no other mechanism has; did you mean 'batch'"),

@@ -10,7 +10,7 @@ from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.canonical import meant as advised
-from dpcli.file.pipeline.misplaced import USUAL, homes
+from dpcli.file.pipeline.misplaced import USUAL_NAMES, homes
 from dpcli.file.pipeline.model import Privacy
 from dpcli.file.pipeline.section import TablePlace, places_in
 from dpcli.file.toml.shown import NAMED
@@ -83,7 +83,7 @@ def test_advice(key: str, meant: str | None, words: str) -> None:
 @of_each("key", ["clip", "max_grad_norm", "l2-norm-clip", "clip_norm", "clipping", "norm", "C"])
 def test_a_clipping_norm_beside_a_noise_multiplier_is_said_to_cost_nothing(key: str) -> None:
     meant, words = advised(key, MECHANISM)
-    assert meant is None and "epsilon needs no clipping norm" in words and "[train] clipping" in words
+    assert meant is None and "epsilon does not depend on the clipping norm" in words and "[train] clipping" in words
     assert "clipping norm" not in advised(key, ["name", "type", "epsilon"])[1]
 
 
@@ -115,7 +115,7 @@ def test_synonyms_lead_to_keys_and_words_that_exist() -> None:
     words = {"replace-one", "add-remove", "fixed-size", "shuffle", "gaussian", "tree-aggregation", "text", "decimal", *MEASURES}
     assert {meant for meanings in SYNONYMS.values() for meant in meanings} <= known | words
     assert not set(SYNONYMS) & known
-    assert {*USUAL, *USUAL.values()} <= known
+    assert {*USUAL_NAMES, *USUAL_NAMES.values()} <= known
 
 
 NAMES = ["id", "Dept", "salary-of-2024", "First Name", "Straße"]
@@ -146,8 +146,8 @@ def test_a_line_is_shown_only_where_half_of_what_is_expected_is_in_it(line: list
 def test_a_few_of_many_are_told() -> None:
     names = [f"c{number}" for number in range(3 * NAMED)]
     said = instead_of("dept", names, schema=True)
-    assert said == f"none: there are {', '.join(repr(name) for name in names[:NAMED])} and {2 * NAMED} more"
-    assert instead_of("dept", names[:1], schema=True) == "none: there is 'c0'"
+    assert said == f"none: the columns are {', '.join(repr(name) for name in names[:NAMED])} and {2 * NAMED} more"
+    assert instead_of("dept", names[:1], schema=True) == "none: the only column is 'c0'"
     assert instead_of("dept", [], schema=True) == "none: there are no columns"
     assert "\n" not in instead_of("dept", ["a\n\x1b[2J"], schema=True)
 

@@ -254,7 +254,7 @@ def test_not_even_one_run() -> None:
 
 
 def test_too_many_runs_are_refused() -> None:
-    with pytest.raises(InputError, match=r"nothing runs more than 10\^18 times, found 1000000000000000000"):
+    with pytest.raises(InputError, match=r"no mechanism runs more than 10\^18 times, found 1000000000000000000"):
         account(pipeline(entry("gaussian", noise_multiplier=1e9, steps=2)), runs=10**18)
     with pytest.raises(InputError, match="found 0"):
         account(ONE, runs=0)

@@ -113,13 +113,13 @@ def test_the_command_says_each_change_and_then_what_is_left(tmp_path: Path) -> N
     link.symlink_to("run.toml")
     result = dpcli("lint", "link.toml", "--fix", folder=tmp_path)
     assert result.err.splitlines()[:3] == [
-        "dpcli: link.toml:13: DP002: mended: noise_multipler -> noise_multiplier",
-        'dpcli: link.toml:13: DP003: mended: noise_multiplier: "1.1" -> 1.1',
-        "dpcli: link.toml:14: DP117: mended: epochs = 2.5 -> steps = 586",
+        "dpcli: link.toml:13: DP002: repaired: noise_multipler -> noise_multiplier",
+        'dpcli: link.toml:13: DP003: repaired: noise_multiplier: "1.1" -> 1.1',
+        "dpcli: link.toml:14: DP117: repaired: epochs = 2.5 -> steps = 586",
     ]
     assert result.code == 1 and "DP105" in result.out and "# measured" in path.read_text()
     assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o664
-    assert not dpcli("lint", "run.toml", "--fix", folder=tmp_path).err.count("mended")
+    assert not dpcli("lint", "run.toml", "--fix", folder=tmp_path).err.count("repaired")
 
 
 def test_what_cannot_be_changed_is_refused_or_left(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_change_by_another_program_is_kept(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(mend, "mended", slow)
     result = dpcli("lint", "--fix", "a.toml", folder=tmp_path)
     assert result.code == 2
-    assert "dpcli: --fix: a.toml: not mended: it was changed by another program in the meantime\n" in result.err
+    assert "dpcli: --fix: a.toml: not repaired: it was changed by another program in the meantime\n" in result.err
     assert path.read_text() == other and [one.name for one in tmp_path.iterdir()] == ["a.toml"]
 
 
@@ -108,9 +108,9 @@ def mixed(path: Path) -> None:
 
 
 REFUSED = {
-    read_only: "not mended: it is read-only",
-    hard_link: "not mended: it has 2 names (hard links), which would become different files",
-    setgid: "not mended: it has a setuid, setgid or sticky bit",
+    read_only: "not repaired: it is read-only",
+    hard_link: "not repaired: it has 2 names (hard links), which would become different files",
+    setgid: "not repaired: it has a setuid, setgid or sticky bit",
     out_of_the_folder: "outside of the folder",
     mixed: "expected line ends of one kind",
 }

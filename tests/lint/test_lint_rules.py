@@ -145,7 +145,8 @@ def test_a_shuffling_loader_beside_poisson_accounting_is_an_error(tmp_path: Path
     assert (unread.rule, unread.key) == ("DP002", "train.shuffle")
     assert (diagnostic.rule, diagnostic.key, diagnostic.severity) == ("DP101", "train.shuffle", "error")
     assert (
-        diagnostic.message == "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
+        diagnostic.message
+        == "a mechanism of this file is counted as Poisson sampling, but shuffled or ordered batches are no Poisson samples"
     )
 
 
@@ -173,8 +174,8 @@ def test_a_finding_is_placed_and_named(tmp_path: Path) -> None:
     assert only(text, tmp_path) == Diagnostic(
         rule="DP101",
         severity="warning",
-        message='scheme = "shuffle" earns no amplification: each pass counts as one run on all of the data; '
-        'sample with scheme = "poisson" to be counted at its rate',
+        message='scheme = "shuffle" gives no amplification: each pass counts as one run on all of the data; '
+        'use scheme = "poisson" for amplification by the sampling rate',
         path=str(tmp_path / "pipeline.toml"),
         key='mechanism["train"].sampling.scheme',
         line=text.splitlines().index(source) + 1,

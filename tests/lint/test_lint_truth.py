@@ -115,7 +115,7 @@ def test_what_a_partition_is_said_to_cost_is_what_is_charged(kind: str, contribu
         single = replace(single, spec=replace(single.spec, stated_for="unit"))
     (found,) = resolve(whole := pipeline_in_parts(single, contributions))
     (message,) = [f.message for info, f in findings(whole) if info.code == "DP119"]
-    times = int(words[1]) if (words := re.match(r"counted (\d+) times for all parts", message)) else 1
+    times = int(words[1]) if (words := re.match(r"counted (\d+) times, since", message)) else 1
     assert found.count == times
     assert (times > 1) == (contributions > 1 and not single.spec.contribution_form)
 

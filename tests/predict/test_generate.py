@@ -118,7 +118,7 @@ def test_without_a_clip_that_binds_the_secret_comes_out(folder: Path) -> None:
 def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
     plan = plan_of("notes.toml")
     assert len(write_texts(plan, texts=2).written) == 2
-    with pytest.raises(InputError, match="--resume goes on"):
+    with pytest.raises(InputError, match="continue it with --resume"):
         write_texts(plan)
     assert write_texts(plan, resume=True, texts=1).taken == 3
     with pytest.raises(Denied, match="all 6 texts are spent: more need"):
@@ -377,7 +377,7 @@ def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path
     "change, message",
     [
         *(
-            (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from all of the vocabulary")
+            (("texts = 3", f"texts = 3\n{key}"), "a token is drawn from the whole vocabulary")
             for key in ("top_k = 5", "top_p = 0.9", "greedy = true")
         ),
         (("texts = 3", "texts = 4"), "steps: expected 32"),

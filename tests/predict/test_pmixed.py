@@ -341,7 +341,7 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
         ({"mechanism_radius": '"calibrate"'}, "dpcli pmixed account FILE --solve radius then finds the largest radius"),
         ({"lora": "{ rank = 4 }"}, "expected no lora with model = .ngram."),
         ({"order": "3"}, None),
-        ({"order": "4"}, 'expected no such key without mode = "paper"'),
+        ({"order": "4"}, 'expected this key only with mode = "paper"'),
         ({"projection": '"nearest"'}, "expected one of .clip., .mix."),
         ({"ngram": "4"}, "expected a whole number from 1 to 3"),
         ({"temperature": "0"}, "expected a number > 0"),

@@ -85,7 +85,7 @@ def test_each_teacher_sees_its_own_shard_alone(folder: Path) -> None:
 def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
     first = vote_and_teach(plan_of("stub.toml"))
     transcript = (folder / "out" / "transcript.jsonl").read_bytes()
-    with pytest.raises(InputError, match="--resume goes on"):
+    with pytest.raises(InputError, match="continue it with --resume"):
         vote_and_teach(plan_of("stub.toml"))
     again = vote_and_teach(plan_of("stub.toml"), resume=True)
     assert (again.queries, again.answered, again.run) == (first.queries, first.answered, first.run)
@@ -98,7 +98,7 @@ def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
 def test_a_session_of_another_file_does_not_go_on(folder: Path) -> None:
     vote_and_teach(plan_of("stub.toml"))
     for change in (("sigma = 2.0", "sigma = 2.5"), ("queries = 30", "queries = 31"), ("teachers = 16", "teachers = 17")):
-        with pytest.raises(InputError, match="found it changed"):
+        with pytest.raises(InputError, match="found a change"):
             vote_and_teach(edited(folder, change), resume=True)
     assert vote_and_teach(edited(folder, ("teachers = 16", "teachers = 16\ncandidates = 3")), resume=True).waiting  # it is public
 
@@ -153,7 +153,7 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         (('verbalizers = [" no", " yes"]', 'verbalizers = [" no"]'), "one word for each of 2 labels"),
         (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\nmodel = "gpt2"'), "model or labeller"),
         (('labeller = "stub:labeller"', ""), "model or labeller"),
-        (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\ntokenizer = "bytes"'), "no such key without model"),
+        (('labeller = "stub:labeller"', 'labeller = "stub:labeller"\ntokenizer = "bytes"'), "this key only with model"),
         (('units = "user"', ""), "prompt.units"),
         (('"{text} ->"', '"text ->"'), "a text that contains {text} once"),
         (

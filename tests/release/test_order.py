@@ -301,7 +301,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_drawn(name: str, content: byte
     Table.asked = 0
     release(plan(tmp_path))
     (tmp_path / "out" / name).write_bytes(content)
-    with pytest.raises(InputError, match=r"were changed|not as dpcli wrote it"):
+    with pytest.raises(InputError, match=r"were changed|not in the form that dpcli writes"):
         release(plan(tmp_path))
     assert Table.asked == 1
 

@@ -100,7 +100,7 @@ def test_a_path_that_is_no_table(path: str, tmp_path: Path) -> None:
     [
         ("Dept", "none: did you mean 'dept'?"),
         ("dep", "none: did you mean 'dept'?"),
-        ("year", "none: there are 'who', 'age', 'dept'"),
+        ("year", "none: the columns are 'who', 'age', 'dept'"),
     ],
 )
 def test_a_column_of_another_name_is_told(

@@ -111,7 +111,7 @@ def test_a_ledger_that_lost_the_run_is_not_charged_again(tmp_path: Path) -> None
     ledger.close()
     (tmp_path / "other").mkdir()
     other = books(tmp_path / "other")
-    with pytest.raises(LedgerError, match=r"has no run .*, under which this session was charged"):
+    with pytest.raises(LedgerError, match=r"has no run .*, but this session was charged under it"):
         charge(session, run(), other, "a test")
     assert other.state().runs == {}
     other.close()

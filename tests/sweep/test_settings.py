@@ -299,7 +299,7 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             ),
             (
                 PUBLIC + '[sweep.grid]\n"train.hidden" = [64, 32]\n',
-                "sweep.grid.'train.hidden'[2]: expected no such key without model = \"mlp\", which alone reads it, found 32",
+                "sweep.grid.'train.hidden'[2]: expected this key only with model = \"mlp\", found 32",
             ),
             (PUBLIC.replace("[1.0, 8.0]", "[]"), "sweep.epsilon: expected one or more different numbers, found an empty list"),
             (

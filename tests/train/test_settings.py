@@ -146,7 +146,7 @@ READ_BY = [
 def test_a_key_is_refused_without_what_reads_it() -> None:
     def refused_alone(case: tuple[str, Table, str, str]) -> None:
         task, extra, key, reader = case
-        assert f"train.{key}: expected no such key without {reader}, which alone reads it, found " in refused(table(task, extra))
+        assert f"train.{key}: expected this key only with {reader}, found " in refused(table(task, extra))
 
     require_each(READ_BY, refused_alone)
 

@@ -26,8 +26,8 @@ def document(facts: tuple[Fact, ...]) -> Document:
         verdict=verdict,
         tables=(
             Table(
-                "what dpcli needs and finds",
-                ("what", "verdict", "found"),
+                "requirements of dpcli on this machine",
+                ("thing", "verdict", "state"),
                 rows,
                 flagged=frozenset(i for i, fact in enumerate(facts) if fact.verdict in ("warn", "fail")),
             ),

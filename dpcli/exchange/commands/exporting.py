@@ -1,4 +1,4 @@
-"""dpcli export: a pipeline, or a trained model, as another library keeps it."""
+"""The command `dpcli export`, which converts a pipeline or a trained model to the format of another library."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-@click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Write a pipeline, or a trained model, as another library keeps it.")
+@click.group(
+    cls=LazyGroup, table=SUBCOMMANDS, short_help="Convert a pipeline, or a trained model, to the format of another library."
+)
 def command() -> None:
-    """Write a pipeline as another library keeps it, for its accountants to check the number, or a trained model with its model card.
+    """Convert a pipeline to the format of another library, so that its accountants can check the epsilon; or write a trained model with its
+    model card.
 
-    What that library cannot say is refused by its name. A pipeline's file holds [privacy] and the mechanisms as well, so that dpcli import
-    gives back a pipeline of the same cost. Its name, its budget, comments and the tables of other commands are not kept.
+    A pipeline that the library cannot express is refused, and the message names the reason. The new file also contains [privacy] and the
+    mechanisms of the pipeline, so that dpcli import restores a pipeline of the same cost. The name, the budget, comments and the tables of
+    other commands are lost.
     """
 
 
@@ -31,21 +35,21 @@ def command() -> None:
     type=click.Choice(["prv", "rdp", "gdp"]),
     default="prv",
     show_default=True,
-    help="Accountant of Opacus that will read it.",
+    help="Accountant of Opacus that will read the state.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="PATH",
     callback=path_or_stdout,
-    help="Write to PATH, which must not exist: JSON where it ends in .json, else a file of torch. Without it, or for -, JSON on standard "
-    "output.",
+    help="Write to PATH, which must not exist: JSON if PATH ends in .json, else a file of torch. Without PATH, or for -, print JSON to "
+    "standard output.",
 )
 def export_opacus(file: str, accountant: str, output: str | None) -> None:
     """Write the pipeline in FILE ("-" for standard input) as the state_dict of an Opacus accountant: its history of noise multipliers,
-    sampling rates and steps. torch.load reads it, also with weights_only, and load_state_dict of the accountant takes it.
+    sampling rates and steps. torch.load reads the file, also with weights_only, and load_state_dict of the accountant takes the result.
 
-    Opacus counts Gaussian noise over one record's contribution on Poisson samples, under add-remove; everything else is refused.
+    Opacus accounts for Gaussian noise on Poisson samples under add-remove, with one record per unit. Everything else is refused.
     """
     from dpcli.exchange.opacus.phases import json_text, state_of, torch_bytes
     from dpcli.file.pipeline.read import load
@@ -58,10 +62,10 @@ def export_opacus(file: str, accountant: str, output: str | None) -> None:
 @click.argument("file")
 @new_file_option
 def export_dp_accounting(file: str, output: str | None) -> None:
-    """Write the pipeline in FILE ("-" for standard input) as a DpEvent: JSON with the names of classes and fields that
-    dp_accounting.dp_event has, and the neighbouring relation that its accountant is to be given. In Python, to_dp_event makes the event.
+    """Write the pipeline in FILE ("-" for standard input) as a DpEvent: JSON with the names of classes and fields in
+    dp_accounting.dp_event, and the neighbouring relation for its accountant. In Python, dpcli.to_dp_event returns the event itself.
 
-    One record per unit alone. Under replace-one, PLDAccountant counts what the event says; RdpAccountant counts half the sensitivity.
+    A unit must contribute one record. Under replace-one, PLDAccountant uses the sensitivity of the event, and RdpAccountant half of it.
     """
     from dpcli.cli.printing import standard_error
     from dpcli.exchange.events.dp_event import event_json
@@ -71,19 +75,21 @@ def export_dp_accounting(file: str, output: str | None) -> None:
     write_new(output, event_json(pipeline))
     with standard_error():
         if pipeline.privacy.adjacency.value == "replace-one":
-            click.echo("dpcli: check it with PLDAccountant: under replace-one RdpAccountant counts half the sensitivity", err=True)
+            click.echo(
+                "dpcli: check the event with PLDAccountant: under replace-one RdpAccountant uses half the sensitivity", err=True
+            )
 
 
 @click.command(short_help="The budget of a Tumult Analytics Session, as JSON.")
 @click.argument("file")
-@click.option("--table", default="data", show_default=True, metavar="NAME", help="The table of the Session that holds the records.")
+@click.option("--table", default="data", show_default=True, metavar="NAME", help="Name of the Session's table with the records.")
 @new_file_option
 def export_tumult(file: str, table: str, output: str | None) -> None:
-    """Write the guarantee that the pipeline in FILE ("-" for standard input) states as the privacy budget of a Session, with the change
-    that it protects: the fields of Session.from_dataframe, as dpcli import tumult reads them.
+    """Write the guarantee that the pipeline in FILE ("-" for standard input) states as the privacy budget of a Session, with its protected
+    change: the fields of Session.from_dataframe, which dpcli import tumult reads too.
 
-    A Session has one budget, of pure epsilon, of epsilon and delta, or of rho, for a unit of at most max_contributions rows; a file of
-    noise, of samples or of several mechanisms is refused.
+    A Session has one budget for a unit of at most max_contributions rows: a pure epsilon, an epsilon and a delta, or a rho. A file with
+    noise, sampling or several mechanisms is refused.
     """
     from dpcli.exchange.tumult import session_of
     from dpcli.file.pipeline.read import load
@@ -95,12 +101,12 @@ def export_tumult(file: str, table: str, output: str | None) -> None:
 @click.argument("run")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="Write to FOLDER, which must not exist.")
 def export_hugging_face(run: str, output: str) -> None:
-    """Write the model of RUN, a folder that dpcli train left, to FOLDER for the Hugging Face Hub: the weights as transformers or PEFT reads
-    them (any other model as dpcli.load_model does), the tokenizer, the statement, and README.md, a model card with epsilon, delta, unit and
-    adjacency in its front matter.
+    """Write the model of RUN, a folder of dpcli train, to FOLDER for the Hugging Face Hub: the weights in the format of transformers or
+    PEFT (for other models, that of dpcli.load_model), the tokenizer, the statement, and README.md, a model card with epsilon, delta, unit
+    and adjacency in its front matter.
 
-    Nothing is uploaded. What dpcli attest would refuse is refused: a run that is NOT PRIVATE, or of which a file has changed. The files
-    name the run, and may name its data as the training file does: read them before you publish.
+    Nothing is uploaded. A run that dpcli attest refuses is refused: one that is NOT PRIVATE, or with a changed file. The new files name the
+    run, and may name its data if the training file does. Read them before you publish.
     """
     from dpcli.cli.printing import standard_error
     from dpcli.train.trained.hub import write_hub_folder

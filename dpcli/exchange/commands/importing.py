@@ -1,4 +1,4 @@
-"""dpcli import: what another library keeps of a private run, as a pipeline file."""
+"""The command `dpcli import`, which converts the record that another library keeps of a private run to a pipeline file."""
 
 from __future__ import annotations
 
@@ -29,37 +29,41 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
 }
 
 asserted_options = composed(
-    adjacency_option("that was accounted"),
+    adjacency_option("of the record"),
     click.option("--delta", type=float, help="Delta at which epsilon is reported."),
-    click.option("--unit", help="What one individual is: example, user, ..."),
-    click.option("--max-contributions", type=int, help="Most records that one unit contributes."),
+    click.option("--unit", help="Unit of privacy: example, user, ..."),
+    click.option("--max-contributions", type=int, help="Largest number of records that one unit contributes."),
     dataset_size_option,
     new_file_option,
 )
 
 
 def sampling_option(text: str, *schemes: str) -> Callable[[Any], Any]:
-    """Add --sampling, which the file does not state."""
+    """Return the option --sampling, for records that do not state the sampling scheme. text: its help."""
     return click.option("--sampling", type=click.Choice(schemes), required=True, help=text)
 
 
 def ignored_option(part: str) -> Callable[[Any], Any]:
-    """Add --ignore, for parts of a file without a known meaning."""
-    text = f"A {part.lower()} that says nothing about privacy; repeatable."
+    """Return the option --ignore for unknown parts of a file. part: name of such a part, such as FIELD."""
+    text = f"Ignore this {part.lower()}, which does not concern privacy; repeatable."
     return click.option("--ignore", "ignored", multiple=True, metavar=part, help=text)
 
 
-def write_made(
+def convert_and_write(
     output: str | None, file: str, given: Mapping[str, Any], make: Callable[[Asserted, str], str], note: str = ""
 ) -> None:
-    """Make a text, then print it, or write it to a new file.
+    """Convert a record to the text of a pipeline file, and print the text or write it to a new file.
 
     Args:
-        given: the flags of `asserted_options`. make: takes what they state, and what messages call the file.
-        note: one line on standard error.
+        output: Path of the new file; None to print the text.
+        file: Path of the record.
+        given: Values of `asserted_options` by name.
+        make: Function that returns the text, from the keys that the user states and the name of the record in messages.
+        note: Line that is printed to standard error, if any.
 
     Raises:
-        InputError: with the name of the file, in one line also if the reader of files refuses what was made.
+        InputError: The record cannot be converted, or the reader of pipeline files refuses the text. The message is one line that begins
+            with the name of the record.
     """
     from dpcli.cli.printing import standard_error
     from dpcli.exchange.foreign import Asserted
@@ -68,26 +72,34 @@ def write_made(
     with naming_file(file, given):
         text = make(Asserted(**given), title(file))
     write_new_pipeline(output, text)
-    _complain_about_delta(text, title(file), given["delta"])
+    _warn_about_delta(text, title(file), given["delta"])
     if note:
         with standard_error():
             click.echo(f"dpcli: {note}", err=True)
 
 
-def _read_and_write_made(
+def _read_convert_and_write(
     output: str | None, file: str, given: Mapping[str, Any], what: str, make: Callable[..., str], *more: Any, most: int = 16 << 20
 ) -> None:
-    """Read a file, of at most so many bytes, and leave what `make` makes of its data, of what is asserted, of `more` and of its name."""
+    """Read a record, convert it, and print or write the pipeline file.
+
+    Args:
+        output, file, given: As in `convert_and_write`.
+        what: Description of the expected record, for messages.
+        make: Function that returns the text, from the data, the stated keys, `more`, and the name of the record.
+        more: Further arguments of `make`.
+        most: Largest number of bytes of the record.
+    """
     from dpcli.file.toml.limits import read_head, title
 
     data = read_head(file, most, what)
     if len(data) > most:
         raise InputError(f"{title(file)}: expected at most {most >> 20} MiB of {what}")
-    write_made(output, file, given, lambda asserted, place: make(data, asserted, *more, place))
+    convert_and_write(output, file, given, lambda asserted, place: make(data, asserted, *more, place))
 
 
-def _complain_about_delta(text: str, path: str, delta: float | None) -> None:
-    """Print what DP105 says of --delta, by the number of records that the made pipeline states."""
+def _warn_about_delta(text: str, path: str, delta: float | None) -> None:
+    """Print the finding of DP105 about a large --delta, or that of DP306 about an unknown number of records, if there is one."""
     from dpcli.cli.printing import complain
     from dpcli.file.pipeline.read import parse
     from dpcli.lint.delta import judged_deltas
@@ -100,7 +112,12 @@ def _complain_about_delta(text: str, path: str, delta: float | None) -> None:
 
 @contextmanager
 def naming_file(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
-    """Raise every InputError with the name of the file in front. given: flags that stand for the keys that they state."""
+    """Put the name of the file in front of the message of every InputError that is raised inside.
+
+    Args:
+        file: Path of the file.
+        given: Values of flags by the key of [privacy] that they state. Messages name the flag in place of the key.
+    """
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import title
 
@@ -115,7 +132,7 @@ def naming_file(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> I
 
 
 def _by_flags(key: str, message: str, given: Mapping[str, Any]) -> str:
-    """Return a message of the reader with the flag in place of the key that it states, or that is missing."""
+    """Return a message of the reader in which flags replace the keys that they state, or that are missing."""
     lacking = re.search(r"found (nothing|none)(;|$)", message)
     for name, value in given.items():
         if lacking or value is not None:
@@ -126,10 +143,10 @@ def _by_flags(key: str, message: str, given: Mapping[str, Any]) -> str:
 
 @click.group(cls=LazyGroup, table=SUBCOMMANDS, short_help="Convert another library's record to a pipeline file.")
 def command() -> None:
-    """Make a pipeline file of what another library keeps of a private run.
+    """Convert the record that another library keeps of a private run to a pipeline file.
 
-    What the library does not record is asked for by a flag, or left as a comment where it belongs. What the format cannot express is
-    refused by its name.
+    Flags state what the record lacks. A missing key without a flag becomes a comment in the file. A record that a pipeline file cannot
+    express is refused, and the message names the reason.
     """
 
 
@@ -138,21 +155,21 @@ def command() -> None:
 @click.option(
     "--sampling",
     type=click.Choice(["poisson", "shuffle"]),
-    help="How batches were drawn: poisson_sampling of make_private  [default: poisson, and the file says that it is assumed].",
+    help="How batches were drawn: poisson_sampling of make_private  [default: poisson, marked in the file as an assumption].",
 )
 @asserted_options
 def import_opacus(checkpoint: str, sampling: str | None, output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the accountant's history in CHECKPOINT: a file of PrivacyEngine.save_checkpoint, of torch.save of the
-    accountant or its state_dict, alone or among other things, or the state_dict as JSON ("-" for standard input).
+    """Convert the history of the accountant in CHECKPOINT to a pipeline file. CHECKPOINT is a file of PrivacyEngine.save_checkpoint, a file
+    of torch.save that contains the accountant or its state_dict, or the state_dict as JSON ("-" for standard input).
 
-    Nothing in CHECKPOINT is run, and torch is not needed: pickles are read as plain values, and one that names anything else than
-    tensors and plain values is refused.
+    No code in CHECKPOINT is run, and torch is not needed. Pickles are read as plain values. A pickle that names anything but tensors and
+    plain values is refused.
 
-    The history has noise multipliers, sampling rates and steps, which become one entry, with lists where they change. It does not say how
-    batches were drawn (Opacus's number holds for Poisson sampling alone), at which delta, or whose data they are.
+    The history has noise multipliers, sampling rates and steps. They become one entry, with a list for each value that changes. The history
+    does not say how batches were drawn (the epsilon of Opacus holds only for Poisson sampling), and it has no delta and no unit.
 
-    Of Poisson samples and one record, dpcli account finds a little less than Opacus: its PRV accountant adds eps_error, 0.01 where nobody
-    set it, and its RDP accountant finds what dpcli account -a rdp does, or a little more.
+    With Poisson sampling and one record per unit, dpcli account prints a little less than Opacus: the PRV accountant of Opacus adds
+    eps_error, 0.01 by default, and its RDP accountant gives the epsilon of dpcli account -a rdp, or a little more.
     """
     from dpcli.exchange.opacus.accountant import read_checkpoint, state_in
     from dpcli.exchange.opacus.phases import ASSUMED, file_of_state, is_assumed
@@ -160,62 +177,62 @@ def import_opacus(checkpoint: str, sampling: str | None, output: str | None, **g
     with naming_file(checkpoint):
         state = state_in(read_checkpoint(checkpoint))
     note = ASSUMED if is_assumed(state, sampling) else ""
-    write_made(output, checkpoint, given, lambda asserted, place: file_of_state(state, asserted, sampling, place), note)
+    convert_and_write(output, checkpoint, given, lambda asserted, place: file_of_state(state, asserted, sampling, place), note)
 
 
 @click.command(short_help="A DpEvent of dp-accounting, from JSON.")
 @click.argument("file")
 @asserted_options
 def import_dp_accounting(file: str, output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the DpEvent in FILE ("-" for standard input), as json.dump(event.to_named_tuple(), file) writes it.
+    """Convert the DpEvent in FILE ("-" for standard input), as json.dump(event.to_named_tuple(), file) writes it, to a pipeline file.
 
-    An event may also be a table of JSON with the names of its class and of its fields: { "type": "PoissonSampledDpEvent",
-    "sampling_probability": 0.01, "event": { "type": "GaussianDpEvent", "noise_multiplier": 1.1 } }. What dpcli export has written is read
-    as well. A field that nobody knows is refused. In Python, from_dp_event takes the event itself.
+    An event may also be a JSON table with the names of its class and of its fields: { "type": "PoissonSampledDpEvent",
+    "sampling_probability": 0.01, "event": { "type": "GaussianDpEvent", "noise_multiplier": 1.1 } }. A file of dpcli export is read too. An
+    unknown field is refused. In Python, dpcli.from_dp_event takes the event itself.
 
-    The event does not say its neighbouring relation, which is the accountant's: state --adjacency. Under replace-one a record moves a sum
-    by twice the bound that noise_multiplier is relative to, as PLDAccountant counts it; RdpAccountant counts half of that.
+    An event has no neighbouring relation, as its accountant has it: state --adjacency. Under replace-one, a record moves a sum by twice the
+    bound to which noise_multiplier is relative. PLDAccountant uses this sensitivity, and RdpAccountant half of it.
     """
     from dpcli.exchange.events.dp_event import file_of_json
 
-    _read_and_write_made(output, file, given, "a DpEvent", file_of_json)
+    _read_convert_and_write(output, file, given, "a DpEvent", file_of_json)
 
 
 @click.command(short_help="Flags of tensorflow-privacy's compute_dp_sgd_privacy.")
 @click.argument("file")
-@sampling_option("How batches were drawn, which the program does not check.", "poisson", "shuffle")
+@sampling_option("How batches were drawn. The program does not check this.", "poisson", "shuffle")
 @ignored_option("FLAG")
 @asserted_options
 def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the flags of compute_dp_sgd_privacy in FILE, a flagfile or a command line ("-" for standard input):
-    --N=60000 --batch_size=256 --noise_multiplier=1.12 --epochs=60.
+    """Convert the flags of compute_dp_sgd_privacy in FILE, a flagfile or a command line ("-" for standard input), to a pipeline file. Such
+    flags are --N=60000 --batch_size=256 --noise_multiplier=1.12 --epochs=60.
 
-    The program prints two numbers, of Poisson sampling and of each example once in an epoch: say with --sampling which batches were drawn.
-    Without --noused_microbatching its noise counts half, as the program counts it, and --delta is 1e-6, its own.
-    --max_examples_per_user makes the file's unit a user, unless --unit example is stated.
+    The program prints two numbers: one for Poisson sampling, and one for batches that contain each example once per epoch. State with
+    --sampling how batches were drawn. As in the program, the noise is halved unless --noused_microbatching is given, and the default of
+    --delta is 1e-6. --max_examples_per_user makes the unit a user, unless --unit example is stated.
     """
     from dpcli.exchange.tf_privacy import file_of_flags
 
-    _read_and_write_made(output, file, given, "flags", file_of_flags, sampling, ignored)
+    _read_convert_and_write(output, file, given, "flags", file_of_flags, sampling, ignored)
 
 
 @click.command(short_help="A DPKerasConfig of jax-privacy, from JSON.")
 @click.argument("file")
-@sampling_option("How batches were drawn, which jax-privacy does not check.", "poisson", "shuffle")
+@sampling_option("How batches were drawn. jax-privacy does not check this.", "poisson", "shuffle")
 @ignored_option("FIELD")
 @asserted_options
 def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the DPKerasConfig in FILE, as JSON: json.dumps(dataclasses.asdict(config)) ("-" for standard input).
+    """Convert the DPKerasConfig in FILE, the JSON of json.dumps(dataclasses.asdict(config)) ("-" for standard input), to a pipeline file.
 
-    Its epsilon becomes the file's budget. jax-privacy counts every step as Poisson sampling: say with --sampling how batches were drawn.
-    Noise that is to be calibrated is not known yet: take update_with_calibrated_noise_multiplier(). Where batches are accumulated, each of
-    them is a step, with its part of the noise.
+    The epsilon of the config becomes the budget of the file. jax-privacy accounts for every step as Poisson sampling: state with --sampling
+    how batches were drawn. If the noise is still to be calibrated, call update_with_calibrated_noise_multiplier() first. If batches are
+    accumulated, each batch is a step with its part of the noise.
 
-    The dp_event of an execution plan is read by dpcli import dp-accounting.
+    For the dp_event of an execution plan, use dpcli import dp-accounting.
     """
     from dpcli.exchange.jax_privacy import file_of_config
 
-    _read_and_write_made(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
+    _read_convert_and_write(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
 
 
 @click.command(short_help="The budget of an OpenDP Context, as OpenDP serialises it.")
@@ -223,15 +240,15 @@ def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], outpu
 @ignored_option("ARGUMENT")
 @asserted_options
 def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the budget of an OpenDP Context: FILE holds what opendp.prelude.serialize(context.accountant) gives
-    ("-" for standard input). Nothing of it is run.
+    """Convert the budget of an OpenDP Context to a pipeline file. FILE has the output of opendp.prelude.serialize(context.accountant) ("-"
+    for standard input). No code in FILE is run.
 
-    The file states a guarantee for each part of the budget, or one for all of it where queries share it, whatever was spent. Whom it
-    protects, the accountant says: its distance between data sets, and d_in.
+    The pipeline file states a guarantee for each part of the budget or, if queries share the budget, one guarantee for all of it. Unspent
+    budget is included. The distance between data sets and d_in of the accountant determine the adjacency and max_contributions.
     """
     from dpcli.exchange.opendp import file_of_accountant
 
-    _read_and_write_made(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
+    _read_convert_and_write(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
 
 
 @click.command(short_help="The budget of a Tumult Analytics Session, from JSON.")
@@ -239,34 +256,34 @@ def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **giv
 @ignored_option("FIELD")
 @asserted_options
 def import_tumult(file: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the budget of a Session and of what it protects, as JSON ("-" for standard input): { "privacy_budget":
-    { "type": "ApproxDPBudget", "epsilon": 1, "delta": 1e-9 }, "protected_changes": { "visits": { "type": "AddMaxRows", "max_rows": 3 } } },
-    with the names of classes and of their fields. A Session itself keeps no file.
+    """Convert the budget and the protected changes of a Session, as JSON in FILE ("-" for standard input), to a pipeline file. The JSON has
+    the names of Tumult's classes and fields: { "privacy_budget": { "type": "ApproxDPBudget", "epsilon": 1, "delta": 1e-9 },
+    "protected_changes": { "visits": { "type": "AddMaxRows", "max_rows": 3 } } }. A Session itself writes no file.
 
-    The file states one guarantee for the whole budget, whatever was spent. A unit may change all tables at once, each by as many rows, or
-    by the rows of one identifier.
+    The pipeline file states one guarantee for the whole budget, including its unspent part. A unit may change all tables at once: each by
+    its number of rows, or all rows of one identifier.
     """
     from dpcli.exchange.tumult import file_of_session
 
-    _read_and_write_made(output, file, given, "a Session", file_of_session, ignored)
+    _read_convert_and_write(output, file, given, "a Session", file_of_session, ignored)
 
 
 @click.command(short_help="The noise of each step, from a csv.")
 @click.argument("file")
-@sampling_option("How every batch was drawn: a sample of its own, each record by its own chance.", "poisson")
+@sampling_option("How batches were drawn: each is a new sample, and contains each record independently.", "poisson")
 @ignored_option("COLUMN")
 @asserted_options
 def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
-    """Make a pipeline file of the schedule in FILE, a csv with a header row ("-" for standard input).
+    """Convert the schedule in FILE, a csv with a header row ("-" for standard input), to a pipeline file.
 
-    A row is a step, or a stage of as many as its steps say. Columns: noise_multiplier, the noise over one record's bound; sampling_rate, or
-    batch_size with --dataset-size; steps where a row is several. sigma and noise are read as noise_multiplier, q, sample_rate and
-    sampling_probability as sampling_rate, num_steps as steps, and the file says so. Any other column is refused, as it might change what a
-    row means: --ignore what does not. The numbers are copied: what is signed does not change with the csv. State --adjacency. A pipeline
-    file holds 1 MiB: some 50,000 numbers with all of their digits, 100,000 stages where they are short.
+    A row is a step or, with a column steps, a stage of several steps. The columns are: noise_multiplier, the noise over the bound of one
+    record; sampling_rate, or batch_size with --dataset-size; and steps. sigma and noise are read as noise_multiplier; q, sample_rate and
+    sampling_probability as sampling_rate; num_steps as steps. The file says so. Any other column is refused, as it might change the meaning
+    of a row: use --ignore if it does not. The pipeline file contains the numbers and does not refer to the csv. State --adjacency. A
+    pipeline file has at most 1 MiB. That suffices for about 50,000 numbers with all digits, or for 100,000 stages of short numbers.
 
-    Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may hold a record twice.
+    Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may contain a record twice.
     """
     from dpcli.exchange.schedule_csv import MOST_BYTES, file_of_schedule
 
-    _read_and_write_made(output, file, given, "a csv", file_of_schedule, ignored, most=MOST_BYTES)
+    _read_convert_and_write(output, file, given, "a csv", file_of_schedule, ignored, most=MOST_BYTES)

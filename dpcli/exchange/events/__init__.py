@@ -1,1 +1,1 @@
-"""dp-accounting: trees of DpEvents."""
+"""Import from and export to dp-accounting, whose records are trees of DpEvents."""

@@ -1,8 +1,10 @@
-"""A DpEvent as JSON: alone, or with the relation of its accountant and the pipeline that it was made of.
+"""Import and export of a DpEvent as JSON, and the Python functions from_dp_event and to_dp_event.
 
-dp-accounting 0.6 itself has no format for files: to_named_tuple keeps the names of classes and fields, and so does this one. An event is a
-table { "type": "PoissonSampledDpEvent", "sampling_probability": 0.01, "event": { ... } }; an infinite number is the string "inf". What
-json.dump makes of the named tuple is read too: the list of its values, behind the names of the module and of the class.
+dp-accounting 0.6 has no file format. The format here has the names of classes and fields that to_named_tuple uses. An event is a table
+{ "type": "PoissonSampledDpEvent", "sampling_probability": 0.01, "event": { ... } }. An infinite number is the string "inf". The file
+contains the event alone, or also the neighbouring relation of its accountant and the pipeline from which it was exported.
+
+The output of json.dump for the named tuple is read too. It is a list: the names of the module and of the class, then the values.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from dpcli.file.toml.shown import shown
 from dpcli.file.toml.write import toml_text
 
 SCHEMA = "dpcli/dp-event/v1"
-WRAPPED = ("schema", "neighboring_relation", "pipeline")  # beside the event
+WRAPPED = ("schema", "neighboring_relation", "pipeline")  # optional fields next to the event
 ADJACENCIES = {relation: adjacency for adjacency, relation in RELATIONS.items()}
-COMMENTS = {"noise_multiplier": "over the bound on one record's values, as in the event"}
+COMMENTS = {"noise_multiplier": "relative to the bound on the values of one record, as in the event"}
 
 
 def event_json(pipeline: Pipeline) -> str:
-    """Return the event, the relation under which it counts, and the pipeline's own tables, as JSON."""
+    """Return JSON with the event of a pipeline, the neighbouring relation for its accountant, and the tables of the pipeline."""
     document = {
         "schema": SCHEMA,
         "neighboring_relation": RELATIONS[pipeline.privacy.adjacency.value],
@@ -42,16 +44,23 @@ def event_json(pipeline: Pipeline) -> str:
 
 
 def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
-    """Return the text of the pipeline file of an event, as a table or as json.dump writes its named tuple, or of what `event_json` wrote.
+    """Return the text of the pipeline file for an event.
 
-    Raises InputError for a field that nobody knows, or what no file says; InvalidFile if the reader refuses the values.
+    Args:
+        data: JSON of the event, of its named tuple, or of `event_json`.
+        asserted: Keys of [privacy] that the user states.
+        place: Name of the input in messages.
+
+    Raises:
+        InputError: A field is unknown, or a pipeline file cannot express the event.
+        InvalidFile: The reader of pipeline files refuses the values.
     """
     document = _document(data, place)
     if not _wraps(document):
         return _text(tables_of_event(tree_of(document), asserted), COMMENTS, place)
     wrapper = ForeignTable(place, document)
     wrapper.require_fields(("event",), WRAPPED, hint="" if "schema" in document else SNIPPET)
-    stated = _related(wrapper, asserted)
+    stated = _with_relation(wrapper, asserted)
     if not wrapper.has("pipeline"):
         return _text(tables_of_event(tree_of(document["event"]), stated), COMMENTS, place)
     event = plain_of(tree_of(document["event"]))
@@ -60,11 +69,12 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
 
 
 def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) -> str:
+    """Return the text of the pipeline file with these tables."""
     return file_of(tables, ("From a DpEvent of dp-accounting.",), comments, place)
 
 
 def _document(data: bytes, place: str) -> Any:
-    """Return the table in JSON, or the list that json.dump makes of a named tuple."""
+    """Return the JSON table of an event, or the JSON list of its named tuple."""
     try:
         document = read_json(data, place)
     except NotJson:
@@ -75,11 +85,12 @@ def _document(data: bytes, place: str) -> Any:
 
 
 def _wraps(document: Any) -> bool:
+    """Return whether a document contains an event in a field, as `event_json` writes it, rather than being one."""
     return isinstance(document, dict) and "event" in document and not document.keys() & {"type", "class_name"}
 
 
-def _related(wrapper: ForeignTable, asserted: Asserted) -> Asserted:
-    """Return what is asserted, with the adjacency that the file states."""
+def _with_relation(wrapper: ForeignTable, asserted: Asserted) -> Asserted:
+    """Return the keys that the user states, with the adjacency of the file. Raises InputError if they contradict it."""
     schema = wrapper.fields.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise wrapper.refused(f"expected schema {SCHEMA}, found {shown(schema)}")
@@ -90,7 +101,7 @@ def _related(wrapper: ForeignTable, asserted: Asserted) -> Asserted:
         raise wrapper.refused(f"expected neighboring_relation among {', '.join(ADJACENCIES)}, found {shown(relation)}")
     adjacency = ADJACENCIES[relation]
     if asserted.adjacency not in (None, adjacency):
-        raise wrapper.refused(f"expected the file's own adjacency, {adjacency}, found {asserted.adjacency}")
+        raise wrapper.refused(f"expected the adjacency of the file, {adjacency}, found {asserted.adjacency}")
     return replace(asserted, adjacency=adjacency)
 
 
@@ -103,47 +114,49 @@ def from_dp_event(
     max_contributions: int | None = None,
     dataset_size: int | None = None,
 ) -> Pipeline:
-    """Return the pipeline that says the same as a DpEvent of dp-accounting.
+    """Return the pipeline that is equivalent to a DpEvent of dp-accounting.
 
     Args:
-        event: a DpEvent, its named tuple (to_named_tuple), or its table as JSON has it. It is known by the name of its class and of its
-            fields; dp_accounting need not be installed.
-        adjacency: "add-remove" (ADD_OR_REMOVE_ONE), "replace-one" (REPLACE_ONE) or "zero-out" (REPLACE_SPECIAL): what the accountant was
-            told, since the event does not say it.
-        delta: at which epsilon is reported; dp-accounting is asked for it later.
-        unit, max_contributions, dataset_size: as in [privacy].
+        event: A DpEvent, its named tuple (to_named_tuple), or its JSON table. The names of its class and fields identify it, so that
+            dp_accounting need not be installed.
+        adjacency: The neighbouring relation of the accountant, which the event does not contain: "add-remove" (ADD_OR_REMOVE_ONE),
+            "replace-one" (REPLACE_ONE) or "zero-out" (REPLACE_SPECIAL).
+        delta: Delta at which epsilon is reported.
+        unit, max_contributions, dataset_size: As in [privacy].
 
     Returns:
-        A pipeline whose noise is what the event says: over C, the bound on one record's values. Under replace-one a record moves a sum by
-        2 C, as PLDAccountant counts; RdpAccountant counts C there, and so less. Numbers that have to be converted (noise_parameter) are
-        rounded to less noise, in the last digits.
+        A pipeline with the noise of the event, relative to C, the bound on the values of one record. Under replace-one a record moves a sum
+        by 2 C. PLDAccountant uses 2 C too; RdpAccountant uses C, so that its epsilon is smaller. A number that must be converted, such as
+        noise_parameter, is rounded in its last digits towards less noise.
 
     Raises:
-        InputError: an event that no mechanism says (NonPrivateDpEvent, UnsupportedDpEvent, SampledWithReplacementDpEvent, several trees
-            of one epoch, a sample of a sample, xi above 0), or values that the pipeline file refuses.
+        InputError: No mechanism type corresponds to the event (NonPrivateDpEvent, UnsupportedDpEvent, SampledWithReplacementDpEvent,
+            several trees of one epoch, a sample of a sample, xi above 0), or the reader of pipeline files refuses its values.
     """
     asserted = Asserted(adjacency=adjacency, unit=unit, max_contributions=max_contributions, dataset_size=dataset_size, delta=delta)
     return read_text(toml_text(tables_of_event(tree_of(event), asserted)), "<dp event>")
 
 
 def to_dp_event(pipeline: Pipeline) -> Any:
-    """Return the DpEvent of dp-accounting that says the same as a pipeline, to be composed by an accountant with its neighbouring relation.
+    """Return the DpEvent of dp-accounting that is equivalent to a pipeline.
 
     Args:
-        pipeline: of one record per unit, without partitions; what it says of adjacency, delta, unit and budget is not in the event.
+        pipeline: A pipeline with one record per unit and without partitions.
 
     Returns:
-        An object of dp_accounting.dp_event. The names of entries are lost; from_dp_event of it costs what the pipeline costs, or more in
-        the last digits if a number had to be converted.
+        An object of dp_accounting.dp_event, to be composed by an accountant with the neighbouring relation of the pipeline. The event does
+        not contain the adjacency, the delta, the unit, the budget and the names of entries. The pipeline of from_dp_event has the same
+        cost, or a cost that is larger in the last digits if a number had to be converted.
 
     Raises:
-        InputError: a mechanism, a key or a sampling scheme that no event says, or that dpcli cannot account for; it is named.
-        Unavailable: dp_accounting is not installed, or has no such class.
+        InputError: No event corresponds to a mechanism, a key or a sampling scheme, or dpcli cannot account for it. The message names it.
+        Unavailable: dp_accounting is not installed, or lacks the class.
     """
     return _object(tree_of_pipeline(pipeline))
 
 
 def _object(value: Value) -> Any:
+    """Return the object of dp_accounting for a value of an event tree. Raises Unavailable if dp_accounting is missing or too old."""
     if isinstance(value, tuple):
         return [_object(item) for item in value]
     if not isinstance(value, EventTree):
@@ -152,5 +165,5 @@ def _object(value: Value) -> Any:
         raise Unavailable("dp_accounting is not installed: pip install dp-accounting")
     home = getattr(importlib.import_module(HOME), value.name, None)
     if home is None:
-        raise Unavailable(f"expected a dp_accounting that has {value.name}, found one that is older")
+        raise Unavailable(f"expected a dp_accounting that has {value.name}, found an older version")
     return home(**{field: _object(inner) for field, inner in value.fields.items()})

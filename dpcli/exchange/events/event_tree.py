@@ -1,4 +1,4 @@
-"""A DpEvent of dp-accounting as a plain value: the name of its class, and its fields by name."""
+"""A DpEvent of dp-accounting as a tree: the name of its class, and its fields by name, without the classes of dp_accounting."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ SNIPPET = """in Python:
 class EventTree(ForeignTable):
     """An event.
 
-    fields: numbers are int or float, sequences are tuples, and inner events are EventTree. A field without a value is None.
+    Attributes:
+        fields: The values by field. Numbers are int or float, sequences are tuples, and inner events are EventTree. A field without a
+            value is None.
     """
 
     def __getitem__(self, field: str) -> Value:
@@ -76,12 +78,16 @@ class EventTree(ForeignTable):
 
 
 def tree_of(event: Any, depth: int = 0) -> EventTree:
-    """Return a DpEvent, its named tuple, or its JSON as a plain value. The class is known by name, and dp_accounting is not imported.
+    """Return the tree of a DpEvent. The class is identified by its name, and dp_accounting is not imported.
 
-    A JSON table names the class as "type" (or as "class_name", like to_named_tuple). A JSON list is what json.dump makes of a named tuple:
-    the names of the module and the class, and the values of all fields in their order.
+    Args:
+        event: A DpEvent, its named tuple, its JSON table or its JSON list. The table names the class as "type", or as "class_name" like
+            to_named_tuple. The list is the output of json.dump for the named tuple: the names of the module and the class, and the values
+            of all fields in their order.
+        depth: Depth of the event in an outer one.
 
-    Raises InputError if `event` is no DpEvent, a field is missing, or it has a field that the class does not have.
+    Raises:
+        InputError: `event` is no DpEvent, a field is missing, or the class has no such field.
     """
     if depth > DEPTH:
         raise InputError(f"expected events at most {DEPTH} deep, found more")
@@ -90,10 +96,10 @@ def tree_of(event: Any, depth: int = 0) -> EventTree:
         raise InputError(f"expected a class of dp_accounting.dp_event, found {escaped(name)}")
     required, optional = EVENTS[name]
     missing_fields = [field for field in required if field not in fields]
-    strange = [field for field in fields if field not in (*required, *optional)]
-    if missing_fields or strange:
+    unknown_fields = [field for field in fields if field not in (*required, *optional)]
+    if missing_fields or unknown_fields:
         expected = ", ".join((*required, *optional)) or "no field"
-        fault = f"found no {missing_fields[0]}" if missing_fields else f"found {escaped(strange[0])} too"
+        fault = f"found no {missing_fields[0]}" if missing_fields else f"found {escaped(unknown_fields[0])} too"
         raise InputError(f"{name}: expected {expected}, {fault}")
     return EventTree(name, {field: _value(value, depth + 1) for field, value in fields.items()})
 
@@ -112,7 +118,7 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
         _require_home(event.get("module_name", HOME))
         return _one_name(named), own
     if isinstance(event, list):
-        return _listed(event)
+        return _parts_of_list(event)
     fields = getattr(event, "_fields", None)
     if isinstance(fields, tuple) and "class_name" in fields:
         _require_home(getattr(event, "module_name", HOME))
@@ -121,14 +127,14 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
         }
     name = type(event).__name__
     required, optional = EVENTS.get(name, ((), ()))
-    # All fields are read, since a field that is new in dp_accounting may change the meaning of the event.
+    # Unknown fields are read too, and refused later, as a new field of dp_accounting may change the meaning of the event.
     stated = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
     return name, {field: getattr(event, field) for field in dict.fromkeys((*required, *optional, *stated)) if hasattr(event, field)}
 
 
-def _listed(values: list[Any]) -> tuple[str, dict[str, Any]]:
-    """Return the class name and the fields of a JSON list. Raises InputError if it does not have a value for each field."""
-    if not _is_listed(values):
+def _parts_of_list(values: list[Any]) -> tuple[str, dict[str, Any]]:
+    """Return the class name and the fields of a JSON list. Raises InputError if the list does not have a value for each field."""
+    if not _is_event_list(values):
         raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
     _require_home(values[0])
     required, optional = EVENTS.get(values[1], ((), ()))
@@ -138,11 +144,12 @@ def _listed(values: list[Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _is_event(value: Any) -> bool:
+    """Return whether a value has one of the forms of an event."""
     of_class = isinstance(value, dict | EventTree) or hasattr(value, "_fields") or type(value).__name__.endswith("Event")
-    return of_class or _is_listed(value)
+    return of_class or _is_event_list(value)
 
 
-def _is_listed(value: Any) -> bool:
+def _is_event_list(value: Any) -> bool:
     """Return whether a value is a list that begins like the named tuple of an event."""
     return isinstance(value, list) and len(value) >= 2 and type(value[0]) is str and type(value[1]) is str
 
@@ -155,7 +162,7 @@ def _one_name(names: list[Any]) -> str:
 
 
 def _require_home(module: Any) -> None:
-    """Raise InputError for a class of another module, which may have another meaning."""
+    """Raise InputError for another module than HOME, whose classes may have other meanings."""
     if module != HOME:
         raise InputError(f"expected an event of {HOME}, found one of {shown(module)}")
 
@@ -166,6 +173,7 @@ def is_number(value: Any) -> bool:
 
 
 def _value(value: Any, depth: int) -> Value:
+    """Return the value of a field in the form of `EventTree.fields`."""
     if value is None or type(value) in (bool, str, int, float):
         return math.inf if value == "inf" else value
     if isinstance(value, numbers.Integral):
@@ -176,7 +184,7 @@ def _value(value: Any, depth: int) -> Value:
         return tree_of(value, depth)
     if isinstance(value, Sequence):
         if any(isinstance(item, Sequence) and not _is_event(item) for item in value):
-            raise InputError("expected a list of numbers or of events, found a list or a text in one")
+            raise InputError("expected a list of numbers or of events, found a list or a text in the list")
         return tuple(_value(item, depth) for item in value)
     if hasattr(value, "tolist"):
         return _value(value.tolist(), depth)
@@ -187,11 +195,11 @@ def _float(value: numbers.Real) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise InputError("expected a number that a float holds, found a larger one") from None
+        raise InputError("expected a number that fits into a float, found a larger one") from None
 
 
 def plain_of(tree: EventTree) -> dict[str, Any]:
-    """Return the tree as JSON has it, infinities as "inf"."""
+    """Return the tree as JSON values, with "inf" for infinity."""
     return {"type": tree.name, **{field: _plain(value) for field, value in tree.fields.items()}}
 
 

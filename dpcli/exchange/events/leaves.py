@@ -1,10 +1,10 @@
-"""The conversion of events of one mechanism to entries, and back.
+"""The conversion of leaf events, which stand for one mechanism, to entries of a file and back.
 
-dp-accounting states noise over C, the bound on one record's values; so does `noise_multiplier`, and the adjacency decides how far a
-record moves the sum: by C if it comes, goes or is zeroed, by 2 C if it is replaced. Its PLDAccountant counts so. Its RdpAccountant
-counts C under replace-one as well, which is less than the event says.
+dp-accounting states noise relative to C, the bound on the values of one record, as `noise_multiplier` does. The adjacency decides how far a
+record moves the sum: by C if the record is added, removed or zeroed, and by 2 C if it is replaced. PLDAccountant computes with these
+distances. RdpAccountant uses C under replace-one too, which understates the event.
 
-If a number has to be converted it is rounded to less noise, so that neither form claims more privacy than the other.
+A number that must be converted is rounded towards less noise, so that neither form claims more privacy than the other.
 """
 
 from __future__ import annotations
@@ -20,28 +20,36 @@ from dpcli.exchange.events.event_tree import EventTree, is_number
 from dpcli.exchange.rounded import rounded_down, rounded_up
 
 Keys = dict[str, Any]
-LEAST_OF_KEEP = 1e-3  # noise parameter, from which `keep` states it to 13 digits
+LEAST_OF_KEEP = 1e-3  # smallest noise parameter that the key `keep` can state with 13 digits
 
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """The neighbouring relation, as far as a conversion depends on it."""
+    """The neighbouring relation, as far as a conversion depends on it.
+
+    Attributes:
+        replaces: Whether neighbours differ by the replacement of a record.
+        contributions: Largest number of records that one unit contributes.
+    """
 
     replaces: bool
     contributions: int = 1
 
     @property
     def moved(self) -> int:
-        """The distance in C that one record moves a sum."""
+        """The distance by which one record moves a sum, in units of C."""
         return 2 if self.replaces else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A class of events and the type of mechanism that it means.
+    """The mechanism type that corresponds to a class of events. Both functions raise InputError if the other form cannot express a value.
 
-    keys: makes the entry's keys of an event. fields: makes the event's fields of keys, and removes the keys that it used; the event cannot
-    express those that are left. Both raise InputError for what the other form cannot express.
+    Attributes:
+        type: The mechanism type.
+        keys: Function that returns the keys of the entry for an event.
+        fields: Function that returns the fields of the event for the keys of an entry. It removes the keys that it uses; the event cannot
+            express the remaining keys.
     """
 
     type: str
@@ -54,40 +62,47 @@ def _noise(event: EventTree, _: RecordChange) -> Keys:
 
 
 def _noise_fields(name: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
-    def fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
+    """Return a function that makes the field noise_multiplier. `name` is the key of noise in units of the query: sigma or scale."""
+
+    def fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
         if "noise_multiplier" in keys:
             return {"noise_multiplier": keys.pop("noise_multiplier")}
         noise, sensitivity = keys.pop(name), keys.pop("sensitivity")
-        return {"noise_multiplier": rounded_down(Fraction(noise) * side.moved / Fraction(sensitivity))}
+        return {"noise_multiplier": rounded_down(Fraction(noise) * change.moved / Fraction(sensitivity))}
 
     return fields
 
 
-def _require_one_record(event: EventTree, side: RecordChange) -> None:
-    """Raises InputError for several records of a unit: the file's sensitivity is that of a unit, the event's that of one record."""
-    if side.contributions > 1:
+def _require_one_record(event: EventTree, change: RecordChange) -> None:
+    """Raise InputError if a unit may contribute several records.
+
+    The sensitivity in the file is that of a unit, and the sensitivity in the event is that of a record.
+    """
+    if change.contributions > 1:
         raise event.refused(
-            "it bounds what one record moves, not what several of one unit do: expected no max_contributions above 1"
+            "its sensitivity is that of one record, not of several records of a unit: expected no max_contributions above 1"
         )
 
 
-def _discrete_laplace_keys(event: EventTree, side: RecordChange) -> Keys:
-    _require_one_record(event, side)
+def _discrete_laplace_keys(event: EventTree, change: RecordChange) -> Keys:
+    """Return the keys of discrete Laplace noise. noise_parameter is 1 / scale."""
+    _require_one_record(event, change)
     parameter = event.number("noise_parameter")
     if not 0.0 < parameter < math.inf:
         raise event.refused(f"expected noise_parameter > 0, found {parameter!r}: without noise nothing is private")
-    return {"scale": rounded_down(1 / Fraction(parameter)), "sensitivity": event.count("sensitivity") * side.moved}
+    return {"scale": rounded_down(1 / Fraction(parameter)), "sensitivity": event.count("sensitivity") * change.moved}
 
 
-def _discrete_laplace_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
+def _discrete_laplace_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     sensitivity = keys.pop("sensitivity")
-    if sensitivity % side.moved:
-        raise InputError("its sensitivity is odd: under replace-one it is twice the bound on one record, which is a whole number")
-    return {"noise_parameter": rounded_up(1 / Fraction(keys.pop("scale"))), "sensitivity": sensitivity // side.moved}
+    if sensitivity % change.moved:
+        raise InputError("its sensitivity is odd: under replace-one it must be twice the bound on one record, a whole number")
+    return {"noise_parameter": rounded_up(1 / Fraction(keys.pop("scale"))), "sensitivity": sensitivity // change.moved}
 
 
-def _discrete_gaussian_keys(event: EventTree, side: RecordChange) -> Keys:
-    _require_one_record(event, side)
+def _discrete_gaussian_keys(event: EventTree, change: RecordChange) -> Keys:
+    """Return the keys of discrete Gaussian noise. Only one integer with a whole sensitivity has the key `sensitivity`."""
+    _require_one_record(event, change)
     sensitivity = event.number("sensitivity") if "sensitivity" in event.fields else 1.0
     dimension = None if event.fields.get("dimension") is None else event.count("dimension")
     if dimension == 1 and sensitivity.is_integer():
@@ -97,15 +112,20 @@ def _discrete_gaussian_keys(event: EventTree, side: RecordChange) -> Keys:
     return {"sigma": event.number("sigma"), **bound}
 
 
-def _discrete_gaussian_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
+def _discrete_gaussian_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
     sensitivity = keys.pop("sensitivity") if "sensitivity" in keys else keys.pop("l2_sensitivity")
     return {"sigma": keys.pop("sigma"), "sensitivity": float(sensitivity), "dimension": keys.pop("dimension", None)}
 
 
-def _response_keys(event: EventTree, side: RecordChange) -> Keys:
+def _response_keys(event: EventTree, change: RecordChange) -> Keys:
+    """Return the keys of randomized response.
+
+    With probability p = noise_parameter the event replaces the value by a uniform bucket. So `keep` is 1 - p + p / num_buckets. If this is
+    too close to 1 to be stated with enough digits, epsilon is stated instead.
+    """
     probability, buckets = event.number("noise_parameter"), event.count("num_buckets")
     if not 0 < probability < 1 or buckets < 2:
-        raise event.refused("expected noise_parameter in (0, 1) and at least 2 buckets: 0 is no privacy, 1 no information")
+        raise event.refused("expected noise_parameter in (0, 1) and at least 2 buckets: 0 gives no privacy, and 1 no information")
     parameter = Fraction(probability)
     keep = rounded_up(1 - parameter + parameter / buckets)
     if parameter >= LEAST_OF_KEEP and keep < 1.0:
@@ -114,7 +134,8 @@ def _response_keys(event: EventTree, side: RecordChange) -> Keys:
     return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}
 
 
-def _response_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
+def _response_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    """Return the fields of randomized response, by the inverse of the formula of `_response_keys`."""
     categories = keys.pop("categories", 2)
     if "keep" in keys:
         parameter = rounded_down((1 - Fraction(keys.pop("keep"))) * categories / (categories - 1))
@@ -127,32 +148,35 @@ def _response_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
 
 
 def _stated(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
-    """Return a function that makes the keys of a stated guarantee, which is one record's."""
+    """Return a function that makes the keys of a stated guarantee for one record."""
 
-    def keys(event: EventTree, side: RecordChange) -> Keys:
+    def keys(event: EventTree, change: RecordChange) -> Keys:
         numbers = {name: event.number(name) for name in names}
-        return numbers if side.contributions == 1 else {**numbers, "stated_for": "record"}
+        return numbers if change.contributions == 1 else {**numbers, "stated_for": "record"}
 
     return keys
 
 
-def _zcdp_keys(event: EventTree, side: RecordChange) -> Keys:
+def _zcdp_keys(event: EventTree, change: RecordChange) -> Keys:
     if "xi" in event.fields and event.number("xi") != 0.0:
-        raise event.refused("expected xi = 0: a mechanism of type zcdp has rho alone")
-    return _stated("rho")(event, side)
+        raise event.refused("expected xi = 0: a mechanism of type zcdp has no xi")
+    return _stated("rho")(event, change)
 
 
 def _same(*names: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
-    return lambda keys, side: {name: keys.pop(name) for name in names}
+    """Return a function that makes the fields of an event from keys of the same names."""
+    return lambda keys, change: {name: keys.pop(name) for name in names}
 
 
-def _contribution_of_one_version(event: str, side: RecordChange) -> None:
-    if side.replaces:
-        raise InputError(f"{event}: it says what a record moves that comes or goes, not one that is replaced")
+def _require_no_replacement(event: str, change: RecordChange) -> None:
+    """Raise InputError under replace-one, for an event that is defined by the contribution of one version of a record."""
+    if change.replaces:
+        raise InputError(f"{event}: it describes records that are added or removed, not records that are replaced")
 
 
-def _mixture_keys(event: EventTree, side: RecordChange) -> Keys:
-    _contribution_of_one_version(event.name, side)
+def _mixture_keys(event: EventTree, change: RecordChange) -> Keys:
+    """Return the keys of a mixture of Gaussians."""
+    _require_no_replacement(event.name, change)
     return {
         "sigma": event.number("standard_deviation"),
         "sensitivities": _numbers(event, "sensitivities"),
@@ -161,14 +185,16 @@ def _mixture_keys(event: EventTree, side: RecordChange) -> Keys:
 
 
 def _numbers(event: EventTree, field: str) -> list[float]:
+    """Return a field as a list of numbers. Raises InputError for any other value."""
     values = event[field]
     if not isinstance(values, tuple) or not all(map(is_number, values)):
         raise event.refused(f"expected {field} to be numbers")
     return [float(value) for value in values]
 
 
-def _mixture_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
-    _contribution_of_one_version("MixtureOfGaussiansDpEvent", side)
+def _mixture_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    """Return the fields of a mixture of Gaussians."""
+    _require_no_replacement("MixtureOfGaussiansDpEvent", change)
     sensitivities, probabilities = keys.pop("sensitivities"), keys.pop("probabilities")
     return {
         "standard_deviation": keys.pop("sigma"),
@@ -177,26 +203,28 @@ def _mixture_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
     }
 
 
-def _tree_keys(event: EventTree, side: RecordChange) -> Keys:
-    _contribution_of_one_version(event.name, side)
+def _tree_keys(event: EventTree, change: RecordChange) -> Keys:
+    """Return the keys of tree aggregation over one epoch, in which each record takes part once."""
+    _require_no_replacement(event.name, change)
     steps = event["step_counts"]
     if isinstance(steps, tuple) and len(steps) != 1:
-        raise event.refused("expected one tree, found several that share no record, which no mechanism type says")
+        raise event.refused("expected one tree, found several trees without common records, for which there is no mechanism type")
     if isinstance(steps, tuple):
         event = EventTree(event.name, {**event.fields, "step_counts": steps[0]})
     return {"noise_multiplier": event.number("noise_multiplier"), "iterations": event.count("step_counts"), "max_participations": 1}
 
 
-def _tree_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
-    _contribution_of_one_version("SingleEpochTreeAggregationDpEvent", side)
+def _tree_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:
+    """Return the fields of tree aggregation over one epoch."""
+    _require_no_replacement("SingleEpochTreeAggregationDpEvent", change)
     if keys.pop("max_participations") != 1:
-        raise InputError("a record takes part more than once in its tree, which SingleEpochTreeAggregationDpEvent excludes")
+        raise InputError("a record takes part in several steps of its tree, which SingleEpochTreeAggregationDpEvent excludes")
     keys.pop("min_separation", None)
     return {"noise_multiplier": keys.pop("noise_multiplier"), "step_counts": keys.pop("iterations")}
 
 
 LEAVES: Mapping[str, Leaf] = {
-    "NoOpDpEvent": Leaf("post-processing", lambda event, side: {}, lambda keys, side: {}),
+    "NoOpDpEvent": Leaf("post-processing", lambda event, change: {}, lambda keys, change: {}),
     "GaussianDpEvent": Leaf("gaussian", _noise, _noise_fields("sigma")),
     "LaplaceDpEvent": Leaf("laplace", _noise, _noise_fields("scale")),
     "DiscreteLaplaceDpEvent": Leaf("discrete-laplace", _discrete_laplace_keys, _discrete_laplace_fields),
@@ -209,5 +237,5 @@ LEAVES: Mapping[str, Leaf] = {
     "MixtureOfGaussiansDpEvent": Leaf("gaussian-mixture", _mixture_keys, _mixture_fields),
     "SingleEpochTreeAggregationDpEvent": Leaf("tree-aggregation", _tree_keys, _tree_fields),
 }
-# epsilon at delta = 0 is an event of approx-dp, and a type of its own.
-PURE = Leaf("pure-dp", _stated("epsilon"), lambda keys, side: {"epsilon": keys.pop("epsilon"), "delta": 0.0})
+# A guarantee with delta = 0 is an EpsilonDeltaDpEvent too, but a file has the type pure-dp for it.
+PURE = Leaf("pure-dp", _stated("epsilon"), lambda keys, change: {"epsilon": keys.pop("epsilon"), "delta": 0.0})

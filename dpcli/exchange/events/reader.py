@@ -1,4 +1,4 @@
-"""A tree of DpEvents as the tables of a pipeline file."""
+"""Import from dp-accounting: conversion of a tree of DpEvents to the tables of a pipeline file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,27 @@ from dpcli.exchange.foreign import Asserted
 from dpcli.file.toml.shown import first_names
 
 REFUSED = {
-    "NonPrivateDpEvent": "nothing about it is private, and no mechanism of a file says so",
-    "UnsupportedDpEvent": "nobody has said what it does",
-    "SampledWithReplacementDpEvent": "no amplification is proven here for samples drawn with replacement",
+    "NonPrivateDpEvent": "it is not private, and no mechanism of a pipeline file can express this",
+    "UnsupportedDpEvent": "its privacy loss is not defined",
+    "SampledWithReplacementDpEvent": "dpcli has no proof of amplification for samples drawn with replacement",
 }
+# Distributions of the number of trials by the shape of the event. Other shapes are truncated negative binomial distributions.
 SHAPES = {float("inf"): "poisson", 1.0: "geometric", 0.0: "logarithmic"}
 MOST = 10**18  # largest number of repetitions of an event
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An entry of the file to be. parts: entries that it names, under the key `naming`. sample: its sampling table."""
+    """An entry of the new file.
+
+    Attributes:
+        type: Mechanism type.
+        keys: Keys of the type.
+        steps: Number of runs.
+        sample: Its sampling table; None without sampling.
+        parts: The entries that it names.
+        naming: The key that names `parts`.
+    """
 
     type: str
     keys: Keys
@@ -37,40 +47,49 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class EventReader:
-    """The conversion of one tree. sizes: the dataset sizes that its samples state."""
+    """The conversion of one tree.
 
-    side: RecordChange
+    Attributes:
+        change: The neighbouring relation.
+        sizes: The dataset sizes that the samples of the tree state. The conversion adds them.
+    """
+
+    change: RecordChange
     sizes: set[int]
 
     def drafts(self, event: EventTree, count: int = 1) -> tuple[Draft, ...]:
-        """Return the entries of `count` runs of an event. Raises InputError for what no entry says."""
+        """Return the entries for `count` runs of an event. Raises InputError if no entry can express the event."""
         if event.name in REFUSED:
             raise event.refused(REFUSED[event.name])
         if event.name in NESTED:
             return NESTED[event.name](self, event, count)
         leaf = LEAVES[event.name]
-        keys = leaf.keys(event, self.side)
+        keys = leaf.keys(event, self.change)
         if leaf.type in PURE_WITHOUT_DELTA and keys.get("delta") == 0.0:
-            leaf, keys = PURE, PURE.keys(event, self.side)
+            leaf, keys = PURE, PURE.keys(event, self.change)
         return (Draft(leaf.type, keys, count),)
 
     def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entries of a self-composed event, with multiplied steps."""
         times = count * event.count("count")
         if times > MOST:
             raise event.refused("expected at most 10^18 runs, found more")
         return self.drafts(event.event(), times)
 
     def in_turn(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entries of a composed event."""
         events = event["events"]
         if not isinstance(events, tuple) or not all(isinstance(event, EventTree) for event in events):
             raise event.refused("expected events to be a list of DpEvents")
         return merged(draft for event in events for draft in self.drafts(event, count))
 
     def sampled(self, event: EventTree, count: int, sample: Mapping[str, Any]) -> tuple[Draft, ...]:
-        """Return the entry that runs on one sample, a composed one if several mechanisms do."""
+        """Return the entry that runs the inner event on one sample. Several mechanisms become a composed entry."""
         inner = self.drafts(event.event())
         if any(_has_sample(draft) for draft in inner):
-            raise event.refused("expected no sample of a sample: state the one rate at which a record is in the inner one")
+            raise event.refused(
+                "expected no sample of a sample: state one sample with the rate at which a record is in the inner sample"
+            )
         if any(draft.parts for draft in inner):
             raise event.refused(f"expected mechanisms in a sample, found {next(d.type for d in inner if d.parts)}")
         if len(inner) == 1 and inner[0].steps == 1:
@@ -80,22 +99,26 @@ class EventReader:
         return (Draft("composed", {}, count, sample, inner, "mechanisms"),)
 
     def poisson(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of a Poisson sample."""
         return self.sampled(event, count, {"scheme": "poisson", "rate": event.number("sampling_probability")})
 
     def without_replacement(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of a sample of fixed size."""
         self.sizes.add(event.count("source_dataset_size"))
         return self.sampled(event, count, {"scheme": "fixed-size", "batch_size": event.count("sample_size")})
 
     def truncated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of Gaussian noise on truncated Poisson samples."""
         self.sizes.add(event.count("dataset_size"))
         rate, most = event.number("sampling_probability"), event.count("truncated_batch_size")
         sample = {"scheme": "poisson", "rate": rate, "max_batch_size": most}
         return (Draft("gaussian", {"noise_multiplier": event.number("noise_multiplier")}, count, sample),)
 
     def selected(self, event: EventTree, count: int) -> tuple[Draft, ...]:
+        """Return the entry of repeat-and-select."""
         inner = self.drafts(event.event())
         if not inner:
-            raise event.refused("it runs nothing")
+            raise event.refused("it contains no mechanism")
         if len(inner) > 1 and any(_has_sample(draft) or draft.parts for draft in inner):
             raise event.refused("expected one mechanism to be repeated, or several without sampling of their own")
         run = inner if len(inner) == 1 else (Draft("composed", {}, parts=inner, naming="mechanisms"),)
@@ -118,39 +141,43 @@ PURE_WITHOUT_DELTA = frozenset({LEAVES["EpsilonDeltaDpEvent"].type})
 
 
 def _has_sample(draft: Draft) -> bool:
+    """Return whether an entry or one of its parts has sampling."""
     return draft.sample is not None or any(_has_sample(part) for part in draft.parts)
 
 
 def merged(drafts: Iterator[Draft]) -> tuple[Draft, ...]:
-    """Join neighbours that differ in their steps alone."""
+    """Merge consecutive entries that differ only in their steps. The steps are added up."""
     groups = [list(group) for _, group in groupby(drafts, key=lambda draft: repr(replace(draft, steps=1)))]
     return tuple(replace(group[0], steps=sum(draft.steps for draft in group)) for group in groups)
 
 
 def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
-    """Return the file that says the same as the event under the stated adjacency.
+    """Return the tables of the pipeline file for an event under the stated adjacency.
 
-    Raises InputError for what no mechanism says, and if no adjacency is stated.
+    Raises:
+        InputError: The user states no adjacency, or no mechanism can express the event.
     """
     if asserted.adjacency is None:
         raise InputError(
-            "the event does not state its adjacency: give --adjacency add-remove, unless the accountant of dp-accounting had another"
+            "the event does not state its adjacency: give --adjacency add-remove, unless the accountant of dp-accounting used another"
         )
     reader = EventReader(RecordChange(asserted.adjacency == "replace-one", asserted.max_contributions or 1), set())
     drafts = reader.drafts(event)
     if not drafts:
-        raise event.refused("it runs nothing")
+        raise event.refused("it contains no mechanism")
     sizes = reader.sizes | ({asserted.dataset_size} if asserted.dataset_size is not None else set())
     if len(sizes) > 1:
-        raise InputError(f"expected one dataset size, found {first_names(map(str, sorted(sizes)))}: a file speaks of one dataset")
+        raise InputError(
+            f"expected one dataset size, found {first_names(map(str, sorted(sizes)))}: a pipeline file describes one dataset"
+        )
     privacy = {**asserted.table, **({"dataset_size": sizes.pop()} if sizes else {})}
     return {"format": 1, "privacy": privacy, "mechanism": list(_entries(drafts))}
 
 
 def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
-    """Yield tables named by type, with a number if several share it; parts come before the entries that name them."""
+    """Yield the [[mechanism]] tables. Each is named by its type, with a number if several have the type. Parts come before their owners."""
     ordered = [table for draft in drafts for table in _with_parts(draft)]
-    own = {"sample": "own"} if sum(draft.sample is not None for draft in ordered) > 1 else {}  # each event draws its own
+    own = {"sample": "own"} if sum(draft.sample is not None for draft in ordered) > 1 else {}  # every event draws a separate sample
     often = Counter(draft.type for draft in ordered)
     numbers: Counter[str] = Counter()
     names: dict[int, str] = {}
@@ -165,6 +192,7 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _with_parts(draft: Draft) -> Iterator[Draft]:
+    """Yield the parts of an entry, then the entry."""
     for part in draft.parts:
         yield from _with_parts(part)
     yield draft

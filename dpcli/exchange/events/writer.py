@@ -1,4 +1,4 @@
-"""A pipeline as a tree of DpEvents."""
+"""Export to dp-accounting: conversion of a pipeline to a tree of DpEvents."""
 
 from __future__ import annotations
 
@@ -20,27 +20,21 @@ from dpcli.mechanisms.sampling.schemes import Batched, FixedSize, Poisson, Unsam
 
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "zero-out": "REPLACE_SPECIAL"}
 EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}
-SHARED = (
-    "name",
-    "type",
-    "steps",
-    "epochs",
-    "sampling",
-    "sample",
-    "description",
-)  # keys of every entry that are told otherwise, or need not be
+# Keys of every entry that the structure of the event expresses, or that do not matter.
+SHARED = ("name", "type", "steps", "epochs", "sampling", "sample", "description")
 SHAPES = {"poisson": inf, "geometric": 1.0, "logarithmic": 0.0}
 
 
 def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
-    """Return the event of what the file charges for, under the relation of its adjacency (RELATIONS).
+    """Return the event for all mechanisms of a pipeline, to be composed under the relation of its adjacency (RELATIONS).
 
-    Raises InputError for what no event says, and for what dpcli itself cannot account for.
+    Raises:
+        InputError: No event can express the pipeline, or dpcli itself cannot account for it.
     """
     if (pipeline.privacy.max_contributions or 1) > 1:
-        raise InputError("an event speaks of one record: expected max_contributions of 1, or none")
+        raise InputError("an event describes the change of one record: expected max_contributions = 1, or no such key")
     if pipeline.privacy.adaptive:
-        raise InputError("an event adds up what was planned: expected adaptive = false, found true")
+        raise InputError("an event describes mechanisms that were fixed beforehand: expected adaptive = false, found true")
     resolve(pipeline)
     writer = EventWriter.of(pipeline)
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
@@ -52,22 +46,28 @@ def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
 
 @dataclass(frozen=True, slots=True)
 class EventWriter:
-    """The conversion of one pipeline: its entries by name, and as tables."""
+    """The conversion of one pipeline.
+
+    Attributes:
+        entries, tables: The entries and their plain tables, by name.
+        change: The neighbouring relation.
+        size: Number of records in the dataset, if the file states it.
+    """
 
     entries: Mapping[str, Entry]
     tables: Mapping[str, Mapping[str, Any]]
-    side: RecordChange
+    change: RecordChange
     size: int | None
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> EventWriter:
         privacy = pipeline.privacy
         tables = {table["name"]: table for table in tables_of(pipeline)["mechanism"]}
-        side = RecordChange(privacy.adjacency.value == "replace-one")
-        return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, side, privacy.dataset_size)
+        change = RecordChange(privacy.adjacency.value == "replace-one")
+        return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, change, privacy.dataset_size)
 
     def event(self, *names: str) -> EventTree:
-        """Return the event of an entry, all of its steps, or of all that share its sample."""
+        """Return the event of all steps of an entry or, with several names, of entries that share a sample."""
         inner = tuple(map(self._event_of, names))
         try:
             once, steps = self._sampled(
@@ -83,25 +83,25 @@ class EventWriter:
         try:
             inner = self._inner(self.entries[name].type, keys)
             if keys:
-                raise InputError(f"no DpEvent has a word for {first_names(sorted(keys))}")
+                raise InputError(f"no DpEvent can express {first_names(sorted(keys))}")
         except InputError as error:
             raise _refusal(name, error) from None
         return inner
 
     def _inner(self, kind: str, keys: Keys) -> EventTree:
-        """Return the event of one run on all of the data; takes what it says out of the keys."""
+        """Return the event of one run on all of the data. The keys that it expresses are removed from `keys`."""
         if kind in OWNERS:
             return OWNERS[kind](self, keys)
         if kind == PURE.type:
-            return EventTree(EVENT_OF["approx-dp"], PURE.fields(keys, self.side))
+            return EventTree(EVENT_OF["approx-dp"], PURE.fields(keys, self.change))
         if kind not in EVENT_OF:
             raise InputError(f"dp-accounting has no event for {kind}")
         event = EVENT_OF[kind]
-        fields = LEAVES[event].fields(keys, self.side)
+        fields = LEAVES[event].fields(keys, self.change)
         return EventTree(event, {field: value for field, value in fields.items() if value is not None})
 
     def _sampled(self, entry: Entry, inner: EventTree) -> tuple[EventTree, int]:
-        """Return the event of one step, and how often it runs."""
+        """Return the event of one step, and the number of steps."""
         runs = entry.runs(self.size)
         if isinstance(entry.sampling, Unsampled | None):
             return inner, runs.steps_at(None)
@@ -111,11 +111,12 @@ class EventWriter:
         return event, runs.steps_at(entry.sampling.lower_rate(self.size))
 
     def poisson(self, sampling: Poisson, inner: EventTree) -> EventTree:
+        """Return the event of one step on a Poisson sample, truncated if the scheme has max_batch_size."""
         rate = rate_of(sampling, self.size)
         if sampling.max_batch_size is None:
             return EventTree("PoissonSampledDpEvent", {"sampling_probability": rate, "event": inner})
         if inner.name != "GaussianDpEvent":
-            raise InputError("dp-accounting knows samples that are cut down (max_batch_size) of Gaussian noise alone")
+            raise InputError("dp-accounting has truncated batches (max_batch_size) only for Gaussian noise")
         fields = {
             "dataset_size": self.size,
             "sampling_probability": rate,
@@ -125,6 +126,7 @@ class EventWriter:
         return EventTree("TruncatedSubsampledGaussianDpEvent", fields)
 
     def fixed_size(self, sampling: FixedSize, inner: EventTree) -> EventTree:
+        """Return the event of one step on a sample of fixed size."""
         rate = sampling.exact_rate(self.size)
         if self.size is None or rate is None:
             raise InputError("SampledWithoutReplacementDpEvent counts records: state privacy.dataset_size, and batch_size")
@@ -132,18 +134,21 @@ class EventWriter:
         return EventTree("SampledWithoutReplacementDpEvent", fields)
 
     def composed(self, keys: Keys) -> EventTree:
+        """Return the event of a composed entry."""
         return EventTree("ComposedDpEvent", {"events": tuple(self.event(name) for name in keys.pop("mechanisms"))})
 
     def selected(self, keys: Keys) -> EventTree:
+        """Return the event of a repeat-and-select entry."""
         trials = keys.pop("trials")
         if "mean" not in trials:
-            raise InputError("RepeatAndSelectDpEvent knows the mean number of trials: state mean in place of gamma")
+            raise InputError("RepeatAndSelectDpEvent has the mean number of trials: state mean instead of gamma")
         shape = SHAPES.get(trials["distribution"], trials.get("eta"))
         fields = {"event": self.event(keys.pop("mechanism")), "mean": trials["mean"], "shape": shape}
         return EventTree("RepeatAndSelectDpEvent", fields)
 
 
 def _refusal(name: str, error: InputError) -> InputError:
+    """Return the error for a mechanism that has no event."""
     return InputError(f"mechanism {quoted(name)} cannot be a DpEvent: {error}")
 
 

@@ -1,1 +1,1 @@
-"""Opacus: the history of an accountant in a checkpoint."""
+"""Import from and export to Opacus, whose checkpoints contain the history of an accountant."""

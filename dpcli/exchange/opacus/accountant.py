@@ -1,4 +1,7 @@
-"""The state of an Opacus accountant in a checkpoint: a file of torch.save (zip, or as before torch 1.6), a pickle, or JSON."""
+"""Search for the state of an Opacus accountant in a checkpoint.
+
+A checkpoint is a file of torch.save (a zip, or the older format before torch 1.6), a pickle, or JSON.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,19 @@ from dpcli.file.pipeline.series import MOST as ENTRIES
 from dpcli.file.toml.limits import read_head, title
 from dpcli.file.toml.shown import escaped, shown
 
-MAX_PICKLE = 64 * 1024 * 1024  # largest size of the pickled values in bytes, without the tensors, which are elsewhere in the file
+MAX_PICKLE = 64 * 1024 * 1024  # largest size of the pickled values in bytes; tensors are stored elsewhere in the file
 MAX_JSON = 16 * 1024 * 1024  # largest size of a JSON file in bytes
 LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
 ZIP = b"PK\x03\x04"
-MOST = 1_000_000  # values of a checkpoint that are looked at
+MOST = 1_000_000  # largest number of values of a checkpoint that are searched
 MOST_STEPS = 10**18  # largest number of steps of a phase
 
 
 def read_checkpoint(path: str) -> Any:
-    """Return the values in the file: plain ones, with an Inert for each tensor and object. Nothing in it is run, and torch is not imported.
+    """Return the values in a checkpoint, with an Inert for each tensor and object. No code in it is run, and torch is not imported.
 
-    Raises InputError if the file cannot be read, is none of these, or is a pickle that would run something.
+    Raises:
+        InputError: The file cannot be read, has none of the known formats, or is a pickle that would call an unknown function.
     """
     head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
     if head.lstrip()[:1] == b"{":
@@ -53,14 +57,15 @@ def _zipped(source: str | io.BytesIO) -> bytes:
                 data = file.read(MAX_PICKLE + 1)
     except InputError:
         raise
-    except Exception:  # of any of four decompressors, or of the zip itself: what is damaged may fail anywhere
+    except Exception:  # a damaged zip may raise anything, in the archive or in one of four decompressors
         raise InputError("expected a file of torch.save, found a damaged zip") from None
     if len(data) > MAX_PICKLE:
-        raise InputError(f"expected values of at most {MAX_PICKLE // 1024**2} MiB without their tensors, found more")
+        raise InputError(f"expected at most {MAX_PICKLE // 1024**2} MiB of values without their tensors, found more")
     return data
 
 
 def _pickled(stream: io.BytesIO) -> Any:
+    """Return the value in a pickle. A file of torch before 1.6 has it in the fourth pickle."""
     value = read_pickle(stream)
     if type(value) is int and value == LEGACY:
         for _ in range(3):
@@ -70,7 +75,7 @@ def _pickled(stream: io.BytesIO) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps in a row with one noise multiplier (over max_grad_norm) and one sampling rate."""
+    """Consecutive steps with the same noise multiplier (relative to max_grad_norm) and the same sampling rate."""
 
     noise_multiplier: float
     sample_rate: float
@@ -79,7 +84,13 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class OpacusState:
-    """The state of an accountant. mechanism: which one, as Opacus calls it (rdp, prv, gdp). carried: what dpcli export has added."""
+    """The state of an accountant.
+
+    Attributes:
+        mechanism: Name of the accountant in Opacus: rdp, prv or gdp.
+        phases: The history.
+        carried: The tables that dpcli export added; None in other files.
+    """
 
     mechanism: str
     phases: tuple[Phase, ...]
@@ -87,9 +98,10 @@ class OpacusState:
 
 
 def state_in(checkpoint: Any) -> OpacusState:
-    """Return the one accountant's state in a checkpoint, wherever it is there.
+    """Return the state of the only accountant in a checkpoint, in whatever place it is.
 
-    Raises InputError if there is none or there are several, also of equal ones, or its history is empty or has no meaning.
+    Raises:
+        InputError: There is no state, or there are several, even equal ones. Or the history is empty or invalid.
     """
     states = list(_states(checkpoint))
     if not states and isinstance(checkpoint, dict) and "history" in checkpoint:
@@ -99,9 +111,9 @@ def state_in(checkpoint: Any) -> OpacusState:
             'no state of an Opacus accountant ({"history": ..., "mechanism": ...}): save it with '
             "PrivacyEngine.save_checkpoint, or torch.save(privacy_engine.accountant.state_dict(), PATH)"
         )
-    if len(states) > 1:  # two that are equal may be two runs
+    if len(states) > 1:  # two equal states may be of two runs
         places = ", ".join(escaped(where) for where, _ in states[:4])
-        raise InputError(f"expected one accountant, found {len(states)}, at {places}: save one alone")
+        raise InputError(f"expected one accountant, found {len(states)}, at {places}: save only one")
     state = states[0][1]
     if not state.phases:
         raise InputError("expected a history with at least one step, found an empty one: nothing was trained yet")
@@ -109,12 +121,12 @@ def state_in(checkpoint: Any) -> OpacusState:
 
 
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
-    """Yield every accountant's state with the key that holds it."""
+    """Yield the state of every accountant, with the key under which it is stored."""
     left: list[tuple[str, Any]] = [("the top", checkpoint)]
     visited: set[int] = set()
     while left:
         if len(visited) > MOST:
-            raise InputError(f"expected a checkpoint of at most {MOST:,} values, found more: save the accountant alone")
+            raise InputError(f"expected a checkpoint of at most {MOST:,} values, found more: save only the accountant")
         where, value = left.pop()
         if id(value) in visited:
             continue
@@ -133,7 +145,7 @@ def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
 
 
 def _of_object(value: Inert) -> OpacusState | None:
-    """Return the state of an accountant that was pickled itself: opacus.accountants.rdp RDPAccountant."""
+    """Return the state of a pickled accountant object, such as opacus.accountants.rdp RDPAccountant; None for any other object."""
     if not value.name.startswith("opacus.accountants.") or not isinstance(value.state, dict):
         return None
     history = value.state.get("history")
@@ -141,15 +153,19 @@ def _of_object(value: Inert) -> OpacusState | None:
 
 
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
+    """Return the state with this history. Raises InputError if it is too long or invalid."""
     if carried is not None and not isinstance(carried, dict):
         raise InputError(f'expected "dpcli" to be a table, as dpcli export wrote it, found {_described(carried)}')
     if len(history) > ENTRIES:
-        raise InputError(f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a file holds no more")
+        raise InputError(
+            f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a pipeline file cannot have more"
+        )
     phases = tuple(_phase(item, place) for place, item in enumerate(history, 1))
     return OpacusState(mechanism, phases, carried)
 
 
 def _phase(entry: Any, place: int) -> Phase:
+    """Return a phase of the history. Raises InputError if its values have no meaning. `place` counts from 1."""
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise InputError(f"history[{place}]: expected (noise_multiplier, sample_rate, steps), found {_described(entry)}")
     noise, rate, steps = map(_unwrapped, entry)
@@ -162,13 +178,13 @@ def _phase(entry: Any, place: int) -> Phase:
     if not _is_number(rate) or not 0 < rate <= 1:
         raise InputError(
             f"history[{place}]: expected a sample_rate in (0, 1], found {_described(rate)}; it is the rate of the loader times the number "
-            "of batches that one step adds up, and above 1 no sampling can be accounted"
+            "of batches that one step accumulates, and a rate above 1 cannot be accounted for"
         )
     return Phase(float(noise), float(rate), steps)
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the float of a numpy number; any other value unchanged."""
+    """Return the float that a pickled numpy number stands for. Any other value is returned unchanged."""
     if not isinstance(value, Inert) or not value.name.endswith("multiarray scalar") or len(value.arguments) != 2:
         return value
     kind, data = value.arguments

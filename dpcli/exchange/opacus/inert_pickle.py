@@ -1,4 +1,4 @@
-"""A reader of pickles that runs none of their code: it imports nothing and calls nothing."""
+"""A reader of pickles that imports nothing and calls nothing, so that an untrusted pickle can do no harm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, Any
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import escaped
 
-# Names that occur in checkpoints of tensors, which are kept as names. Any other is refused, as loading the pickle elsewhere would run it.
+# Names that occur in checkpoints of tensors. They are kept as names. Any other name is refused, as a normal reader would call it.
 KNOWN = re.compile(
     r"(__builtin__|builtins) (dict|list|set|frozenset)"
     r"|collections (OrderedDict|defaultdict)|argparse Namespace|pathlib \w*Path|_codecs encode"
@@ -19,7 +19,7 @@ KNOWN = re.compile(
     r"|numpy (dtype|ndarray)|numpy\.dtypes \w+DType|numpy\._?core\.multiarray (scalar|_reconstruct)"
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
-LONGEST_KEY = 20  # largest number of values in a key that is a tuple, with the tuples in it
+LONGEST_KEY = 20  # largest number of values in a dict key that is a tuple, including nested tuples
 MOST = 4_000_000  # largest number of instructions of a pickle
 DICTS = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
 PLAIN = frozenset(
@@ -36,14 +36,20 @@ class Mark:
 
 
 class Global:
-    """A name that the pickle would import. It is never imported."""
+    """A name that the pickle asks to import, which is never imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class Inert:
-    """A call that the pickle would make, with its name, its arguments and the state that is set afterwards. It is never made."""
+    """A call that the pickle asks for, which is never made.
+
+    Attributes:
+        name: Name of the called function.
+        arguments: The arguments.
+        state: The state that the pickle then sets on the result.
+    """
 
     def __init__(self, name: str, arguments: Any) -> None:
         self.name = name
@@ -54,13 +60,14 @@ class Inert:
 def read_pickle(stream: IO[bytes]) -> Any:
     """Return the value of the next pickle in the stream. Each call in it becomes an Inert, except that dicts stay dicts.
 
-    Raises InputError if it is no pickle, or has a name that no checkpoint of tensors has. Nothing in it is run in any case.
+    Raises:
+        InputError: The data are no pickle, or have a name that does not occur in checkpoints of tensors.
     """
     machine = _Machine()
     try:
         for count, (code, argument, _) in enumerate(pickletools.genops(stream)):
             if count > MOST:
-                raise InputError(f"expected a pickle of at most {MOST:,} instructions, found more: save the accountant alone")
+                raise InputError(f"expected a pickle of at most {MOST:,} instructions, found more: save only the accountant")
             if code.name == "STOP":
                 return machine.pop()
             machine.step(code.name, argument)
@@ -96,7 +103,7 @@ class _Machine:
         return values
 
     def step(self, name: str, argument: Any) -> None:
-        """Execute one instruction. Raises InputError if no checkpoint of tensors has it."""
+        """Execute one instruction. Raises InputError for an instruction that does not occur in checkpoints of tensors."""
         push = self.stack.append
         match name:
             case "PROTO" | "FRAME":
@@ -194,8 +201,8 @@ class _Machine:
 
 
 def _named(name: str) -> Global:
-    """Return the name `module attribute`. Raises InputError if no checkpoint of tensors has it."""
-    if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # Other data may begin like a pickle.
+    """Return the name `module attribute`. Raises InputError if it does not occur in checkpoints of tensors."""
+    if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # other data may begin like a pickle
         raise ValueError
     if not KNOWN.fullmatch(name):
         call = escaped(name.replace(" ", "."))
@@ -214,7 +221,7 @@ def _pairs(arguments: Any) -> dict[Hashable, Any]:
 
 
 def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, Any]:
-    """Add alternating keys and values to a dict, and return it. Raises ValueError for a repeated key, which no saved dict has."""
+    """Add alternating keys and values to a dict, and return it. Raises ValueError for a repeated key, which a saved dict cannot have."""
     for key, value in zip(values[::2], values[1::2], strict=True):
         _require_shallow(key)
         if key in target:
@@ -224,9 +231,9 @@ def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, A
 
 
 def _require_shallow(key: Any) -> None:
-    """Raise ValueError for a key that is more than a short tuple.
+    """Raise ValueError if a key is a long or deep tuple.
 
-    A deep tuple, or one that contains another many times, could take endless time to hash.
+    The hash of a tuple that contains another one many times, at several levels, could take exponential time.
     """
     left, visited = [key], 0
     while left:

@@ -1,4 +1,4 @@
-"""Conversion between pipelines and the histories of Opacus accountants, in both directions."""
+"""Conversion of the history of an Opacus accountant to a pipeline file, and of a pipeline to such a history."""
 
 from __future__ import annotations
 
@@ -23,36 +23,44 @@ from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 
 OPACUS_ADJACENCY = "add-remove"
 ASSUMED = (
-    "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
-    "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
+    "Opacus accounts for every step as Poisson sampling and does not record how batches were drawn. With poisson_sampling=True of "
+    "make_private they are Poisson samples, with False slices of a shuffled order: state --sampling poisson or shuffle"
 )
-APPROXIMATE = "Opacus's own number is an approximation (dpcli account -a all), which may be too small."  # of its accountant gdp
+APPROXIMATE = "The epsilon of Opacus is an approximation that may be too small (dpcli account -a all)."  # for its accountant gdp
 COMMENTS = {
-    "adjacency": "the one that Opacus's accountants count with",
-    "noise_multiplier": "over max_grad_norm",
+    "adjacency": "the adjacency of Opacus's accountants",
+    "noise_multiplier": "relative to max_grad_norm",
 }
 COMMENTS_IF_ASSUMED = {"sampling": "ASSUMED: see above"}
 
 
 def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
-    """Return the state of an Opacus accountant that has counted this pipeline, without the entries that touch no private data.
+    """Return the state of an Opacus accountant with the mechanisms of this pipeline, except those that read no private data.
 
-    Raises InputError for anything that Opacus cannot count: it knows only Gaussian noise, relative to one record's contribution, on
-    Poisson samples.
+    Args:
+        pipeline: The pipeline.
+        mechanism: Name of the accountant: prv, rdp or gdp.
+
+    Raises:
+        InputError: Opacus cannot express the pipeline. It has only Gaussian noise on Poisson samples, relative to the contribution of one
+            record.
     """
     if pipeline.privacy.adjacency.value != "add-remove":
-        raise InputError(f"Opacus counts records that come or go: expected add-remove, found {pipeline.privacy.adjacency.value}")
+        raise InputError(
+            f"Opacus protects records that are added or removed: expected add-remove, found {pipeline.privacy.adjacency.value}"
+        )
     if (pipeline.privacy.max_contributions or 1) > 1:
-        raise InputError("Opacus counts one record: expected max_contributions of 1, or none")
+        raise InputError("Opacus protects one record: expected max_contributions = 1, or no such key")
     if pipeline.privacy.adaptive:
-        raise InputError("Opacus adds up what was planned: expected adaptive = false, found true")
+        raise InputError("Opacus composes mechanisms that were fixed beforehand: expected adaptive = false, found true")
     phases = tuple(_phase(entry, pipeline) for entry in pipeline.mechanisms if not entry.spec.free)
     if not phases:
-        raise InputError("no mechanism touches private data")
+        raise InputError("no mechanism reads private data")
     return OpacusState(mechanism, phases, tables_of(pipeline))
 
 
 def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
+    """Return the phase for an entry. Raises InputError if Opacus cannot express the entry."""
     for problem in _problems(entry, pipeline):
         raise InputError(f"mechanism {quoted(entry.name)} cannot be a history of Opacus: {problem}")
     size = pipeline.privacy.dataset_size
@@ -69,20 +77,20 @@ def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
 def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
     """Yield each property of the entry that an Opacus history cannot express."""
     if not isinstance(entry.spec, GaussianSpec):
-        yield f"its type is {entry.type}, and Opacus knows gaussian alone"
+        yield f"its type is {entry.type}, but Opacus has only gaussian"
     elif entry.spec.noise_multiplier is None:
-        yield "it states sigma with sensitivity, and Opacus knows noise_multiplier alone"
+        yield "it states sigma with sensitivity, but Opacus has only noise_multiplier"
     if not isinstance(entry.sampling, Poisson | Unsampled | None):
-        yield f"its sampling is {entry.sampling.scheme}, and Opacus knows poisson alone"
+        yield f"its sampling is {entry.sampling.scheme}, but Opacus has only poisson"
     elif isinstance(entry.sampling, Poisson) and entry.sampling.max_batch_size is not None:
-        yield "it has max_batch_size, which Opacus does not count"
+        yield "it has max_batch_size, which Opacus cannot express"
     if entry.partition is not None:
-        yield "it has a partition, which Opacus does not count"
+        yield "it has a partition, which Opacus cannot express"
     companions = [
         quoted(other.name) for other in together(entry, pipeline.mechanisms) if other is not entry and not other.spec.free
     ]
     if companions:
-        yield f"it shares its sample with {first_names(companions)}, and Opacus counts a sample for each"
+        yield f"it shares its sample with {first_names(companions)}, but in Opacus each has a separate sample"
 
 
 def json_text(state: OpacusState) -> str:
@@ -91,7 +99,7 @@ def json_text(state: OpacusState) -> str:
 
 
 def torch_bytes(state: OpacusState) -> bytes:
-    """Return the state as a file that torch.load(PATH, weights_only=True) reads; the same state gives the same bytes."""
+    """Return the state as a file that torch.load(PATH, weights_only=True) reads. Equal states give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in (("data.pkl", pickle.dumps(_plain(state), protocol=2)), ("byteorder", b"little"), ("version", b"3\n")):
@@ -100,32 +108,31 @@ def torch_bytes(state: OpacusState) -> bytes:
 
 
 def _plain(state: OpacusState) -> dict[str, Any]:
+    """Return the state as plain values, with the names of Opacus."""
     history = [(phase.noise_multiplier, phase.sample_rate, phase.steps) for phase in state.phases]
     return {"history": history, "mechanism": state.mechanism, "dpcli": state.carried}
 
 
 def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:
-    """Return the tables of the pipeline file; if dpcli export wrote the state, the tables that the state carries.
+    """Return the tables of the pipeline file. If dpcli export wrote the state, they are the tables that it added.
 
     Args:
-        state: the history.
-        asserted: keys of [privacy] that the user states.
-        sampling: the scheme by which batches were drawn; None if Poisson sampling is assumed.
+        state: The history.
+        asserted: Keys of [privacy] that the user states.
+        sampling: Scheme by which batches were drawn; None to assume Poisson sampling.
 
     Raises:
-        InputError: the carried tables contradict the history; or batches were shuffled and a phase other than the last ends within a
-            pass, so that a record may be in one more batch of the next phase than its steps tell.
+        InputError: The added tables contradict the history. Or batches were shuffled and a phase other than the last ends within a pass:
+            a record may then be in one more batch of the next phase than its number of steps implies.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):
-            raise InputError(
-                f"expected --sampling poisson, or none: dpcli export wrote how batches were drawn beside the history, found {sampling}"
-            )
+            raise InputError(f"expected --sampling poisson or none, as dpcli export stored the scheme, found {sampling}")
         return carried_tables(state.carried, asserted, lambda pipeline: state_of(pipeline, state.mechanism).phases, state.phases)
     if sampling == "shuffle" and not all(map(_whole_passes, state.phases[:-1])):
         raise InputError(
-            "expected phases of whole passes, but for the last, where batches are of a shuffled order: found one that ends within a pass, "
-            "and the next may hold a record of it twice; write the file by hand, with that many more passes"
+            "expected phases of whole passes, except for the last, as batches were shuffled; found a phase that ends within a pass, so "
+            "that a record may be in two batches of the next; write the file by hand, with one more pass for each such phase"
         )
     rows = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
     entry = staged_entry("dp-sgd", merged_stages(rows), sampling or "poisson")
@@ -147,12 +154,12 @@ def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, 
 
 
 def is_assumed(state: OpacusState, sampling: str | None) -> bool:
-    """Return whether neither the user nor the state says how batches were drawn, so that Poisson sampling is assumed."""
+    """Return whether Poisson sampling is assumed, as neither the user nor the state says how batches were drawn."""
     return sampling is None and state.carried is None
 
 
 def _whole_passes(phase: Phase) -> bool:
-    """Return whether the phase consists of complete passes of equally many batches each."""
+    """Return whether the phase consists of complete passes, each with the same whole number of batches."""
     batches = round(1.0 / phase.sample_rate) if phase.sample_rate > 0.0 else 0
     return batches > 0 and phase.sample_rate == 1.0 / batches and phase.steps % batches == 0
 

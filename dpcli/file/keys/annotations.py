@@ -1,4 +1,4 @@
-"""The keys of a dataclass, read off its fields and their annotations, and their description in words."""
+"""The keys that a dataclass declares by its annotated fields, and their description in words."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from dpcli.file.toml.shown import shown
 
 @functools.cache
 def members_of(cls: type) -> Members:
-    """Return the keys of a dataclass, in order, without fields (such as an entry's spec) that are not one key."""
+    """Return the keys that a dataclass declares, in order. Fields without `Annotated`, such as the spec of an entry, are no keys."""
     hints = typing.get_type_hints(cls, include_extras=True)
     annotated = (field for field in dataclasses.fields(cls) if typing.get_origin(hints[field.name]) is Annotated)
     return {field.name: _member(field, hints[field.name]) for field in annotated}
 
 
 def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
+    """Return the key that a field declares."""
     kind, *notes = typing.get_args(hint)
     key = next(note for note in notes if isinstance(note, Key))
     required = field.default is dataclasses.MISSING
@@ -48,7 +49,7 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
 
 
 def kind_of(hint: Any) -> Kind:
-    """Return the kind of value that a type stands for; None in a union only says that the key may be absent."""
+    """Return the kind of values for a type hint. None in a union only means that the key may be absent."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin = typing.get_origin(hint)
@@ -56,12 +57,13 @@ def kind_of(hint: Any) -> Kind:
         return _GENERIC[origin](typing.get_args(hint))
     if issubclass(hint, enum.Enum):
         return members(hint)
-    # The base of a family selects; a class of it is a plain table.
+    # The base class itself has `selection`, and stands for a choice among its subclasses. A subclass stands for a plain table.
     selection = vars(hint).get("selection")
     return KeyTable(hint, members_of) if selection is None else SelectedTable.by(selection, members_of, hint.__doc__ or "")
 
 
 def _union(arms: tuple[Any, ...]) -> Kind:
+    """Return the kind of values for a union of types."""
     kinds = [kind_of(arm) for arm in arms if arm is not types.NoneType]
     return kinds[0] if len(kinds) == 1 else Either(*kinds)
 
@@ -88,7 +90,14 @@ _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyText:
-    """A key in words: its name, what it takes, its meaning, and its default ("required" if it has none)."""
+    """A key in words.
+
+    Attributes:
+        name: Name of the key.
+        takes: The allowed values.
+        doc: Meaning of the key.
+        default: The default as `default_text` writes it.
+    """
 
     name: str
     takes: str
@@ -109,25 +118,25 @@ def describe_keys(members: Members) -> list[str]:
 
 
 def default_text(member: Member) -> str:
-    """Return the default as `default 0.8`, else whether the key is required."""
+    """Return the default as "default 0.8"; "required" or "optional" for a key without one."""
     value: Any = member.default
     if member.required:
         return "required"
     if value in (None, ()) or dataclasses.is_dataclass(value):
-        return "optional"  # a table that may be absent has the defaults of its keys
+        return "optional"  # the default of a table is stated at each of its keys
     return f"default {str(value).lower() if value in (True, False) else value if value != '' else 'no text'}"
 
 
 def idle(table: Any) -> Iterator[Problem]:
-    """Yield each key of a table that is idle: not at its default, and without the setting by which it is read.
+    """Yield a problem for each key that has no effect, because the setting that makes dpcli read it is missing.
 
-    Edge cases: a stated value that equals the default passes.
+    A key whose value equals the default is not reported, as the table does not show whether the file states it.
     """
     cls: type = type(table)
     for name, member in members_of(cls).items():
         value = getattr(table, name)
         if member.reader is not None and value != member.default and not member.reader.reads(table):
-            yield (name,), f"no such key without {member.reader.text}, which alone reads it", _shown(value)
+            yield (name,), f"this key only with {member.reader.text}", _shown(value)
 
 
 def _shown(value: Any) -> str:

@@ -16,8 +16,8 @@ from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Findings, Path
 from dpcli.file.toml.shown import escaped, shown
 
-CALIBRATE = "calibrate"  # the value that stands for a number that dpcli calibrate solves for
-LISTS = "several values make an entry each, where all lists of the entry have one length, at most 100,000 entries in all"
+CALIBRATE = "calibrate"  # the value in place of a number that dpcli is to solve for
+LISTS = "a list makes one entry for each value, if all lists of the table have the same length; at most 100,000 entries in all"
 WEIGHT = Constraint("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6, (("minimum", 1e-6), ("maximum", 1e6)))
 WEIGHTED = {  # JSON Schema of the table { calibrate = { weight = NUMBER } }, which may also stand for such a number
     "type": "object",
@@ -48,27 +48,35 @@ class KeyPlace:
     rule: Constraint | None = None
 
     def wrong_type(self, expected: str, value: Any, hint: str = "") -> NoReturn:
-        """Add a finding about the type of the value, and raise Refused."""
+        """Add a finding about the type of the value, and raise Refused. The arguments are those of `out_of_range`."""
         self.findings.add("DP003", self.path, expected, shown(value), hint)
         raise Refused
 
     def out_of_range(self, expected: str, value: Any, hint: str = "", among: Iterable[str] = ()) -> NoReturn:
-        """Add a finding about the value, and raise Refused. among: the words that are allowed."""
+        """Add a finding about the value, and raise Refused.
+
+        Args:
+            expected, hint, among: As in `Fault`.
+            value: The refused value.
+        """
         self.findings.add("DP004", self.path, expected, shown(value), hint, among)
         raise Refused
 
 
 class Kind(Protocol):
-    """A kind of value. `read` returns the value, or raises Refused after adding its findings."""
+    """A kind of value.
+
+    `read` returns the value, or raises Refused after it added findings. `schema` returns the JSON Schema of values that satisfy a rule.
+    """
 
     @property
     def text(self) -> str:
-        """Return the words that complete "expected ..." if there is no rule."""
+        """The text after "expected" in messages about a key without a rule."""
         ...
 
     @property
     def takes(self) -> str:
-        """Return one or two words for a manual page."""
+        """The kind in one or two words, for a manual page."""
         ...
 
     def read(self, value: Any, place: KeyPlace) -> Any: ...
@@ -77,7 +85,7 @@ class Kind(Protocol):
 
 
 def expected(kind: Kind, rule: Constraint | None) -> str:
-    """Return the words of the rule, or those of the kind if there is no rule."""
+    """Return the text after "expected": that of the rule or, without a rule, that of the kind."""
     return rule.text if rule else kind.text
 
 
@@ -95,7 +103,7 @@ class Number:
         number = _as_float(value)
         if not math.isfinite(number) or (place.rule and not place.rule.holds(number)):
             place.out_of_range(expected(self, place.rule), value, place.rule.hint(number) if place.rule else "")
-        return number + 0.0  # This turns -0.0 into 0.0.
+        return number + 0.0  # turns -0.0 into 0.0
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
         return {"type": "number", **dict(rule.schema if rule else ())}
@@ -103,7 +111,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class WholeNumber:
-    """A whole number, written in digits. 1e18 is refused, with the digits to write instead."""
+    """A whole number, written in digits. For 1e18, which TOML reads as a float, the message states the digits to write instead."""
 
     text: str = "a whole number"
     takes: str = "whole number"
@@ -156,6 +164,7 @@ class Day:
 
 
 def _as_float(value: float) -> float:
+    """Return the value as a float; inf if it is too large."""
     try:
         return float(value)
     except OverflowError:
@@ -200,10 +209,11 @@ def _check_weight(value: Any, place: KeyPlace) -> None:
 
 
 def _number_hint(value: Any, place: KeyPlace) -> str:
+    """Return advice about a value that is no number, such as a list, a percentage or a quoted number; "" if there is none."""
     if type(value) is list:
         return LISTS if place.path[:1] == ("mechanism",) else ""
     percent = _PERCENT.match(value) if type(value) is str else None
-    if percent and place.rule and place.rule.holds(0.5) and not place.rule.holds(1.5):  # The rule is that of a share.
+    if percent and place.rule and place.rule.holds(0.5) and not place.rule.holds(1.5):  # the rule allows shares only
         return f"write {Decimal(percent[1]) / 100:f}"
     if type(value) is dict and value.keys() == {"weight"} and place.path[:1] == ("mechanism",):
         return "write { calibrate = { weight = NUMBER } }"
@@ -219,6 +229,7 @@ def _number_hint(value: Any, place: KeyPlace) -> str:
 
 
 def _whole_hint(value: Any, place: KeyPlace) -> str:
+    """Return advice about a value that is no whole number; "" if there is none."""
     if type(value) is float:
         return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""
     return _number_hint(value, place)
@@ -288,7 +299,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table whose keys are names of the user's choice, and whose values are of one kind. It is read as a dict, in the file's order."""
+    """A table whose keys are names that the user chooses. Its values are of one kind. It is read as a dict in the file's order."""
 
     item: Kind
 
@@ -317,7 +328,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A table with any content, which another command reads."""
+    """A table with any content. The command that uses the table checks it."""
 
     text: str = "a table"
     takes: str = "table"

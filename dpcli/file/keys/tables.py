@@ -1,4 +1,7 @@
-"""Tables of a file. A table is read into a dataclass, which a key may select; a dataclass is written as plain data, and as JSON Schema."""
+"""Tables of a file as dataclasses: reading a table, writing it as plain data, and its JSON Schema.
+
+A key of the table may select the dataclass, as `type` does in a [[mechanism]] table.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from dpcli.file.toml.suggest import closest
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A key of a table, with the kind of its values, its rule, its meaning and its default."""
+    """A key of a table. The attributes that are not self-explanatory are described in `dpcli.base.fields.Key`."""
 
     name: str
     kind: Kind
@@ -38,41 +41,42 @@ class Member:
         return expected(self.kind, self.rule)
 
 
-NEAR = 0.8  # least similarity at which a key of another class of the table is suggested
+NEAR = 0.8  # smallest similarity, as difflib measures it, of a suggested key of another class of the table
 Members = Mapping[str, Member]
-Others = Mapping[str, str]  # keys of other classes of a table, each with the word that selects the class, such as `task = "custom"`
+# Keys of other classes of a table, each with the setting that selects the class, such as `task = "custom"`.
+Others = Mapping[str, str]
 
 
 def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:
     """Return the value of every key that can be read, and add a finding for every key that is unknown, missing or invalid."""
-    mistaken = {_unknown(key, known, place, others()) for key in table if key not in known}
+    mistyped = {_report_unknown(key, known, place, others()) for key in table if key not in known}
     values = {}
     for name, member in known.items():
         key_place = replace(place, path=(*place.path, name), rule=member.rule)
         if name in table:
             with suppress(Refused):
                 values[name] = member.kind.read(table[name], key_place)
-        elif member.required and name not in mistaken:
+        elif member.required and name not in mistyped:
             place.findings.add("DP005", key_place.path, member.text, "nothing")
     return values
 
 
 def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return the known key that is most similar to a misspelt one, and a hint; (None, "") if none is similar."""
+    """Return the known key that is most similar to a mistyped one, and a hint; (None, "") if none is similar."""
     meant = closest(key, list(known))
     return meant, f"did you mean '{meant}'" if meant else ""
 
 
-def _unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
-    """Add a finding for an unknown key, and return the known key that was probably meant, whose absence then needs no finding."""
-    meant, hint = _advised(key, known, place, others)
+def _report_unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
+    """Add a finding for an unknown key. Return the key that was probably meant, so that its absence is not reported too."""
+    meant, hint = _advice(key, known, place, others)
     place.findings.add(
         "DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint, known
     )
     return meant
 
 
-def _advised(key: str, known: Members, place: KeyPlace, others: Others) -> tuple[str | None, str]:
+def _advice(key: str, known: Members, place: KeyPlace, others: Others) -> tuple[str | None, str]:
     if key in others:
         return None, f"it belongs to {others[key]}"
     meant, hint = (place.findings.advice or nearest)(key, known)
@@ -85,8 +89,9 @@ class KeyTable:
     """A table that becomes an instance of the dataclass `cls`.
 
     Attributes:
-        members_of: Function that returns the keys of a dataclass. It is called when a file has the table. It is a field, since the
-            module that defines it needs this class.
+        cls: The dataclass.
+        members_of: Function that returns the keys of a dataclass. It is a field and not an import, because its module imports this one.
+        takes: As in `Kind`.
     """
 
     cls: type
@@ -117,14 +122,15 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class SelectedTable:
-    """A table whose dataclass is named by one of its own keys, through a registry.
+    """A table with a key that selects the dataclass of the table.
 
     Attributes:
-        selector: Key whose word selects the class.
-        registry: Classes by their words.
+        selector: The key that selects the class.
+        registry: The class for each value of the key, as "package.module:name".
         members_of: As in KeyTable.
-        default: Word that counts if the key is absent; None if the key is required.
+        default: The value that applies if the key is absent; None if the key is required.
         doc: Description of the table that holds for all classes.
+        takes: As in `Kind`.
     """
 
     selector: str
@@ -152,17 +158,17 @@ class SelectedTable:
         return self.members_of(load(self.registry[name]))
 
     def common(self) -> Members:
-        """Return the keys that are the same in every class, without the selector."""
+        """Return the keys that every class has with the same meaning and rules, without the selector."""
         first, *rest = [self.own(name) for name in self.registry]
         shared = {key: member for key, member in first.items() if all(other.get(key) == member for other in rest)}
         return {key: member for key, member in shared.items() if key != self.selector}
 
-    def any(self) -> Members:
-        """Return the keys of all classes, for a table whose selector cannot be read. If classes differ in a key, it takes any value."""
+    def all_keys(self) -> Members:
+        """Return the keys of all classes, for a table whose selector is invalid. A key that differs between classes takes any value."""
         return {**{key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}, **self.common()}
 
     def others(self, name: str) -> Others:
-        """Return the keys that only other classes than that of `name` have, each with the words that select these classes."""
+        """Return the keys that the class of `name` lacks and other classes have, each with the setting that selects these classes."""
         result: dict[str, list[str]] = {}
         for other in self.registry:
             for key in self.own(other).keys() - self.own(name).keys():
@@ -170,27 +176,27 @@ class SelectedTable:
         return {key: f"{self.selector} = {' or '.join(words)}" for key, words in result.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
-        """Return the registered word that the table states, or the default; None if it is not registered."""
+        """Return the value of the selector in a table, or its default; None if no class is registered under it."""
         name = table.get(self.selector, self.default)
         return name if type(name) is str and name in self.registry else None
 
     def members(self, name: str | None) -> Members:
-        """Return the keys of the table whose selector is `name`. name: None if the selector cannot be read."""
-        own = self.any() if name is None else self.own(name)
-        return {**own, self.selector: self.stated(name or next(iter(self.registry)))}
+        """Return the keys of a table whose selector has the value `name`, the selector included. `name` is None if the value is invalid."""
+        own = self.all_keys() if name is None else self.own(name)
+        return {**own, self.selector: self.selector_member(name or next(iter(self.registry)))}
 
-    def stated(self, name: str) -> Member:
-        """Return the selector key, with the description by the class of `name`."""
+    def selector_member(self, name: str) -> Member:
+        """Return the selector. Its description is the one in the class of `name`."""
         doc = self.own(name)[self.selector].doc
         return Member(self.selector, self.choice, doc=doc, required=self.default is None, default=self.default)
 
-    def shared(self) -> Members:
-        """Return the selector key, and the keys that are the same in every class."""
-        return {self.selector: self.stated(next(iter(self.registry))), **self.common()}
+    def common_with_selector(self) -> Members:
+        """Return the selector and the keys of `common`."""
+        return {self.selector: self.selector_member(next(iter(self.registry))), **self.common()}
 
-    def apart(self, name: str) -> Members:
-        """Return the keys of the class that `name` selects, without those of `shared`."""
-        shared = self.shared()
+    def distinct(self, name: str) -> Members:
+        """Return the keys of the class that `name` selects, without those of `common_with_selector`."""
+        shared = self.common_with_selector()
         return {key: member for key, member in self.own(name).items() if key not in shared}
 
     def read(self, value: Any, place: KeyPlace) -> Any:
@@ -210,7 +216,7 @@ class SelectedTable:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A value of any kind, for a key whose kind depends on a word that cannot be read."""
+    """A value that is not checked. It is the kind of a key whose real kind depends on an invalid selector."""
 
     text: str = "a value"
     takes: str = "value"
@@ -223,7 +229,7 @@ class Unjudged:
 
 
 def plain_table(value: Any) -> dict[str, Any]:
-    """Return a dataclass as a table. Fields that are None, at their default, or excluded from comparison are left out."""
+    """Return a dataclass as a table of plain data. Fields that are None, at their default, or excluded from comparison are left out."""
     stated = ((field, getattr(value, field.name)) for field in fields(value) if field.compare)
     return {
         field.name: plain(content)
@@ -233,7 +239,7 @@ def plain_table(value: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain data."""
+    """Return a value as plain data: tables, lists, texts and numbers."""
     if is_dataclass(value):
         return plain_table(value)
     if isinstance(value, Enum):
@@ -244,7 +250,7 @@ def plain(value: Any) -> Any:
 
 
 def table_schema(known: Members) -> dict[str, Any]:
-    """Return the schema of a table with exactly these keys."""
+    """Return the JSON Schema of a table with exactly these keys."""
     schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
     schema["properties"] = {name: described(member) for name, member in known.items()}
     if required := [name for name, member in known.items() if member.required]:
@@ -253,7 +259,7 @@ def table_schema(known: Members) -> dict[str, Any]:
 
 
 def described(member: Member) -> dict[str, Any]:
-    """Return the schema of one key, with its meaning."""
+    """Return the JSON Schema of one key, with its meaning and its default."""
     schema = member.kind.schema(member.rule)
     if member.default is not None:
         schema = {**schema, "default": plain(member.default)}
@@ -261,12 +267,12 @@ def described(member: Member) -> dict[str, Any]:
 
 
 def selected_schema(selector: str, choices: Mapping[str, Members], default: str | None = None) -> dict[str, Any]:
-    """Return the schema of a table whose keys depend on a word.
+    """Return the JSON Schema of a table whose keys depend on the value of one key.
 
     Args:
-        selector: Key that has the word.
-        choices: Keys of the table for each word.
-        default: Word that counts if `selector` is absent; None if it is required.
+        selector: The key.
+        choices: Keys of the table for each value of `selector`.
+        default: The value that applies if `selector` is absent; None if it is required.
     """
     cases = [
         {"if": _states(selector, name, [] if name == default else [selector]), "then": table_schema(known)}
@@ -277,4 +283,5 @@ def selected_schema(selector: str, choices: Mapping[str, Members], default: str 
 
 
 def _states(selector: str, name: str, required: list[str]) -> dict[str, Any]:
+    """Return the JSON Schema of tables in which the selector has the value `name`."""
     return {"properties": {selector: {"const": name}}, "required": required}

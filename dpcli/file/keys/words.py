@@ -1,4 +1,4 @@
-"""Text in a file: names, remarks, answers for a report, and words out of a fixed set."""
+"""Kinds of text values: names, remarks, answers for a report, and words from a fixed set."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from dpcli.file.toml.shown import listed, shown
 
 LONGEST_NAME = 200  # largest number of characters of a name
 LONGEST_PASSAGE = 2000  # largest number of characters of a passage of several lines
-LONGEST_LIST = 6  # A message lists the known words only if there are at most this many, or none is similar.
-BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # fillers: letters by their category, and nothing on the screen
-SILENT = ("not", "stated")  # the first words of what a report says of a key that is absent
+LONGEST_LIST = 6  # a message with a suggestion lists the known words only if they are at most so many
+BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # Hangul fillers: Unicode calls them letters, but they are invisible
+SILENT = ("not", "stated")  # a report prints NOT STATED for an absent key
 
 
 def has_words(text: str) -> bool:
-    """Return whether a reader sees at least one letter or digit, of any script."""
+    """Return whether a text has at least one visible letter or digit, of any script."""
     return any(character.isalnum() and character not in BLANK_LETTERS for character in text)
 
 
 def is_silent(text: str) -> bool:
-    """Return whether a text begins as a report does if nothing is stated."""
+    """Return whether a text begins with NOT STATED, as a report prints it for an absent key."""
     return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text without what a terminal would act on: by default a name, which goes on one line into tables, terminals and logs.
+    """A text without control characters, which a terminal would obey. By default it is a name, which fits on one line of a table or log.
 
     Attributes:
-        several_lines: Line ends and tabs may stand in it.
-        longest: In characters.
-        answers: A report prints it as an answer, so that it must not say NOT STATED, nor lack a visible letter or digit: either would count
-            as stated.
+        several_lines: Whether line ends and tabs are allowed.
+        may_be_blank: Whether the text may be empty or consist of spaces.
+        longest: Largest number of characters; None if there is no limit.
+        answers: Whether a report prints the text as an answer. Such a text must have a visible letter or digit, and must not begin with
+            NOT STATED. Otherwise a report would count a question as answered that is not.
+        text, takes: As in `Kind`.
     """
 
     several_lines: bool = False
@@ -62,7 +64,7 @@ class Text:
         if self.answers and not has_words(value):
             place.out_of_range("text with a visible letter or digit", value)
         if self.answers and is_silent(value):
-            place.out_of_range("an answer, or no such key", value)
+            place.out_of_range("an answer (leave the key out if there is none)", value)
         return value
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
@@ -81,7 +83,7 @@ REMARK = Text(several_lines=True, may_be_blank=True, longest=None)
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A word out of a fixed set, each with the value that it stands for."""
+    """A word from a fixed set. `values` maps each word to the value that it stands for."""
 
     values: Mapping[str, Any]
 
@@ -109,10 +111,10 @@ class OneOf:
 
 
 def words(values: Iterable[str]) -> OneOf:
-    """A choice among words that stand for themselves."""
+    """Return a choice among words that stand for themselves."""
     return OneOf({value: value for value in values})
 
 
 def members(values: type[enum.Enum]) -> OneOf:
-    """A choice among the members of an enumeration, by value."""
+    """Return a choice among the values of an enumeration, which stand for its members."""
     return OneOf({member.value: member for member in values})

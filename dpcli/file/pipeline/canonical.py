@@ -1,4 +1,4 @@
-"""The pipeline file as a whole: its top-level keys, its [[mechanism]] tables, and a pipeline written as plain tables and back."""
+"""The top-level keys of a pipeline file, its [[mechanism]] tables, and conversions between a pipeline and plain tables."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, ((
 
 @dataclass(frozen=True, slots=True)
 class MechanismTable:
-    """A [[mechanism]] table: the keys that every entry shares, and those of its type."""
+    """A [[mechanism]] table. Its keys are those that every entry has and those of its type."""
 
     text: str = "a table { name = ..., type = ..., ... }"
     takes: str = "table"
 
     def members(self, name: str | None) -> Members:
-        """Return the keys of an entry of type `name`, or of any type if that is None."""
+        """Return the keys of an entry of type `name`; those of all types if `name` is None."""
         selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
-        own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
+        own = MECHANISMS.all_keys() if name is None else MECHANISMS.own(name)
         return {**members_of(Entry), "type": selector, **own}
 
     def read(self, value: Any, place: KeyPlace) -> Entry:
@@ -60,7 +60,7 @@ def _entry(name: str, values: Mapping[str, Any]) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mechanisms:
-    """The [[mechanism]] tables; one that cannot be read leaves None in its place, so that the others are still checked."""
+    """The list of [[mechanism]] tables. A table that cannot be read becomes None, so that the other tables are still checked."""
 
     text: str = "at least one [[mechanism]] table"
     item: MechanismTable = MechanismTable()
@@ -87,26 +87,30 @@ def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
     return Member(name, kind, doc=doc, required=required)
 
 
-CALLED = {"federated": "dpcli.rounds, in Python"}  # readers of sections that no command of their name reads
-OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that tell a pipeline from other TOML files
+CALLED = {"federated": "dpcli.rounds, in Python"}  # sections that are not read by a command of the same name
+OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that distinguish a pipeline from other TOML files
 
 RELEASE: Members = {
-    "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
+    "source": _table("source", SectionTable("source"), "the table of data that dpcli release queries"),
     "query": _table(
-        "query", Listed(SectionTable("query")), "what dpcli release asks of it, one table per query; each becomes mechanisms"
+        "query",
+        Listed(SectionTable("query")),
+        "the queries of dpcli release, one table each; a query becomes one or several mechanisms",
     ),
 }
 
 TOP: Members = {
     "format": Member("format", kind_of(int), FORMAT, "version of the file format", required=True),
     "name": members_of(Pipeline)["name"],
-    "privacy": _table("privacy", kind_of(Privacy), "what is protected, and against which change of the data", required=True),
-    "budget": _table("budget", kind_of(Budget), "the most that the pipeline may spend"),
-    "mechanism": _table("mechanism", Mechanisms(), "what is released, one table per mechanism"),
-    "defaults": _table("defaults", DefaultsTable(), "keys for every mechanism that takes them and does not state them itself"),
+    "privacy": _table(
+        "privacy", kind_of(Privacy), "the protected unit, and the change of the data against which it is protected", required=True
+    ),
+    "budget": _table("budget", kind_of(Budget), "caps on the privacy loss of the pipeline"),
+    "mechanism": _table("mechanism", Mechanisms(), "the releases, one table per mechanism"),
+    "defaults": _table("defaults", DefaultsTable(), "values of keys for the mechanisms that have these keys and do not state them"),
     **(RELEASE if RELEASED else {}),
     "gate": _table("gate", kind_of(Gate), "conditions that dpcli gate adds to the budget"),
-    "disclosure": _table("disclosure", kind_of(Disclosure), "what dpcli report tells a reader in addition to the numbers"),
+    "disclosure": _table("disclosure", kind_of(Disclosure), "answers that dpcli report prints in addition to the numbers"),
     **{name: _table(name, SectionTable(name), f"read by {CALLED.get(name, f'dpcli {name}')}") for name in SECTIONS},
 }
 
@@ -114,8 +118,9 @@ TOP: Members = {
 def is_pipeline(tables: Mapping[str, Any]) -> bool:
     """Return whether a document is a pipeline, valid or not.
 
-    With a format, one table of a pipeline is enough. Files of other programs have tables of these names too: without a format, a pipeline
-    has both [privacy] and [[mechanism]], a key of [privacy], or a known type of mechanism.
+    A file with the key `format` is a pipeline if it has one table of `OF_PIPELINES`. Files of other programs may have tables of these names
+    too. A file without `format` is therefore a pipeline only if it has [privacy] and another of the tables, a known key in [privacy], or a
+    mechanism of a known type.
     """
     own = OF_PIPELINES & tables.keys()
     if "format" in tables or not own:
@@ -124,16 +129,16 @@ def is_pipeline(tables: Mapping[str, Any]) -> bool:
     stated = isinstance(privacy, dict) and not members_of(Privacy).keys().isdisjoint(privacy)
     listed = entries if isinstance(entries, list) else [entries]
     types = [entry.get("type") for entry in listed if isinstance(entry, dict)]
-    typed = any(isinstance(one, str) and one in MECHANISMS.registry for one in types)
+    typed = any(isinstance(name, str) and name in MECHANISMS.registry for name in types)
     return stated or typed or ("privacy" in own and len(own) > 1)
 
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """Return the top-level values that could be read, by key."""
+    """Return the top-level values that can be read, by key, and add a finding for every other one."""
     findings.advice = findings.advice or meant
     stated = tables.get("format")
     if type(stated) is int and stated != 1:
-        # Other keys may mean something else in another version.
+        # In another version of the format the other keys may have other meanings.
         tables = {"format": stated}
         return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
     known = TOP if tables.get("query", []) != [] else {**TOP, "mechanism": replace(TOP["mechanism"], required=True)}
@@ -141,23 +146,23 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
 
 
 def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return (the key that was meant, advice in words) for an unknown key."""
+    """Return the key that was probably meant by an unknown key, or None, and advice in words."""
     from dpcli.file.pipeline.misplaced import advice
 
     return advice(key, known, frozenset(TOP))
 
 
 def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
-    """Return the pipeline of a document without findings outside of its sections, which are kept as the file states them."""
+    """Return the pipeline of a document that has no findings outside of its sections. The sections are kept as plain tables."""
     sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
     stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure", "queries") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)
 
 
 def tables_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the tables that decide the cost of a run: [privacy] and the mechanisms, without defaults; JSON values only.
+    """Return the tables that determine the cost of a run, [privacy] and the mechanisms, as JSON values without defaults.
 
-    Two files that mean the same (key order, spelling of numbers, comments, their [budget]) have equal tables.
+    Two files have equal tables if they differ only in the order of keys, the spelling of numbers, comments and [budget].
     """
     return {"privacy": plain_table(pipeline.privacy), "mechanism": [_entry_table(entry) for entry in pipeline.mechanisms]}
 

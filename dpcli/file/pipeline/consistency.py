@@ -1,4 +1,4 @@
-"""Checks across keys (rule DP005): within an entry, across entries, and against [privacy]."""
+"""Checks of keys against each other (rule DP005): within an entry, across entries, and against [privacy]."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ Entries = Mapping[int, Entry]
 
 
 def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """Return the top-level values that could be read, mechanisms of queries included, and add a finding for everything wrong.
+    """Return the top-level values that can be read, and add a finding for every problem.
 
-    Raises TooMany.
+    The mechanisms of queries follow those of the file. `queries` has the index of the query of each.
+
+    Raises:
+        TooMany: There are more problems than `MAX_FINDINGS`.
     """
     values = read_document(tables, findings)
     check(tables, values, findings)
@@ -37,8 +40,9 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
     """Add a finding for every inconsistency.
 
     Args:
-        tables: As the file states them.
-        values: Those of its keys that could be read.
+        tables: The tables of the file.
+        values: The top-level values that can be read.
+        findings: The collection to which the findings are added.
     """
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
     stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
@@ -64,14 +68,15 @@ def _privacy_problems(privacy: Privacy | None, queries: bool) -> Iterator[Proble
     """Yield the problems of [privacy].
 
     Args:
-        queries: Whether all mechanisms are queries, which bound a unit by keys of their own.
+        privacy: The table; None if it cannot be read.
+        queries: Whether all mechanisms come from queries. Queries have other keys that bound the contributions of a unit.
     """
     if privacy is not None and privacy.dataset is not None:
         from dpcli.file.pipeline.datasets import dataset_problems
 
         yield from dataset_problems(privacy.dataset)
     if privacy is not None and privacy.window == ():
-        yield ("privacy", "window"), "the blocks that are read, or no such key", "none"
+        yield ("privacy", "window"), "at least one block (leave the key out if the dataset has no blocks)", "none"
     if privacy is None or privacy.unit is None:
         return
     key = ("privacy", "max_contributions")
@@ -85,12 +90,13 @@ def _privacy_problems(privacy: Privacy | None, queries: bool) -> Iterator[Proble
         owner = quoted(privacy.unit)
         yield (
             key,
-            f"the most records that one {owner} contributes",
-            f"nothing; max_contributions = 1 where one {owner} owns one record",
+            f"the largest number of records that one {owner} contributes",
+            f"nothing; write max_contributions = 1 if one {owner} owns one record",
         )
 
 
 def _budget_problems(budget: Budget | None) -> Iterator[Problem]:
+    """Yield a problem for a budget without a cap."""
     if budget is not None and budget.epsilon is None and budget.rho is None:
         yield ("budget",), "a cap on epsilon, on rho or on both", "none"
 
@@ -103,6 +109,7 @@ def _sample_problems(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> I
 
 
 def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield a problem for each table with steps and epochs, and for each repeated name."""
     first: dict[str, int] = {}
     for index, table in enumerate(tables):
         if "steps" in table and "epochs" in table:
@@ -113,6 +120,7 @@ def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
+    """Yield the contradictions within each entry."""
     for index, entry in entries.items():
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():
@@ -121,4 +129,4 @@ def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Probl
             for key, expected, actual in entry.sampling.problems(privacy.dataset_size):
                 yield (*path, "sampling", key), expected, actual
         if entry.epochs is not None and not isinstance(entry.sampling, Batched):
-            yield (*path, "epochs"), "steps, or sampling with a rate or batch_size with epochs", "epochs alone"
+            yield (*path, "epochs"), "steps, or epochs with a sampling table that has a rate or batch_size", "epochs alone"

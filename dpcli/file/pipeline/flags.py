@@ -1,4 +1,4 @@
-"""A pipeline of one mechanism stated by flags, as the tables and the text of an equivalent file."""
+"""A pipeline of one mechanism that flags describe, as the tables and the text of an equivalent file."""
 
 from __future__ import annotations
 
@@ -13,29 +13,35 @@ from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.write import commented, toml_text, value_text
 
-PLACE = "the command line"
-FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # where the file's key has another name
-KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}  # of the file, by flag
+PLACE = "the command line"  # path of the pipeline in messages
+FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # names of flags by the key of the file, where they differ
+# Keys of the file by the name of the flag.
+KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}
 COMMENTS = {
     "unit": "one individual; any other unit needs max_contributions",
     "adjacency": "add-remove | replace-one | zero-out",
     "dataset_size": "declared public",
-    "warn_at": "no warning: the noise was solved for all of it",
+    "warn_at": "1 = no warning, as the noise was chosen to use the whole budget",
     "releases": "final-model | all-checkpoints | outputs",
-    "noise_multiplier": "standard deviation (Laplace: scale) over the most that one record adds to the sum",
-    "sampling": '"poisson": each step draws its records afresh; "shuffle": slices of a shuffled order',
+    "noise_multiplier": "standard deviation (Laplace: scale) / largest contribution of one record to the sum",
+    "sampling": '"poisson": each step draws a fresh sample; "shuffle": slices of a shuffled order',
 }
-COLUMN = 30  # where comments begin
+COLUMN = 30  # column at which comments begin
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """The values of the flags, None for an absent one.
+    """The values of the flags; None for an absent flag.
 
     Attributes:
-        noise_multiplier: Noise multiplier of Gaussian noise, of Laplace noise with `laplace`.
-        pure: Epsilon of one step that is known to be pure. sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or
-            epochs: how often; once where neither is given and nothing is sampled.
+        noise_multiplier: Noise multiplier of Gaussian noise or, with `laplace`, of Laplace noise.
+        laplace: Whether the noise is Laplace noise.
+        pure: Epsilon of one step, if the step satisfies pure differential privacy.
+        sampling_rate: Rate of Poisson sampling.
+        batch_size: Expected batch size of Poisson sampling. The rate is then batch_size / dataset_size.
+        dataset_size: Number of records, declared public.
+        steps, epochs: Number of steps, or of passes over the data. Without both, an unsampled mechanism runs once.
+        adjacency: Adjacency; add-remove if it is absent.
     """
 
     noise_multiplier: float | None = None
@@ -55,17 +61,18 @@ class Stated:
 
     @property
     def sampled(self) -> bool:
-        """Return whether a step sees only a sample."""
+        """True if a step reads only a sample of the records."""
         return self.sampling_rate is not None or self.batch_size is not None
 
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
         """Return the equivalent file as plain tables.
 
         Args:
-            target: Epsilon of its [budget], no budget if None.
+            delta: Delta of [privacy].
+            target: Epsilon of [budget]; None for a file without a budget.
 
         Raises:
-            InputError: If the flags name no mechanism, or two.
+            InputError: The flags describe no mechanism or two, or they contradict each other.
         """
         sampling = {"rate": self.sampling_rate, "batch_size": self.batch_size}
         privacy = {
@@ -83,15 +90,17 @@ class Stated:
         return {"format": 1, "name": name, "privacy": _present(privacy), **budget, "mechanism": [_present(entry)]}
 
     def _noise(self) -> dict[str, Any]:
+        """Return the keys of the mechanism type. Raises InputError unless the flags describe exactly one mechanism."""
         if self.pure is not None:
             if self.noise_multiplier is not None or self.laplace:
-                raise InputError("expected --pure, or --noise-multiplier, found both")
+                raise InputError("expected --pure or --noise-multiplier, found both")
             return {"type": "pure-dp", "epsilon": self.pure}
         if self.noise_multiplier is None:
             raise InputError("expected FILE, --noise-multiplier (with --laplace if the noise is Laplace) or --pure")
         return {"type": "laplace" if self.laplace else "gaussian", "noise_multiplier": self.noise_multiplier}
 
     def _count(self) -> dict[str, Any]:
+        """Return the key for the number of runs. Raises InputError if it is missing or stated twice."""
         if self.steps is not None and self.epochs is not None:
             raise InputError("expected --steps or --epochs, found both")
         if self.epochs is not None:
@@ -104,9 +113,14 @@ class Stated:
 
 
 def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
-    """Return the pipeline of such tables, or of their text.
+    """Return the pipeline of `Stated.tables`.
 
-    Raises InputError with the flag in place of the file's key, for each key that the reader refuses.
+    Args:
+        tables: The tables.
+        text: Text of the file; None to write it from the tables.
+
+    Raises:
+        InputError: The reader refuses a value. The message names the flag in place of the key.
     """
     try:
         return parse((toml_text(tables) if text is None else text).encode(), PLACE)
@@ -115,6 +129,7 @@ def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pip
 
 
 def _as_flag(key: str, message: str) -> str:
+    """Return a message of the reader in which the flag replaces the key."""
     last = key.rpartition(".")[2]
     known = {f.name for f in fields(Stated)} | {"delta"}
     flag = FLAGS.get(last, last)
@@ -126,14 +141,15 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
     """Return the text of the equivalent file, with a comment on each key that has alternatives.
 
     Args:
-        command: Command that was given the flags, e.g. "account".
-        given: The flags by name, as they are quoted in the first line.
+        tables: The tables of `Stated.tables`.
+        command: Name of the command that received the flags, such as "account".
+        given: The flags by name. The first line of the text quotes them.
     """
     return "\n".join((f"# As dpcli {command} {shlex.join(words_of_flags(given))}", *commented(tables, COMMENTS, COLUMN))) + "\n"
 
 
 def words_of_flags(given: Mapping[str, Any]) -> list[str]:
-    """Return the flags, given by name, as words of a command line."""
+    """Return flags as words of a command line. given: values by the name of the flag."""
     return [word for name, value in given.items() for word in _flag(name, value)]
 
 
@@ -144,6 +160,7 @@ def _flag(name: str, value: Any) -> Iterator[str]:
 
 
 def _as_count(value: Any) -> Any:
+    """Return a float that is a whole number as an int. Other values are returned unchanged."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 

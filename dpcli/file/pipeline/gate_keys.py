@@ -1,4 +1,4 @@
-"""The [gate] table: conditions on a change besides the budget, planned repetition, and waivers that expire."""
+"""The [gate] table: limits on the increase of epsilon, planned repetition of the pipeline, and waivers that expire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.file.toml.findings import Path, Problem
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import did_you_mean
 
-# Runs in a year of 365.25 days.
+# Number of runs in a year of 365.25 days.
 PER_YEAR: dict[str, Fraction] = {
     "day": Fraction(36525, 100),
     "week": Fraction(36525, 700),
@@ -23,25 +23,27 @@ PER_YEAR: dict[str, Fraction] = {
     "quarter": Fraction(4),
     "year": Fraction(1),
 }
-MEASURED = ("budget", "increase", "horizon")  # conditions that compare an epsilon, so that a waiver must say up to which
+MEASURED = ("budget", "increase", "horizon")  # conditions on an epsilon; a waiver of one must state the largest epsilon it allows
 WAIVABLE = (*MEASURED, "statement", "restatement")
 _CODE = re.compile(r"DP[0-9]{3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """A schedule fixed in advance: the whole pipeline run so many times on the same data, and the most that all runs may spend.
+    """A schedule of runs of the whole pipeline on the same data, fixed in advance, and a cap on the epsilon of all runs together.
 
-    The cap holds at the delta of the budget, which is then the delta of all runs together. Runs decided on after looking at earlier
-    results are no schedule: they belong in a ledger.
+    The cap holds at the delta of the budget, which is then the delta of all runs together. If earlier results decide about later runs, use
+    a ledger instead.
     """
 
     epsilon: Annotated[float, Key("cap on epsilon of all runs together", POSITIVE)]
     every: Annotated[
-        Literal["day", "week", "month", "quarter", "year"] | None, Key("how often the pipeline runs; with years, instead of runs")
+        Literal["day", "week", "month", "quarter", "year"] | None, Key("interval between runs; needs years, and replaces runs")
     ] = None
-    years: Annotated[float | None, Key("for how many years it runs; part of a run counts as a whole one", POSITIVE)] = None
-    runs: Annotated[int | None, Key("how many times it runs, instead of every and years", COUNT)] = None
+    years: Annotated[
+        float | None, Key("number of years in which the pipeline runs; part of a run counts as a whole run", POSITIVE)
+    ] = None
+    runs: Annotated[int | None, Key("number of runs, instead of every and years", COUNT)] = None
 
     @property
     def count(self) -> int:
@@ -53,7 +55,7 @@ class Horizon:
 
     @property
     def schedule(self) -> str:
-        """`53 runs (every week, years: 1)`."""
+        """The schedule in words, such as "53 runs (every week, years: 1)"."""
         counted = f"{self.count:,} run{'s' if self.count != 1 else ''}"
         return counted if self.runs is not None else f"{counted} (every {self.every}, years: {self.years:g})"
 
@@ -72,28 +74,32 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """An exception that somebody answers for until a day: it lets one rule or condition of the gate say no without failing.
+    """A waiver: an exception from one rule or condition of the gate, with an approver and an expiry date.
 
-    Only what can be waived (dpcli explain CODE says so) and only a no: what cannot be certified or read stays so.
+    Until that date the gate passes although the rule or condition is violated. `dpcli explain CODE` says which rules can be waived. A file
+    that cannot be read, or whose epsilon cannot be certified, fails in spite of any waiver.
     """
 
     rule: Annotated[
-        str, Key("what is waived: a code of dpcli lint such as DP105, or budget, increase, horizon, statement or restatement")
+        str,
+        Key(
+            "the waived rule or condition: a code of dpcli lint such as DP105, or budget, increase, horizon, statement or restatement"
+        ),
     ]
-    reason: Annotated[Prose, Key("why the exception is right")]
-    approver: Annotated[Person, Key("who answers for it")]
-    expires: Annotated[datetime.date, Key("the last day on which it holds, in UTC")]
-    mechanism: Annotated[str | None, Key("name of the mechanism whose findings of a lint code are waived; all where absent")] = None
+    reason: Annotated[Prose, Key("reason for the exception")]
+    approver: Annotated[Person, Key("name of the person who is responsible for the exception")]
+    expires: Annotated[datetime.date, Key("last day of the waiver, in UTC")]
+    mechanism: Annotated[str | None, Key("name of the mechanism whose findings are waived; all mechanisms if absent")] = None
     epsilon: Annotated[
         float | None,
         Key(
-            "the most that the epsilon judged may be; required for budget, increase and horizon, where it is what is waived",
+            "largest epsilon that the waiver allows; required for budget, increase and horizon",
             POSITIVE,
         ),
     ] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the contradictions among the keys, and a rule that is neither a condition nor looks like a code."""
+        """Yield the contradictions among the keys, and a problem for a rule that is neither a condition nor of the form of a code."""
         if self.rule not in WAIVABLE and not _CODE.fullmatch(self.rule):
             hint = did_you_mean(self.rule, WAIVABLE)
             result = quoted(self.rule) + (f"; {hint}" if hint else "")
@@ -112,7 +118,7 @@ class Gate:
     """Conditions that `dpcli gate` adds to the budget."""
 
     max_increase: Annotated[
-        float | None, Key("largest rise of epsilon over the base that passes, in nats", NON_NEGATIVE, "smaller")
+        float | None, Key("largest allowed increase of epsilon over the base version, in nats", NON_NEGATIVE, "smaller")
     ] = None
     horizon: Annotated[Horizon | None, Key("planned repetition of the whole pipeline, and a cap on all runs together")] = None
     waiver: Annotated[tuple[Waiver, ...], Key("exceptions, one [[gate.waiver]] table each")] = ()
@@ -123,25 +129,34 @@ NO_GATE = Gate()
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Caps from outside a file; of each and the file's own, the smaller one holds."""
+    """Caps that apply in addition to those of a file. Of two caps, the smaller one holds."""
 
-    epsilon: Annotated[float | None, Key("cap on epsilon; a smaller one of the file's budget holds too", POSITIVE)] = None
+    epsilon: Annotated[float | None, Key("cap on epsilon; if the file's budget has a smaller one, that one holds", POSITIVE)] = None
     delta: Annotated[
         float | None,
-        Key("delta of the cap, the smallest that is stated where absent; without epsilon, no cap holds at a larger one", DELTA),
+        Key(
+            "delta of the cap; if absent, the smallest stated delta; without epsilon, the largest delta at which a cap may hold",
+            DELTA,
+        ),
     ] = None
-    max_increase: Annotated[float | None, Key("largest rise of epsilon over the base, in nats", NON_NEGATIVE)] = None
+    max_increase: Annotated[
+        float | None, Key("largest allowed increase of epsilon over the base version, in nats", NON_NEGATIVE)
+    ] = None
     allow_statement_change: Annotated[
-        bool | None, Key("true where a file may change what its epsilon means, or loosen its own caps, against the base")
+        bool | None,
+        Key("true if a file may change the meaning of its epsilon, or loosen its own caps, compared with the base version"),
     ] = None
-    rho: Annotated[float | None, Key("cap on rho in zCDP; a smaller one of the file's budget holds too", POSITIVE)] = None
+    rho: Annotated[float | None, Key("cap on rho in zCDP; if the file's budget has a smaller one, that one holds", POSITIVE)] = None
     max_increase_percent: Annotated[
-        float | None, Key("largest rise of epsilon over the base, in percent of it; max_increase holds too", NON_NEGATIVE)
+        float | None,
+        Key("largest allowed increase of epsilon over the base version, in percent; max_increase holds too", NON_NEGATIVE),
     ] = None
     warn_increase: Annotated[
-        float | None, Key("rise of epsilon over the base above which a warning is given, in nats", NON_NEGATIVE)
+        float | None, Key("increase of epsilon over the base version above which there is a warning, in nats", NON_NEGATIVE)
     ] = None
-    warn_increase_percent: Annotated[float | None, Key("the same in percent of the base's epsilon", NON_NEGATIVE)] = None
+    warn_increase_percent: Annotated[
+        float | None, Key("increase of epsilon over the base version above which there is a warning, in percent", NON_NEGATIVE)
+    ] = None
 
 
 def gate_problems(gate: Gate, mechanisms: Iterable[str]) -> Iterator[Problem]:
@@ -157,6 +172,11 @@ def gate_problems(gate: Gate, mechanisms: Iterable[str]) -> Iterator[Problem]:
 
 
 def under(table: Path, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """The problems of a table, with the path of the table before theirs."""
+    """Yield the problems of a table with paths from the top of the file.
+
+    Args:
+        table: Path of the table.
+        problems: Problems with paths that begin in the table.
+    """
     for key, expected, actual in problems:
         yield (*table, *key), expected, actual

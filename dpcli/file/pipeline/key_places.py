@@ -1,4 +1,4 @@
-"""Every table of a file with its keys, for the manual, for `explain`, and as JSON Schema."""
+"""All tables of the pipeline file with their keys, for the manual and for `explain`, and the JSON Schemas of all file formats."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ TOP_LEVEL = "top level"
 
 
 def places_of(key: str, path: str | None = None) -> list[str]:
-    """Return lines such as `[budget]: what it means (what it takes; default 0.8)`, one for each meaning of a key.
+    """Return a line for each meaning of a key, such as `[budget]: meaning of the key (allowed values; default 0.8)`.
 
     Args:
-        path: The dotted key of the only tables to look in; all if absent.
+        key: Name of the key.
+        path: Dotted key of the table to search; None for all tables.
     """
     result: dict[tuple[str, str], list[str]] = {}
     for place in every_table():
@@ -31,12 +32,12 @@ def places_of(key: str, path: str | None = None) -> list[str]:
             default = default_text(member)
             takes = f"{member.text}; {default}" if default.startswith("default ") else member.text
             result.setdefault((member.doc, takes), []).append(place.title)
-    return [f"{', '.join(stand)}: {doc} ({takes})" for (doc, takes), stand in result.items()]
+    return [f"{', '.join(titles)}: {doc} ({takes})" for (doc, takes), titles in result.items()]
 
 
 @cache
 def every_table() -> tuple[TablePlace, ...]:
-    """Return the tables of the pipeline file."""
+    """Return all tables of the pipeline file."""
     return tuple(tables())
 
 
@@ -52,6 +53,7 @@ def tables(top: Members = TOP) -> Iterator[TablePlace]:
 
 
 def _mechanisms() -> Iterator[TablePlace]:
+    """Yield the tables of [[mechanism]]: the keys of all types, then those of each type."""
     path, title, selector = "mechanism", "[[mechanism]]", MECHANISMS.selector
     shared = {**members_of(Entry), selector: MechanismTable().members(None)[selector]}
     yield TablePlace(title, Entry.__doc__ or "", shared, path)
@@ -67,10 +69,11 @@ CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budg
 
 
 def json_schema() -> dict[str, object]:
-    """Return format 1 as JSON Schema, draft 2020-12.
+    """Return format 1 of the pipeline file as JSON Schema, draft 2020-12.
 
-    It has the values and the default of each key, and which keys go with which mechanism type, sampling scheme, task and clipping style;
-    rules across keys (DP005) only the reader checks. A number of a mechanism may be "calibrate", with a weight too, or a list of such.
+    The schema has the allowed values and the default of each key, and the keys of each mechanism type, sampling scheme, task and clipping
+    style. Instead of a number, a mechanism may have "calibrate", with or without a weight, or a list of such values. Rules about several
+    keys (DP005) are not in the schema; only the reader checks them.
     """
     schema = table_schema(TOP)
     schema["properties"]["budget"] |= CAPPED
@@ -95,7 +98,7 @@ def schedule_schema() -> dict[str, object]:
 
 
 def _calibratable(schema: Any, several: bool = True) -> Any:
-    """Return a schema in which each number may be to be solved for, and, outside of lists, a list of such values."""
+    """Return a schema in which "calibrate" may replace each number and, outside of lists, a list of values may."""
     if isinstance(schema, list):
         return [_calibratable(item, several) for item in schema]
     if not isinstance(schema, Mapping):
@@ -108,7 +111,7 @@ def _calibratable(schema: Any, several: bool = True) -> Any:
 
 
 def _shape_and_required(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of a table's possible keys, and that of the keys which it must state unless [defaults] does."""
+    """Split the schema of a mechanism into that of its allowed keys and that of its required keys, which [defaults] may state instead."""
     cases = item["allOf"]
     shape = [{**case, "then": {key: value for key, value in case["then"].items() if key != "required"}} for case in cases]
     needed = [{"if": case["if"], "then": {"required": case["then"].get("required", [])}} for case in cases]

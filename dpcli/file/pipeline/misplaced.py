@@ -1,4 +1,4 @@
-"""Advice about an unknown key: the key that was meant, the table where it belongs, or why there is none."""
+"""Advice about an unknown key: the key that was meant, the table to which it belongs, or the reason why no such key exists."""
 
 from __future__ import annotations
 
@@ -13,38 +13,45 @@ from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable, Tabl
 from dpcli.file.toml.suggest import SYNONYMS, closest
 
 ANY_TYPE = "a mechanism"
-ONE_DRAW = frozenset({"top_k", "top_p", "greedy", "do_sample", "num_beams", "nucleus"})
-WHOLE = (
-    "a token is drawn from the whole average of the projected models: to cut it off or to take its maximum reads the models once more, or "
-    "releases something else than what is accounted for; temperature is applied before projection"
+# Common options of text generation, and the reasons why the decoding mechanisms have none of them.
+DECODING_OPTIONS = frozenset({"top_k", "top_p", "greedy", "do_sample", "num_beams", "nucleus"})
+NONE_IN_PMIXED = (
+    "a token is drawn from the whole average of the projected models; a cut-off or a maximum would read the models once more, or would be "
+    "a different release from the accounted one; temperature is applied before projection"
 )
-FROM_ALL = (
-    "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
-    "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
+NONE_IN_PRIVATE_DECODING = (
+    "a token is drawn from the whole vocabulary, by its clipped and averaged logits; a cut-off or a maximum would be a different release "
+    "from the accounted one; temperature is a key of the private-decoding entry"
 )
 NORMS = "c clip clip_norm clipping clipping_norm clipping_threshold l2_clip l2_norm_clip max_grad_norm max_norm norm"
 CLIPPING = frozenset(NORMS.split())
 NO_NORM = (
-    "epsilon needs no clipping norm, as noise_multiplier is the noise over it; dpcli train clips where the file has "
+    "epsilon does not depend on the clipping norm, as noise_multiplier is noise / norm; for dpcli train, state the norm as "
     "[train] clipping = { norm = ... }"
 )
-USUAL = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some mechanism types: its name in all others
+# Names of keys in some mechanism types, with the usual name of such a key.
+USUAL_NAMES = {"queries": "steps", "l1_sensitivity": "sensitivity"}
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
-    """Return advice about an unknown key: the known key that was meant, if that is the advice, and words or "".
+    """Return advice about an unknown key.
 
     Args:
+        key: The unknown key.
+        known: The keys that are allowed in its place.
         top: The keys at the top of a file.
+
+    Returns:
+        The known key that was probably meant, or None if the advice is something else; and the advice in words, or "".
     """
     keys = list(known)
-    if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(keys):
-        return None, WHOLE
-    if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(keys):
-        return None, FROM_ALL
+    if key.replace("-", "_") in DECODING_OPTIONS and {"temperature", "projection"} <= set(keys):
+        return None, NONE_IN_PMIXED
+    if key.replace("-", "_") in DECODING_OPTIONS and {"method", "tokens"} <= set(keys):
+        return None, NONE_IN_PRIVATE_DECODING
     if key.replace("-", "_").lower() in CLIPPING - set(keys) and "noise_multiplier" in keys:
         return None, NO_NORM
-    meant = USUAL[key] if USUAL.get(key) in keys else closest(key, keys, cutoff=0.9)
+    meant = USUAL_NAMES[key] if USUAL_NAMES.get(key) in keys else closest(key, keys, cutoff=0.9)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"
     meant = meant or closest(key, keys)
@@ -58,7 +65,7 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
 
 
 def _places(key: str, top: frozenset[str]) -> str:
-    """Return the tables and mechanism types that have a key, as `[budget] or a mechanism of type zcdp`."""
+    """Return the tables and mechanism types that have a key, such as "[budget] or a mechanism of type zcdp"."""
     types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
     tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
     if not tables and not types:
@@ -67,7 +74,7 @@ def _places(key: str, top: frozenset[str]) -> str:
     return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
 
 
-@functools.cache  # a file may have hundreds of keys that belong nowhere
+@functools.cache  # cached, as a file may have hundreds of unknown keys
 def _section(name: str) -> tuple[TablePlace, ...]:
     """Return the table of a section, and its inner tables."""
     return tuple(places_in(SectionTable(name), name, f"[{name}]"))
@@ -80,12 +87,12 @@ def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
         "[privacy]": members_of(Privacy),
         "[budget]": members_of(Budget),
         "[gate]": members_of(Gate),
-        "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # [budget] is likelier meant
+        "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # an unknown `epsilon` rather belongs in [budget]
         "horizon = { ... }": members_of(Horizon).keys() - {"epsilon"},
         "[disclosure]": members_of(Disclosure),
-        "sampling = { ... }": SAMPLING.any(),
+        "sampling = { ... }": SAMPLING.all_keys(),
         "[[mechanism]]": members_of(Entry),
-        ANY_TYPE: MECHANISMS.any(),
+        ANY_TYPE: MECHANISMS.all_keys(),
         "the top of the file": top,
     }
     return {home: frozenset(keys) for home, keys in tables.items()}

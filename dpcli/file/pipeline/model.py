@@ -1,4 +1,4 @@
-"""The pipeline file, format 1, as values. Field names are the TOML keys; `Annotated` keys are the validation rules."""
+"""The classes of the pipeline file, format 1. Each field with `Annotated` declares a key of the TOML file and its validation rules."""
 
 from __future__ import annotations
 
@@ -16,118 +16,126 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Runs, Scheme
 from dpcli.mechanisms.spec import Spec
 
-OWN = "own"  # the sample that no other entry reads
+OWN = "own"  # value of the key `sample` for a sample that no other entry reads
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """The protected unit, and the change of the data that it is protected against."""
+    """The protected unit, and the change of the data against which it is protected."""
 
     adjacency: Annotated[Adjacency, Key("which datasets are neighbours: one unit added or removed, replaced, or zeroed out")]
-    unit: Annotated[str | None, Key("what one individual is (example, user, household, ...); printed with every epsilon")] = None
+    unit: Annotated[str | None, Key("unit of privacy (example, user, household, ...); printed with every epsilon")] = None
     max_contributions: Annotated[
-        int | None, Key("most records that one unit contributes; required unless unit is example or not stated", COUNT)
+        int | None, Key("largest number of records that one unit contributes; required unless unit is example or not stated", COUNT)
     ] = None
     dataset_size: Annotated[
         int | None, Key("number of records, declared public; needed for batch_size, epochs and the delta rule", COUNT)
     ] = None
     dataset: Annotated[
         str | None,
-        Key("name of the dataset that is read; dpcli account adds up the files that name the same one", safer="stated"),
-    ] = field(default=None, kw_only=True)  # what is given by its place keeps its meaning
+        Key("name of the dataset; dpcli account adds up the files that have the same name here", safer="stated"),
+    ] = field(default=None, kw_only=True)  # keyword-only, so that positional arguments of older callers keep their meaning
     window: Annotated[
         tuple[str, ...] | None,
         Key(
-            "the blocks of the dataset that are read, as 2026-01-01..2026-01-28 or one name; a ledger of blocks charges each in full"
+            "blocks of the dataset that are read, such as 2026-01-01..2026-01-28 or a name; a ledger of blocks charges each of them in full"
         ),
     ] = field(default=None, kw_only=True)
     delta: Annotated[float | None, Key("delta at which epsilon is reported", DELTA, "smaller")] = None
-    releases: Annotated[Literal["final-model", "all-checkpoints", "outputs"] | None, Key("what leaves the private side")] = None
+    releases: Annotated[Literal["final-model", "all-checkpoints", "outputs"] | None, Key("outputs that leave the private side")] = (
+        None
+    )
     adaptive: Annotated[
-        bool, Key("true where later parameters depend on earlier outputs: only valid privacy filters may then add them up")
+        bool, Key("true if later parameters depend on earlier outputs; only privacy filters are then valid accountants")
     ] = False
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that the pipeline may spend: of epsilon, of rho, or of both."""
+    """Caps on the privacy loss of the pipeline: on epsilon, on rho, or on both."""
 
-    epsilon: Annotated[float | None, Key("cap on epsilon; rho may take its place", POSITIVE, "smaller")] = None
-    delta: Annotated[float | None, Key("delta of the cap; privacy.delta where absent", DELTA, "smaller")] = None
-    warn_at: Annotated[float, Key("share of the cap above which a warning is given", RATE, "smaller")] = 0.8
+    epsilon: Annotated[float | None, Key("cap on epsilon; required unless rho is stated", POSITIVE, "smaller")] = None
+    delta: Annotated[float | None, Key("delta of the cap; privacy.delta if absent", DELTA, "smaller")] = None
+    warn_at: Annotated[float, Key("share of the cap above which there is a warning", RATE, "smaller")] = 0.8
     rho: Annotated[
         float | None,
-        Key("cap on rho of all entries together, in zCDP, instead of epsilon or beside it; both hold then", POSITIVE, "smaller"),
+        Key(
+            "cap on rho of all entries together, in zCDP; it may replace a cap on epsilon or hold in addition to it",
+            POSITIVE,
+            "smaller",
+        ),
     ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """Text for readers of `dpcli report` besides the numbers; a key that is missing is reported as NOT STATED."""
+    """Answers for readers of `dpcli report`, in addition to the numbers. A missing key is reported as NOT STATED."""
 
-    controller: Annotated[Prose | None, Key("who answers for the data and for the release")] = None
-    contact: Annotated[Prose | None, Key("where questions go")] = None
-    purpose: Annotated[Prose | None, Key("what the release is meant for")] = None
-    data: Annotated[Prose | None, Key("whose data they are and what a record holds")] = None
-    product: Annotated[Prose | None, Key("what is released, to whom and how: a model, a table, a dashboard")] = None
+    controller: Annotated[Prose | None, Key("who is responsible for the data and the release")] = None
+    contact: Annotated[Prose | None, Key("address for questions")] = None
+    purpose: Annotated[Prose | None, Key("purpose of the release")] = None
+    data: Annotated[Prose | None, Key("whose data they are, and the content of a record")] = None
+    product: Annotated[
+        Prose | None, Key("the released product (a model, a table, a dashboard), its recipients, and the way of the release")
+    ] = None
     published: Annotated[datetime.date | None, Key("day of the release")] = None
     privacy_model: Annotated[
         Literal["central", "local", "shuffle", "distributed", "secure-computation"] | None,
-        Key("who is trusted with raw data: central (a curator), local (nobody), or something between"),
+        Key("who is trusted with raw data: central (a curator), local (nobody), or an arrangement in between"),
     ] = None
     query_model: Annotated[
         Literal["one-release", "interactive"] | None,
-        Key("whether the questions are fixed beforehand (one-release) or analysts put their own (interactive)"),
+        Key("whether the queries are fixed beforehand (one-release) or analysts choose them (interactive)"),
     ] = None
     clipping: Annotated[
-        Prose | None, Key("how the program bounds what one unit contributes: norms, sampling a unit's records, and where")
+        Prose | None, Key("how and where the program bounds the contribution of one unit: norms, sampling of its records")
     ] = None
     data_accesses: Annotated[
-        Prose | None, Key("every use of the private data, and which of them the mechanisms of the file do not count")
+        Prose | None, Key("every use of the private data, and the uses that the mechanisms of the file do not count")
     ] = None
-    tuning: Annotated[Prose | None, Key("how hyperparameters were chosen, and where that is counted")] = None
-    other_releases: Annotated[Prose | None, Key("what else is published from the same data, with or without noise")] = None
-    invariants: Annotated[Prose | None, Key("what is released exactly or taken as public: counts, domains, keys")] = None
-    justification: Annotated[Prose | None, Key("why these parameters are enough for this purpose")] = None
-    implementation: Annotated[Prose | None, Key("library and version that adds the noise and draws the samples")] = None
-    sampler: Annotated[Prose | None, Key("how the program draws its batches, to compare with the sampling that is accounted")] = (
+    tuning: Annotated[Prose | None, Key("how hyperparameters were chosen, and where the cost of the choice is counted")] = None
+    other_releases: Annotated[Prose | None, Key("other releases from the same data, with or without noise")] = None
+    invariants: Annotated[Prose | None, Key("values that are released exactly or taken as public: counts, domains, keys")] = None
+    justification: Annotated[Prose | None, Key("why these parameters protect enough for this purpose")] = None
+    implementation: Annotated[Prose | None, Key("library that adds the noise and draws the samples, with its version")] = None
+    sampler: Annotated[Prose | None, Key("how the program draws its batches, for comparison with the accounted sampling")] = None
+    randomness: Annotated[Prose | None, Key("source of random numbers: generator, seeds, and who may know them")] = None
+    floating_point: Annotated[
+        Prose | None, Key("protection against attacks on floating-point noise: discrete noise, snapping, exact arithmetic")
+    ] = None
+    side_channels: Annotated[Prose | None, Key("other things that an observer could see: running time, errors, logs, memory")] = (
         None
     )
-    randomness: Annotated[Prose | None, Key("where random numbers come from: generator, seeds, who may know them")] = None
-    floating_point: Annotated[
-        Prose | None, Key("how noise survives finite precision: discrete noise, snapping, exact arithmetic")
-    ] = None
-    side_channels: Annotated[Prose | None, Key("what else an observer could see: running time, errors, logs, memory")] = None
-    code: Annotated[Prose | None, Key("where the code can be read")] = None
+    code: Annotated[Prose | None, Key("place where the code can be read")] = None
     verification: Annotated[Prose | None, Key("tests, audits and reviews of the implementation, with their results")] = None
-    access: Annotated[Prose | None, Key("who can reach the raw data and what the run leaves behind")] = None
-    security: Annotated[Prose | None, Key("how raw data are protected when stored and in use")] = None
+    access: Annotated[Prose | None, Key("who has access to the raw data and to the files of the run")] = None
+    security: Annotated[Prose | None, Key("how raw data are protected in storage and in use")] = None
     collection: Annotated[Prose | None, Key("how the data were collected, by whom, and who saw them before noise was added")] = None
     retention: Annotated[Prose | None, Key("how long raw data and intermediate results are kept")] = None
     utility: Annotated[Prose | None, Key("how accurate the release is, and how that was measured")] = None
-    bias: Annotated[Prose | None, Key("what noise and clipping do to small groups")] = None
+    bias: Annotated[Prose | None, Key("effect of noise and clipping on small groups")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """A part of the data, one of several disjoint ones; entries with the same `of` and different `part` compose in parallel."""
+    """A part of the data, disjoint from all other parts. Entries with the same `of` and different `part` compose in parallel."""
 
     of: Annotated[str, Key("the attribute that splits the data into disjoint parts")]
-    part: Annotated[str, Key("the part that this mechanism sees")]
+    part: Annotated[str, Key("the part that this mechanism reads")]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A [[mechanism]] table: the keys that every type shares. Each type has keys of its own, listed under its name."""
+    """A [[mechanism]] table: the keys that all types have. The further keys of each type are listed under its name."""
 
     name: Annotated[str, Key("unique name, shown in tables")]
     type: Annotated[str, Key("mechanism type")]
     spec: Spec
-    steps: Annotated[int, Key("how often it runs", COUNT, varies=True)] = 1
+    steps: Annotated[int, Key("number of times that the mechanism runs", COUNT, varies=True)] = 1
     epochs: Annotated[
         float | None,
         Key(
-            "passes over the data instead of steps; needs a sampling rate; rounded up to a whole number of steps",
+            "number of passes over the data, instead of steps; needs a sampling rate; rounded up to a whole number of steps",
             POSITIVE,
             varies=True,
         ),
@@ -135,38 +143,42 @@ class Entry:
     sampling: Annotated[
         Scheme | None,
         Key(
-            "how the records of one step are chosen, afresh for every entry (those of one `sample` share it); absent: all records",
+            "how the records of one step are chosen; each entry draws its own sample unless entries name the same `sample`; "
+            "absent: all records",
             varies=True,
         ),
     ] = None
     sample: Annotated[
         str | None,
         Key(
-            'name of the sample that it reads with every entry of the same name, or "own", which no other entry reads; absent: as "own"',
+            'name of a sample, which all entries with this name read together; "own", also if absent: a sample that no other entry reads',
             claim=True,
         ),
-    ] = field(default=None, kw_only=True)  # what is given by its place keeps its meaning
+    ] = field(default=None, kw_only=True)  # keyword-only, so that positional arguments of older callers keep their meaning
     partition: Annotated[
         str | PartitionKey | None,
         Key(
-            "the attribute on whose disjoint parts it runs, once each: a name (all parts; see explain partition), or { of, part }",
+            "attribute that splits the data into disjoint parts: its name, to run once on each part (see explain partition), or "
+            "{ of, part }, to run on one part",
             claim=True,
         ),
     ] = None
     description: Annotated[Note | None, Key("free text")] = None
-    uncounted: bool = field(default=False, kw_only=True, compare=False)  # whether the file states neither steps nor epochs
+    uncounted: bool = field(default=False, kw_only=True, compare=False)  # True if the file states neither steps nor epochs
 
     def runs(self, dataset_size: int | None) -> Runs:
-        """Return how often the entry runs, by steps or by epochs."""
+        """Return the number of runs of the entry, stated by steps or by epochs."""
         return Runs(None if self.epochs is not None else self.steps, self.epochs, dataset_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Displayed):
-    """A whole file.
+    """A pipeline file.
 
     Attributes:
-        queries: Queries of the last mechanisms, one for each, the place of the [[query]] that it comes from.
+        sections: The tables of plugins, such as [train], unchanged.
+        queries: The last mechanisms come from queries. For each of them, the index of its [[query]] table.
+        path, sha256: Path of the file, and the digest of its bytes; None for a pipeline that was not read from a file.
     """
 
     privacy: Privacy
@@ -175,7 +187,7 @@ class Pipeline(Displayed):
     budget: Budget | None = None
     gate: Gate = NO_GATE
     disclosure: Disclosure = Disclosure()
-    sections: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # [train], [audit], ... as written
+    sections: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     queries: tuple[int, ...] = ()
     path: str | None = None
     sha256: str | None = None
@@ -189,12 +201,12 @@ class Pipeline(Displayed):
 
     @property
     def cap_delta(self) -> float | None:
-        """The delta at which the file's cap on epsilon holds: that of [budget], else that of [privacy]."""
+        """The delta at which the cap on epsilon holds: budget.delta or, if it is absent, privacy.delta."""
         stated = None if self.budget is None else self.budget.delta
         return self.privacy.delta if stated is None else stated
 
     def stated_at(self, key: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        """Return the place of a mechanism's key in the file: in its own table, or in that of its query."""
+        """Return the place of a key in the file. A key of a mechanism that comes from a query is in the table of the query."""
         if key[0:1] != ("mechanism",) or len(key) < 2 or not isinstance(key[1], int):
             return key
         own = len(self.mechanisms) - len(self.queries)

@@ -1,4 +1,4 @@
-"""Entries that depend on each other: parts that other entries name, and entries that read one sample."""
+"""Entries that depend on each other: entries that are parts of others, and entries that share a sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.mechanisms.spec import Spec
 
 
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """Yield names of parts that do not exist, cannot be parts, or form a cycle."""
+    """Yield a problem for each name of a part that does not exist or cannot be a part, and for each cycle of parts."""
     places = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
     edges: dict[str, list[str]] = {}
     for index, entry in entries.items():
@@ -29,25 +29,26 @@ def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, An
     for cycle in _cycles(edges):
         start = min(places[name] for name in cycle)
         (key, *_) = next(entry for entry in entries.values() if places[entry.name] == start).spec.part_path(0)
-        yield ("mechanism", start, key), "parts that do not lead back here", " -> ".join(map(quoted, cycle))
+        yield ("mechanism", start, key), "parts that do not contain this mechanism", " -> ".join(map(quoted, cycle))
 
 
 def named(spec: Spec) -> list[str]:
-    """Return the names of other entries that a spec binds."""
+    """Return the names of the entries that are parts of this mechanism."""
     names: list[str] = []
 
-    def note(name: str) -> tuple[Spec, int]:
+    def record_name(name: str) -> tuple[Spec, int]:
         names.append(name)
         return Spec(), 1
 
-    spec.bind(note)
+    spec.bind(record_name)
     return names
 
 
 def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
-    """Return the name of the first entry to whose release a blank record may add something; None if there is none.
+    """Return the name of the first entry whose release may differ between a blank record and no record; None if there is none.
 
-    To a sum with noise per contribution a blank adds 0, and so to entries that run such sums, unless it takes a place in a limited batch.
+    A blank adds 0 to a sum with noise per contribution, and therefore to entries that run such sums. The exception is a batch of limited
+    size, in which a blank takes a place.
     """
     for entry in entries:
         if not (entry.spec.contribution_form or named(entry.spec)) or getattr(entry.sampling, "max_batch_size", None) is not None:
@@ -56,16 +57,19 @@ def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
 
 
 def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
-    """Return whether an entry is charged as a part: of a partition, of a shared sample, or of another entry, which may itself be a part.
+    """Return whether an entry is part of a partition, of a shared sample, or of another entry.
 
-    What it costs alone is then more than what is added up for it.
+    The account may then charge less for the entry than it would cost alone.
     """
     shared = entry.partition is not None or len(together(entry, pipeline.mechanisms)) > 1
     return shared or any(entry.name in named(mechanism.spec) for mechanism in pipeline.mechanisms)
 
 
 def schemes(pipeline: Pipeline) -> str:
-    """Return the sampling schemes of the entries that touch data; an entry that runs others has theirs."""
+    """Return the sampling schemes of the entries that read data, joined by "and"; "none" without sampling.
+
+    An entry that only runs other entries is left out, as they state the schemes.
+    """
     entries = [entry for entry in pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
     return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
 
@@ -75,9 +79,9 @@ def _runs_others(entry: Entry) -> bool:
 
 
 def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:
-    """Return the fault in naming `name` as a part of `owner`, if there is one."""
+    """Return the reason why `name` cannot be a part of `owner`; None if it can."""
     if name == owner.name:
-        return "its own"
+        return "its own name"
     if name not in known:
         hint = did_you_mean(name, known)
         return f"{quoted(name)}, which no mechanism has" + (f"; {hint}" if hint else "")
@@ -91,7 +95,7 @@ def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int])
 
 
 def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Yield one closed walk per edge that leads back into the walk it ends, by depth-first search without recursion."""
+    """Yield the cycles that a depth-first search meets, one for each edge back into the current path. The search uses no recursion."""
     finished: set[str] = set()
     for start in edges:
         walk = {} if start in finished else {start: iter(edges[start])}
@@ -108,7 +112,7 @@ def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
                 walk[part] = iter(edges.get(part, ()))
 
 
-DRAWN = ("sampling", "steps", "epochs", "partition")  # keys that entries of one sample have in common
+DRAWN = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
 
 
 def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
@@ -121,33 +125,37 @@ def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
 
 
 def together(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return the entries that read the sample of `entry`, itself included, in their order."""
+    """Return the entries that read the sample of `entry`, including `entry`, in their order."""
     return (entry,) if entry.sample in (None, OWN) else tuple(one for one in entries if one.sample == entry.sample)
 
 
 def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """Yield samples of unsampled entries, of a single entry, with names that look alike, and of entries that draw differently."""
+    """Yield the problems of named samples.
+
+    An entry with a sample must have sampling. A sample needs at least two entries, which must agree in `DRAWN`. Names of samples must not
+    look alike.
+    """
     stated = Counter(table["sample"] for table in tables if type(table.get("sample")) is str)
-    seen = {looks(OWN): OWN}
+    by_skeleton = {looks(OWN): OWN}
     first: dict[str, Entry] = {}
     for index, entry in entries.items():
         if entry.sample is None:
             continue
         path = ("mechanism", index)
         if isinstance(entry.sampling, Unsampled | None):
-            yield (*path, "sample"), "sampling with sample", "none: every step sees all records"
-        elif (alike := seen.setdefault(looks(entry.sample), entry.sample)) != entry.sample:
-            yield (*path, "sample"), f"{quoted(alike)}, or a name that does not look like it", quoted(entry.sample)
+            yield (*path, "sample"), "sampling with sample", "none: every step reads all records"
+        elif (similar := by_skeleton.setdefault(looks(entry.sample), entry.sample)) != entry.sample:
+            yield (*path, "sample"), f"{quoted(similar)}, or a name that does not look like it", quoted(entry.sample)
         elif entry.sample != OWN and stated[entry.sample] < 2:
             hint = did_you_mean(entry.sample, [name for name in stated if name != entry.sample])
             actual = f"{quoted(entry.sample)}, which no other mechanism has" + (f"; {hint}" if hint else "")
-            yield (*path, "sample"), 'the sample that another mechanism has too, or "own"', actual
+            yield (*path, "sample"), 'a sample that another mechanism has too, or "own"', actual
         elif entry.sample != OWN and (one := first.setdefault(entry.sample, entry)) is not entry:
             yield from (((*path, key), expected, actual) for key, expected, actual in differing(one, entry))
 
 
 def differing(first: Entry, entry: Entry) -> Iterator[tuple[str, str, str]]:
-    """Yield what two entries of one sample do not agree on, as (key, expected, found), with the place of the first."""
+    """Yield the keys of `DRAWN` in which two entries of one sample differ, as (key, expected, found)."""
     for key in DRAWN:
         if _stated(first, key) != _stated(entry, key):
             place = f'mechanism["{escaped(first.name)}"].{key}'
@@ -155,7 +163,7 @@ def differing(first: Entry, entry: Entry) -> Iterator[tuple[str, str, str]]:
 
 
 def _stated(entry: Entry, key: str) -> Any:
-    """Return the effective value of a key: epochs replace steps."""
+    """Return the effective value of a key. `steps` has no effect if the entry states `epochs`."""
     return None if key == "steps" and entry.epochs is not None else getattr(entry, key)
 
 

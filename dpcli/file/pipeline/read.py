@@ -1,4 +1,4 @@
-"""Reading of pipeline files, which reports every problem at its place in the text, and the search for files in folders."""
+"""Reading of pipeline files, and the search for pipeline files in folders. Every problem is reported at its place in the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.file.pipeline.canonical import is_pipeline, pipeline_of
 from dpcli.file.pipeline.consistency import values_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.section import in_section
-from dpcli.file.pipeline.series import find_calibrate, stood_in, substituted
+from dpcli.file.pipeline.series import find_calibrate, substituted, with_placeholders
 from dpcli.file.toml import syntax
 from dpcli.file.toml.findings import Diagnostic, Fault, Findings, InvalidFile, Path, TooMany
 from dpcli.file.toml.limits import escaped_path, read_bytes
@@ -26,17 +26,24 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
     """Return the pipeline in the file at `path`, or on standard input for "-".
 
     Args:
-        substitute: Number that replaces "calibrate". If it is None, a file that says "calibrate" is refused.
+        path: Path of the file.
+        substitute: Number that replaces "calibrate". If it is None, a file that contains "calibrate" is refused.
 
     Raises:
-        InputError: If there is no such file, or it is not a regular, readable one.
-        InvalidFile: If the file has problems. The error has at most 100 of them, in the order of their positions.
+        InputError: There is no such file, or it is not a regular, readable file.
+        InvalidFile: The file has problems. The error has at most 100 of them, in the order of their positions.
     """
     return parse(read_bytes(path), os.fspath(path), substitute)
 
 
 def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
-    """Return the pipeline in the bytes of a file. path: name of the file in messages. Raises InvalidFile as `load` does."""
+    """Return the pipeline in the bytes of a file. Raises InvalidFile as `load` does.
+
+    Args:
+        text: The bytes.
+        path: Path of the file, for messages.
+        substitute: As in `load`.
+    """
     content, tables = _substituted(text, path, substitute)
     values, findings = _checked(tables)
     refuse(findings, tables, content, path)
@@ -44,14 +51,14 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 
 
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
-    """Return the pipeline and a diagnostic for each problem. The pipeline is None if more than sections such as [train] has problems.
+    """Return the pipeline and a diagnostic for each problem. The pipeline is None if a problem is outside of sections such as [train].
 
-    "calibrate" counts as the number 1, or as the sensitivity if that is larger and the key is noise.
+    A number replaces each "calibrate": 1 or, if the key is the noise, the sensitivity if that is larger.
 
     Raises:
-        InvalidFile: If the bytes are not TOML.
+        InvalidFile: The bytes are not TOML.
     """
-    content, tables = _stood_in(text, path)
+    content, tables = _with_placeholders(text, path)
     values, findings = _checked(tables)
     readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
     wrong = (*_diagnostics(findings.items, tables, content, path), *_rest(findings, path)) if findings.items else ()
@@ -59,23 +66,23 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 
 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
-    """Return the text of a file, its tables with plain entries, and its problems by keys of these tables.
+    """Return the text of a file, its tables with plain entries, and its problems. The keys of the problems are those of these tables.
 
-    "calibrate" counts as a number, as in `examine`.
+    A number replaces each "calibrate", as in `examine`.
 
     Raises:
-        InvalidFile: If the bytes are not TOML.
+        InvalidFile: The bytes are not TOML.
     """
-    content, tables = _stood_in(text, path)
+    content, tables = _with_placeholders(text, path)
     return content, tables, _checked(tables)[1].items
 
 
 def section(text: bytes, path: str, name: str) -> Any:
-    """Return the value of the section `name`; None if the file has no such section. The whole file is checked as by `parse`.
+    """Return the value of the section `name`; None if the file has no such section. The whole file is checked as in `parse`.
 
-    "calibrate" counts as a number, as in `examine`. Raises InvalidFile as `load` does.
+    A number replaces each "calibrate", as in `examine`. Raises InvalidFile as `load` does.
     """
-    content, tables = _stood_in(text, path)
+    content, tables = _with_placeholders(text, path)
     values, findings = _checked(tables)
     refuse(findings, tables, content, path)
     return values.get(name)
@@ -86,15 +93,15 @@ def _substituted(text: bytes, path: str, substitute: float | None) -> tuple[str,
     return content, tables if substitute is None else substituted(tables, substitute)
 
 
-def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
+def _with_placeholders(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
     content, tables = _document(text, path)
-    return content, stood_in(tables)
+    return content, with_placeholders(tables)
 
 
 def _document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text and the tables of a file. Raises InvalidFile if it is blank, or is another known kind of file."""
+    """Return the text and the tables of a file. Raises InvalidFile if the file is blank, or of another known kind."""
     if not data.strip():
-        raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
+        raise InvalidFile((_no_pipeline("empty standard input" if path == "-" else "an empty file", path),))
     content, tables = toml_document(data, path)
     if not is_pipeline(tables):
         from dpcli.file.pipeline.other_files import other_file
@@ -110,18 +117,18 @@ def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes,
 
 
 def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
-    """Return the keys that say "calibrate", as (name of the mechanism, key). Raises InvalidFile if the file is not TOML."""
+    """Return the keys whose value is "calibrate", as (name of the mechanism, key). Raises InvalidFile if the file is not TOML."""
     return targets(read_bytes(path), os.fspath(path))
 
 
 def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
-    """Return the keys that say "calibrate" in the bytes of a file, as `calibrate_targets` does for a path."""
+    """Return the result of `calibrate_targets` for the bytes of a file."""
     _, tables = toml_document(text, path)
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
 
 def weights(text: bytes, path: str) -> dict[str, float]:
-    """Return the calibration weight of each mechanism that says "calibrate", by name. It is 1 if the file states no weight."""
+    """Return the calibration weight of each mechanism with "calibrate", by name. The weight is 1 if the file states none."""
     _, tables = toml_document(text, path)
     entries = tables.get("mechanism", ())
     unknowns = ((entries[index], index, key) for index, key in find_calibrate(tables))
@@ -134,15 +141,15 @@ def _name(table: Mapping[str, Any], index: int) -> str:
 
 
 def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a file and its tables, with lists and defaults expanded. Raises InvalidFile if it is not TOML."""
+    """Return the text of a file and its tables, with lists and defaults expanded. Raises InvalidFile if the file is not TOML."""
     try:
         text = syntax.text_of(data)
-        return text, _plain(_stated(text))
+        return text, _expanded(_written_tables(text))
     except syntax.NotToml as fault:
         from dpcli.file.pipeline.other_files import looks_like
 
         if (other := looks_like(data, path)) is not None:
-            raise InvalidFile((_no_pipeline(f"what looks like {other}", path),)) from None
+            raise InvalidFile((_no_pipeline(f"a file that looks like {other}", path),)) from None
         source = _line(data.decode(errors="replace"), fault.line)
         raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
 
@@ -152,20 +159,21 @@ def _no_pipeline(text: str, path: str) -> Diagnostic:
 
 
 @lru_cache(maxsize=1)
-def _stated(text: str) -> Mapping[str, Any]:
-    """Return the tables of a text as they are written. They are cached, and must not be changed."""
+def _written_tables(text: str) -> Mapping[str, Any]:
+    """Return the tables of a text without expansion. They are cached, so the caller must not change them."""
     return syntax.tables_of(text)
 
 
-def _plain(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not _several(tables):
+def _expanded(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tables with lists and defaults expanded."""
+    if not _has_abbreviations(tables):
         return tables
     from dpcli.file.pipeline.series import plain_entries
 
     return plain_entries(tables)
 
 
-def _several(tables: Mapping[str, Any]) -> bool:
+def _has_abbreviations(tables: Mapping[str, Any]) -> bool:
     """Return whether the tables may have abbreviations: a list that makes several entries, or [defaults]."""
     mechanisms = tables.get("mechanism")
     stated = [table for table in mechanisms if type(table) is dict] if type(mechanisms) is list else []
@@ -174,11 +182,11 @@ def _several(tables: Mapping[str, Any]) -> bool:
 
 
 def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Return the line and column of keys of plain entries, in a text that is valid TOML."""
+    """Return the line and column of each key in a text. The paths are those in the expanded tables."""
     from dpcli.file.toml.positions import locate
 
-    stated = _stated(text)
-    if not _several(stated):
+    stated = _written_tables(text)
+    if not _has_abbreviations(stated):
         return locate(text, paths)
     from dpcli.file.pipeline.series import written
 
@@ -189,7 +197,7 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
-    """Raise InvalidFile with all findings at their places in the text. If there are none, do nothing."""
+    """Raise InvalidFile with all findings at their places in the text, if there are any."""
     if findings.items:
         raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
 
@@ -204,7 +212,7 @@ def _checked(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Findings]:
 
 
 def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings as diagnostics, in the order of their places in the text."""
+    """Return the findings as diagnostics, in the order of the text."""
     places = located(text, [finding.key for finding in findings])
     names, lines = _names(tables), text.split("\n")
     result = []
@@ -216,12 +224,13 @@ def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, pa
 
 
 def _rest(findings: Findings, path: str) -> tuple[Diagnostic, ...]:
+    """Return a diagnostic that says that there are more problems; an empty tuple if all are listed."""
     words = f"expected at most {len(findings)} problems, found more; the others are not listed"
     return (Diagnostic("DP001", "error", words, _title(path)),) if findings.more else ()
 
 
 def _names(tables: Mapping[str, Any]) -> dict[int, str]:
-    """Return the names of mechanisms, by position."""
+    """Return the names of mechanisms by their position."""
     mechanisms = tables.get("mechanism")
     stated = enumerate(mechanisms if type(mechanisms) is list else ())
     names = {index: table.get("name") for index, table in stated if type(table) is dict}
@@ -229,6 +238,7 @@ def _names(tables: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _line(text: str, line: int) -> str:
+    """Return a line of a text by its number from 1; "" for the number 0."""
     return text.replace("\r\n", "\n").split("\n")[line - 1] if line else ""
 
 
@@ -236,27 +246,31 @@ def _title(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-UNSEARCHED = frozenset({".git"})  # folders that are not searched
+UNSEARCHED = frozenset({".git"})  # names of folders that are not searched
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
     """Return the paths with each folder replaced by the wanted *.toml files in it, in order and without duplicates.
 
-    Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a pipeline. A
-    folder without such files stays in the list, and fails when it is read.
+    Links are followed, and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a damaged
+    pipeline. A folder without such files stays in the list, so that reading it reports an error.
+
+    Args:
+        paths: Paths of files and folders.
+        wanted: Function that returns whether a file with these tables is wanted.
 
     Raises:
-        InputError: If a folder cannot be listed.
+        InputError: A folder cannot be listed.
     """
     result: dict[str, str] = {}
     for path in paths:
-        for name in (list(_wanted(path, wanted)) if os.path.isdir(path) else []) or [path]:
+        for name in (list(_wanted_files(path, wanted)) if os.path.isdir(path) else []) or [path]:
             result.setdefault(name if name == "-" else os.path.abspath(name), name)
     return tuple(result.values())
 
 
 def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Return whether a file may be a pipeline. A file with misspelt tables may be one, so that none is skipped."""
+    """Return whether a file is a pipeline, or a pipeline with mistyped names of tables."""
     if is_pipeline(tables) or "format" not in tables:
         return is_pipeline(tables)
     from dpcli.file.pipeline.other_files import misspelt_pipeline
@@ -265,19 +279,19 @@ def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
 
 
 def toml_name(name: str) -> bool:
-    """Return whether a file's name ends in .toml, in any letter case, as some file systems know only one case."""
+    """Return whether the name of a file ends in .toml, in upper or lower case."""
     return name.lower().endswith(".toml")
 
 
 def below(path: str, folder: str) -> bool:
-    """Return whether a path is in a folder, after following links. Neither has to exist."""
+    """Return whether a path is in a folder, after links are followed. Neither needs to exist."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath((inside, around)) == around
 
 
-def _wanted(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
-    """Yield the *.toml files in a folder that are wanted, or cannot be read."""
-    for name in _below(folder):
+def _wanted_files(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
+    """Yield the *.toml files in a folder that are wanted or cannot be read."""
+    for name in _toml_files(folder):
         try:
             _, tables = toml_document(read_bytes(name), name)
         except InputError:
@@ -287,8 +301,8 @@ def _wanted(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterato
             yield name
 
 
-def _below(folder: str) -> Iterator[str]:
-    """Yield every *.toml file in a folder and its subfolders. A folder with several links to it is searched once."""
+def _toml_files(folder: str) -> Iterator[str]:
+    """Yield every *.toml file in a folder and its subfolders. A folder that can be reached by several links is searched once."""
     known = {os.path.realpath(folder)}
 
     def refuse(error: OSError) -> None:

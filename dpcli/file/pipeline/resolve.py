@@ -1,4 +1,7 @@
-"""Resolves a pipeline to mechanisms with counts: adjacency, unit, samples, groups and partitions are applied here, once."""
+"""The translation of a pipeline into mechanisms and counts, which accountants compose.
+
+This module alone applies the adjacency, the unit of privacy, samples, groups and partitions.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,20 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
 
 MAX_DEPTH = 16  # largest depth of nested groups
-MAX_MEMBERS = 10_000  # largest number of members of a group, with the members of its groups
+MAX_MEMBERS = 10_000  # largest number of members of a group, including those of nested groups
 MAX_COUNT = 10**18  # largest number of runs of one mechanism
-MAX_CASES = 64  # choices of one part of each partition that are priced one by one
+MAX_CASES = 64  # largest number of choices of one part from each partition that are priced separately
 
 
 @dataclass(frozen=True, slots=True)
 class BillLine:
-    """A mechanism and how often it counts.
+    """A mechanism, and the number of its runs.
 
     Attributes:
-        entries: The entries of the file that it stands for.
+        name: Name for tables.
+        mechanism: The mechanism.
+        count: Number of runs that are composed.
+        entries: The entries of the file for which the mechanism stands.
     """
 
     name: str
@@ -36,23 +42,26 @@ class BillLine:
 
 
 def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
-    """Return the charges as accountants take them."""
+    """Return the charges in the form that accountants take: pairs of mechanism and count."""
     return tuple((charge.mechanism, charge.count) for charge in charges)
 
 
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges of a pipeline, in the file's order.
+    """Return the charges of a pipeline in the order of the file. The charges of partitions come last.
 
     Args:
-        group_size: Units of privacy that change together.
+        pipeline: The pipeline.
+        group_size: Number of units of privacy that change together.
 
     Raises:
-        InputError: A mechanism makes no sense under the file's adjacency or sampling.
+        InputError: A mechanism has no meaning under the adjacency or the sampling of the file.
     """
     neighbours = Neighbours(pipeline.privacy.adjacency, pipeline.privacy.max_contributions or 1, group_size)
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     if len(entries) < len(pipeline.mechanisms):
-        raise InputError("expected mechanisms of different names, found two of one: what names it would leave one of them unpaid")
+        raise InputError(
+            "expected mechanisms of different names, found two of the same name: a group that names it would leave one of them uncharged"
+        )
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     charges: list[BillLine] = []
     parts: dict[str, dict[str, list[BillLine]]] = {}
@@ -78,9 +87,9 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 
 
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
-    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError if a count would pass 10^18."""
+    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError if a count exceeds MAX_COUNT."""
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
-        raise InputError(f"expected a number of runs with which nothing runs more than 10^18 times, found {runs}")
+        raise InputError(f"expected a number of runs for which no mechanism runs more than 10^18 times, found {runs}")
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)
 
 
@@ -101,7 +110,10 @@ def _title(one: tuple[Entry, ...]) -> str:
 
 
 def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
-    """Refuse entries of one sample that do not draw it in the same way, or run as parts of others; a file that was read has none."""
+    """Raise InputError if entries of one sample draw it differently, or are parts of other entries.
+
+    The reader refuses such files. This check is for pipelines that were made by a program.
+    """
     if len(one) == 1:
         return
     from dpcli.file.pipeline.parts import differing
@@ -110,54 +122,60 @@ def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
         for key, expected, actual in differing(one[0], entry):
             raise InputError(f"{key}: expected {expected}, found {actual}")
         if entry.name in members:
-            raise InputError(f'sample: expected entries that no other one names, found "{entry.name}", which one does')
+            raise InputError(
+                f'sample: expected entries that no other one names, found "{entry.name}", which is a part of another entry'
+            )
 
 
 def _run(one: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the mechanism and count of an entry, or of entries that read one sample, whose composition is sampled."""
+    """Return the mechanism and the count of an entry or, if several entries read one sample, of their composition on this sample."""
     entry, specs = one[0], [_bound(each, entries, pipeline.privacy.dataset_size) for each in one]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
-    parts = _parts_touched(entry, spec, neighbours)
+    parts = _partition_factor(entry, spec, neighbours)
     runs = entry.runs(pipeline.privacy.dataset_size)
     if entry.sampling is None:
         mechanism, count = spec.resolve(neighbours), runs.steps_at(None)
     else:
         mechanism, count = entry.sampling.resolve(spec, runs, neighbours)
-    # A unit's records need not lie in as many parts: there may be fewer, and each then sees fewer of them in a sample.
+    # The records of a unit may lie in fewer parts, so that the bound need not be attained.
     return mechanism if parts == 1 else mechanism.unclaimed(), parts * count
 
 
-def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
-    """Return how many parts of a partition one change may touch, beyond what the mechanism's own resolution covers.
+def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
+    """Return the factor by which a partition multiplies the runs of a mechanism for one unit.
 
-    A unit's records may lie in as many parts. Where noise is stated per contribution, all of them in one part is the worst case and is
-    what `resolve` assumes; a bare sensitivity or epsilon bounds one part's release only.
+    The records of a unit may lie in as many parts as the unit has records. A bare sensitivity or epsilon bounds the release of one part
+    only, so that each part counts as a run. If the noise is stated per contribution C, all parts together count as one run, and `resolve`
+    prices it with all records of the unit in one part. This is the worst case:
 
-    All of them in one part is the worst case of noise per contribution C. Spread over parts, they move a vector with a coordinate for each
-    part, by as much in L1 as one number. Laplace: path argument of `Laplace`; the sampled ones among them are any subset, and H is convex.
-    Gaussian: the L2 norm of that vector is no larger than its L1 norm, and mixtures of Gaussians are dominated by those of their norms
-    (Choquette-Choo et al. 2023, arXiv:2310.15526).
+    * Records that are spread over parts move a vector with one coordinate for each part. The L1 norm of the move is as large as the move
+      of the single sum if all records lie in one part.
+    * Laplace noise: the path argument of `Laplace` applies to this vector. The sampled records are any subset of the unit's records, and
+      H, the hockey-stick divergence, is convex.
+    * Gaussian noise: the L2 norm of the move is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
+      (Choquette-Choo et al. 2023, arXiv:2310.15526).
 
-    Blanking a record may blank the column that says in which part it is: it then leaves its part, and enters another as a blank. To noise
-    per contribution that is the same as a blank in place: one part's sum moves by C, and to another's it adds 0, as a sample without it
-    does. A bare statement says nothing of a record that leaves, nor does a batch that is cut down of a blank that takes a place in it.
+    Under zero-out, blanking a record may blank the column that assigns the record to a part. The record then leaves its part and enters
+    another part as a blank. If the noise is stated per contribution, this has the effect of a blank in place: the sum of the old part moves
+    by C, and the blank adds 0 to the sum of the new part, as a sample without the record does. A bare statement does not cover a record
+    that leaves its part. A batch of limited size does not cover a blank that takes a place in it.
     """
     if entry.partition is None:
         return 1
     if neighbours.replaces:
         raise InputError(
-            "a replaced record may move from one part to another and touch two: partition needs add-remove or zero-out"
+            "a replaced record may move from one part to another and change two parts: partition needs add-remove or zero-out"
         )
     if neighbours.adjacency is Adjacency.ZERO_OUT and not (
         spec.contribution_form and getattr(entry.sampling, "max_batch_size", None) is None
     ):
         raise InputError(
-            "a blanked record may leave its part and enter another: under zero-out a partition needs noise_multiplier, to which a blank "
-            "adds nothing, and no max_batch_size; expected adjacency = add-remove for any other"
+            "a blanked record may leave its part and enter another: under zero-out a partition needs noise_multiplier and no "
+            "max_batch_size, as a blank then adds nothing; for other mechanisms use adjacency = add-remove"
         )
     if isinstance(entry.partition, PartitionKey) and neighbours.records > 1:
         raise InputError(
-            "several records may lie in several parts: partition = { of, part } needs one record per unit, groups of one"
+            "several records may lie in several parts: partition = { of, part } needs one record per unit, and groups of one unit"
         )
     return 1 if spec.contribution_form else neighbours.contributions
 
@@ -165,11 +183,14 @@ def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
 def _bound(
     entry: Entry, entries: dict[str, Entry], dataset_size: int | None, depth: int = 0, budget: list[int] | None = None
 ) -> Spec:
-    """Return the entry's spec with the entries that it names expanded; nesting and size are capped, as names may repeat."""
+    """Return the spec of an entry, with the entries that it names inserted.
+
+    Names may repeat, so that expansion may grow without bound. The depth and the number of members are therefore limited.
+    """
     left = [MAX_MEMBERS] if budget is None else budget
     left[0] -= 1
     if depth > MAX_DEPTH or left[0] < 0:
-        raise InputError(f"expected groups at most {MAX_DEPTH} deep with {MAX_MEMBERS} members in all, found more")
+        raise InputError(f"expected groups at most {MAX_DEPTH} deep with at most {MAX_MEMBERS} members in all, found more")
 
     def lookup(name: str) -> tuple[Spec, int]:
         part = entries[name]

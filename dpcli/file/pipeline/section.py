@@ -1,6 +1,7 @@
-"""Sections: tables of plugins that one command reads, such as [train], and the place of every table in the file.
+"""Sections: the tables of plugins, such as [train], each of which one command reads; and the list of all tables of a file.
 
-Every command checks the sections of a file, and imports only those. [source] and [[query]], of a release, become mechanisms.
+Every command checks all sections of a file, and imports only the modules of these sections. The tables [source] and [[query]] of a release
+become mechanisms.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SectionTable:
-    """A table that becomes the registered dataclass of its name, which is imported where a file has the table."""
+    """A table that becomes the dataclass that is registered under its name. The module is imported if a file has the table."""
 
     name: str
     text: str = "a table"
@@ -49,7 +50,7 @@ class SectionTable:
 
 @dataclass(frozen=True, slots=True)
 class DefaultsTable:
-    """The keys of [defaults] that no mechanism takes, which are refused."""
+    """The rest of [defaults] after its keys were added to the mechanisms that take them. Every key in it is reported as unknown."""
 
     text: str = "a table"
     takes: str = "table"
@@ -60,7 +61,7 @@ class DefaultsTable:
         from dpcli.file.pipeline.model import Entry
         from dpcli.file.toml.suggest import did_you_mean
 
-        known = {**members_of(Entry), **MECHANISMS.any()}.keys() - {"name"}
+        known = {**members_of(Entry), **MECHANISMS.all_keys()}.keys() - {"name"}
         for key in value:
             others = sorted(known - {key})
             hint = did_you_mean(key, others)
@@ -72,7 +73,7 @@ class DefaultsTable:
 
 
 def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the contradictions among the keys of each section."""
+    """Yield the problems within each section: keys without effect, and contradictions."""
     for name in (*SECTIONS, *RELEASED):
         for place, value in _stated(name, values):
             from dpcli.file.keys.annotations import idle
@@ -82,7 +83,7 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """Yield a table, or each of several of one name, with its place."""
+    """Yield each table of this name with its place."""
     value = values.get(name, ())
     if type(value) is tuple:
         yield from (((name, position), item) for position, item in enumerate(value))
@@ -91,42 +92,45 @@ def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Any], ...]:
-    """Return the mechanisms of the queries of a file without findings, each with the index of its query.
+    """Return the mechanisms of all queries of a file, each with the index of its query.
 
-    None of them where one cannot be priced, with a finding that says why.
+    The result is empty if the file has findings. It is also empty if the cost of a query cannot be computed. A finding then says why.
     """
     return tuple(load(ENTRIES_OF_QUERIES)(values, findings)) if "query" in values and not findings.items else ()
 
 
 def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add the problems of sections with the rest of their file, which is valid otherwise."""
+    """Add the contradictions between sections and the rest of their file. The file must be valid otherwise."""
     for name, target in JUDGED_IN_FILE.items():
         if name in values:
             load(target)(values[name], tables, findings)
 
 
 def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
-    """Yield (section, problem) where a section contradicts what the pipeline charges, as after a number was changed."""
+    """Yield (section, problem) for each contradiction between a section and the mechanisms of the pipeline.
+
+    Such contradictions can arise if numbers of the pipeline were changed after it was read.
+    """
     for name, table in pipeline.sections:
         if name in JUDGED_SOLVED:
             findings = Findings()
             try:
                 value = SectionTable(name).read(table, KeyPlace((name,), findings))
             except Refused:
-                yield name, ((name,), "a table that can be read", "another")
+                yield name, ((name,), "a valid table", "an invalid one")
                 continue
             yield from ((name, problem) for problem in load(JUDGED_SOLVED[name])(value, pipeline))
 
 
 def refuse_contradicted(pipeline: Pipeline) -> None:
-    """Raise InputError if what a section says is done would not be charged by this pipeline."""
+    """Raise InputError if a section describes a run that differs from the mechanisms that this pipeline charges."""
     for _, (key, expected, actual) in contradictions(pipeline):
         names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
         raise InputError(f"{pipeline.path or '<pipeline>'}: {key_text(key, names)}: expected {expected}, found {actual}")
 
 
 def in_section(path: Path) -> bool:
-    """Return whether a key stands in a table that no number depends on."""
+    """Return whether a key is in a section. The privacy cost does not depend on sections."""
     return bool(path) and path[0] in SECTIONS
 
 
@@ -139,11 +143,12 @@ class TablePlace:
     """A table of a file.
 
     Attributes:
-        title: How the file opens it.
-        doc: Its meaning.
-        path: Its dotted key, such as train.clipping; "" for the file itself.
-        word: Selects its keys; None if no word does.
-        choice: That word with its key, `task = "custom"`.
+        title: The way in which a file writes the table, such as [train].
+        doc: Meaning of the table.
+        members: Keys of the table.
+        path: Dotted key of the table, such as train.clipping; "" for the top level of the file.
+        word: Value of the selector for which the table has these keys; None if the table has no selector.
+        choice: The selector with its value, such as `task = "custom"`.
     """
 
     title: str
@@ -155,11 +160,12 @@ class TablePlace:
 
 
 def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
-    """Yield the tables that a value of this kind is or holds.
+    """Yield the tables in a value of this kind. If the value is a table, it comes first.
 
     Args:
-        path: Its dotted key.
-        title: How the file opens it.
+        kind: Kind of the value.
+        path: Dotted key of the value.
+        title: The way in which a file writes the value.
     """
     match kind:
         case SectionTable():
@@ -181,8 +187,9 @@ def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
     """Yield the tables in a table.
 
     Args:
-        path: Its dotted key.
-        title: How the file opens it.
+        members: Keys of the table.
+        path: Dotted key of the table.
+        title: The way in which a file writes the table.
     """
     for name, member in members.items():
         many = isinstance(member.kind, Listed)
@@ -190,12 +197,13 @@ def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace]:
-    shared, where = kind.shared(), title if title.startswith("[") else path.rpartition(".")[2]
+    """Yield the tables of a table with a selector: the common keys, then those of each value of the selector."""
+    shared, where = kind.common_with_selector(), title if title.startswith("[") else path.rpartition(".")[2]
     yield TablePlace(title, kind.doc, shared, path)
     yield from inside(shared, path, title)
-    listed: dict[str, Member] = {}  # tables that several words have, as one has them
+    listed: dict[str, Member] = {}  # inner tables that were yielded for an earlier word
     for word, target in kind.registry.items():
-        own, choice = kind.apart(word), f'{kind.selector} = "{word}"'
+        own, choice = kind.distinct(word), f'{kind.selector} = "{word}"'
         yield TablePlace(f"{where} {choice}", load(target).__doc__ or "", own, path, word, choice)
         yield from inside({name: member for name, member in own.items() if listed.get(name) != member}, path, title)
         listed.update(own)

@@ -1,7 +1,8 @@
 """Expansion of the abbreviations of a pipeline file: lists that make several entries, [defaults], and "calibrate".
 
-Tables are expanded before anything else reads them. Every command and every ledger therefore reads plain entries, and a file in which the
-entries are written out is equivalent. Only positions in the text refer to the tables as they are written.
+A "plain" entry is a [[mechanism]] table without lists that already contains its defaults. Files are expanded to plain entries before any
+other code reads them. A file with abbreviations is therefore equivalent to one in which all entries are written out. Only positions in the
+text refer to the tables as they are written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.findings import Path
 
-MOST = 100_000  # largest number of entries that all lists of a file may make
+MOST = 100_000  # largest number of entries that the lists of a file may make in all
 
 Tables = Mapping[str, Any]
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class EntryOrigin:
     defaults: frozenset[str]
 
     def place(self, key: Path) -> Path:
-        """Return the path in the file of an entry's key. It is in the entry's table, in a list of that table, or in [defaults]."""
+        """Return the path in the file of a key of the entry: in its table, in a list of the table, or in [defaults]."""
         if key[:1] and key[0] in self.defaults:
             home: Path = ("defaults",)
         else:
@@ -52,7 +53,10 @@ class EntryOrigin:
 
 
 def plain_entries(tables: Tables) -> Tables:
-    """Return the tables with an entry for each value of a list, and with the defaults added to each entry that lacks them."""
+    """Return the tables with plain entries: one for each value of a list, with the defaults that the entry does not state.
+
+    Defaults that no entry takes stay in [defaults], where the reader reports them.
+    """
     result = _entries(tables)
     if result is None:
         return tables
@@ -77,7 +81,13 @@ def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[s
 
 
 def _named(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
-    """Return the table with each name in `key` that belongs to a table with lists replaced by the names of its entries."""
+    """Return a table in which the names of its entries replace each name of a table with lists.
+
+    Args:
+        table: A table that may name mechanisms.
+        key: Key of the table that has the names.
+        names: Names of entries by the name of the table with lists, as `_names` returns them.
+    """
     value = table.get(key) if type(table) is dict else None
     stated = [value] if type(value) is str and value in names and key == "mechanism" else value
     if type(stated) is not list or not any(type(name) is str and name in names for name in stated):
@@ -86,13 +96,13 @@ def _named(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
 
 
 def written_name(name: str) -> str:
-    """Return the name of the table that made an entry, such as "train" for "train[2]". Other names are returned unchanged."""
+    """Return the name of the table with lists that made an entry: "train" for "train[2]". Other names are returned unchanged."""
     match = _ENTRY.fullmatch(name)
     return match[1] if match else name
 
 
 def by_name(entries: Mapping[str, T]) -> dict[str, T]:
-    """Return a copy of the mapping that also has the first entry of each table with lists under the table's name."""
+    """Return a copy of the mapping. It also contains the first entry of each table with lists, under the name of the table."""
     result = dict(entries)
     for name, one in entries.items():
         result.setdefault(written_name(name), one)
@@ -100,7 +110,7 @@ def by_name(entries: Mapping[str, T]) -> dict[str, T]:
 
 
 def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
-    """Return, for each entry that has a counterpart in another file, the name of the counterpart.
+    """Return the name of the counterpart in another file for each entry that has one.
 
     If only one of the files has a list, train is the counterpart of train[1], train[2], and so on.
     """
@@ -110,15 +120,17 @@ def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str
 
 
 def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
-    """Return the plain tables of two files so that a table that has lists in only one of them has the same name in both.
+    """Return the plain tables of two files in a form that can be compared.
 
-    The entries train[1], train[2], ... of one file are folded into one table with lists if the other file has an entry train.
+    If one file has the entries train[1], train[2], ..., and the other file has an entry train, the former are folded into one table train
+    with lists.
     """
     before, after = _named_in(old), _named_in(new)
     return _folded(old, after - before), _folded(new, before - after)
 
 
 def _named_in(tables: Tables) -> set[str]:
+    """Return the names of all mechanisms."""
     return {table["name"] for table in tables.get("mechanism", ())}
 
 
@@ -137,7 +149,7 @@ def _folded(tables: Tables, names: Collection[str]) -> Tables:
 
 
 def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
-    """Return a table with lists that expands to these entries; None if there is none."""
+    """Return a table with lists that expands to these entries; None if there is no such table."""
     first = {**entries[0], "name": name}
     varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
     lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
@@ -157,7 +169,7 @@ def _at(table: Any, path: Path) -> Any:
 
 
 def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the paths of keys of plain entries in the tables as they are written."""
+    """Translate paths in the plain tables to paths in the tables as they are written."""
     result = _entries(tables)
     origins = [origin for _, origin in result[0]] if result else []
     return tuple(
@@ -178,9 +190,10 @@ def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, A
     lists = [_lists(_filled(table, defaults)) if type(table) is dict else {} for table in stated]
     if not defaults and not any(lists):
         return None
-    few = sum(len(next(iter(one.values()))) for one in lists if one) <= MOST
+    is_allowed = sum(len(next(iter(one.values()))) for one in lists if one) <= MOST
     entries = [
-        _series(index, table, defaults, one if few else {}) for index, (table, one) in enumerate(zip(stated, lists, strict=True))
+        _series(index, table, defaults, one if is_allowed else {})
+        for index, (table, one) in enumerate(zip(stated, lists, strict=True))
     ]
     taken = set().union(*(_known(_filled(table, defaults)) for table in stated if type(table) is dict)) - {"name"}
     return list(chain.from_iterable(entries)), {key: value for key, value in defaults.items() if key not in taken}
@@ -204,7 +217,7 @@ def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[
 
 
 def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
-    """Return the table with those defaults added that its type takes and that it does not state."""
+    """Return the table with the defaults that its type takes and that it does not state."""
     if not defaults:
         return dict(table)
     known = _known({**defaults, **table})
@@ -212,7 +225,7 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
 
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
-    """Return the lists that replace numbers, by key. If they are empty or differ in length, return {}: the reader refuses them."""
+    """Return the lists in place of numbers, by key. Empty lists, or lists of different lengths, give {}: the reader reports them."""
     result: dict[Path, list[Any]] = dict(_numbers(table, lambda value: type(value) is list))
     lengths = {len(values) for values in result.values()}
     return result if len(lengths) == 1 and lengths != {0} else {}
@@ -234,30 +247,31 @@ def _of_numbers(table: Tables, known: Members) -> Iterator[tuple[str, Any]]:
 
 
 def _known(table: Tables) -> Members:
-    """Return the keys that an entry may have, by its type."""
+    """Return the keys that an entry of this type may have."""
     name = MECHANISMS.selected(table)
     return {**members_of(Entry), **(MECHANISMS.own(name) if name else {})}
 
 
 def _with(table: Tables, path: Path, value: Any) -> dict[str, Any]:
-    """Return a copy of the table with another value at a path."""
+    """Return a copy of the table with a new value at a path."""
     head, *rest = path
     return {**table, str(head): _with(table[str(head)], tuple(rest), value) if rest else value}
 
 
-NOISE = frozenset({"sigma", "scale"})  # keys of noise in units of the query
-COVERED = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity that such noise must cover
+NOISE = frozenset({"sigma", "scale"})  # keys of noise that is stated in units of the query
+COVERED = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity to which such noise is compared
 
 
 def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Return the numeric keys that say "calibrate", with or without a weight, as (index of the mechanism, key).
+    """Return the numeric keys whose value is "calibrate", with or without a weight, as (index of the mechanism, key).
 
-    A key of the sampling table is "sampling.KEY".
+    A key of the sampling table is written "sampling.KEY".
     """
     return tuple((index, ".".join(map(str, path))) for index, path in _marked(tables))
 
 
 def _marked(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
+    """Yield (index of the mechanism, path of the key) for each "calibrate"."""
     mechanisms = tables.get("mechanism")
     for index, table in enumerate(mechanisms if type(mechanisms) is list else ()):
         if type(table) is dict:
@@ -269,15 +283,16 @@ def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
     return _with_numbers(tables, lambda table, key: value)
 
 
-def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_placeholders(tables: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a copy of the tables with a number in place of "calibrate".
 
-    The number is 1, or the sensitivity if it is larger and the key is noise, so that rules that relate both are met.
+    The number is 1. If the key is the noise, it is the sensitivity if that is larger, so that checks that compare both are satisfied.
     """
     return _with_numbers(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
 
 
 def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
+    """Return a copy of the tables with a number in place of each "calibrate". `number` takes the table of the entry and the key."""
     mechanisms = None
     for index, path in _marked(tables):
         mechanisms = mechanisms or list(tables["mechanism"])

@@ -1,4 +1,8 @@
-"""Findings about the keys of a file, and diagnostics: findings at their place in the text, with source line and caret."""
+"""Problems that are found in a file, and their presentation.
+
+A `Fault` is a problem at a key. A `Diagnostic` is a problem with its line and column in the text, ready to be printed with the source line
+and a caret. `Findings` collects faults while a file is read.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +16,29 @@ from dpcli.base.values import dataclass
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import public_length, without_passwords
 
-Path = tuple[str | int, ...]
-Problem = tuple[Path, str, str]  # key, expected, found
-Advice = Callable[
-    [str, Iterable[str]], tuple[str | None, str]
-]  # (unknown key, known keys) -> (the key that was meant, advice in words)
+Path = tuple[str | int, ...]  # path of a key, with 0-based positions in lists
+Problem = tuple[Path, str, str]  # (key, text after "expected", text after "found")
+# A function (unknown key, known keys) -> (the key that was probably meant, advice in words).
+Advice = Callable[[str, Iterable[str]], tuple[str | None, str]]
 
-MAX_FINDINGS = 100  # largest number of problems that are reported for one file
+MAX_FINDINGS = 100  # limit of the problems that are reported for one file
 
 
 class TooMany(Exception):
-    """The limit of MAX_FINDINGS is reached; the findings so far are reported."""
+    """MAX_FINDINGS problems were collected. The reader stops, and these are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A problem: the rule it breaks, its key, and its message in parts.
+    """A problem at a key.
 
     Attributes:
-        among: The words that are allowed.
+        rule: Code of the rule that the key breaks, such as DP004.
+        key: Path of the key.
+        expected: Text of the message after "expected".
+        actual: Text of the message after "found".
+        hint: Advice at the end of the message, or "".
+        among: The allowed values, if they are a list of words.
     """
 
     rule: str
@@ -47,10 +55,12 @@ class Fault:
 
 @dataclass(slots=True)
 class Findings:
-    """A list that refuses to grow past `MAX_FINDINGS`: then it raises TooMany.
+    """A list of faults that holds at most `MAX_FINDINGS`.
 
     Attributes:
-        advice: What to do about an unknown key, if the file is of another format than the pipeline's.
+        items: The faults.
+        more: True if a fault was refused because the list was full.
+        advice: A function that gives advice about an unknown key. None for a pipeline file, for which the reader has its own advice.
     """
 
     items: list[Fault] = field(default_factory=list)
@@ -60,11 +70,12 @@ class Findings:
     def __len__(self) -> int:
         return len(self.items)
 
-    def add(self, rule: str, key: Path, expected: str, text: str, hint: str = "", among: Iterable[str] = ()) -> None:
+    def add(self, rule: str, key: Path, expected: str, actual: str, hint: str = "", among: Iterable[str] = ()) -> None:
+        """Add a fault, described as in `Fault`. Raises TooMany if the list is full."""
         if len(self.items) >= MAX_FINDINGS:
             self.more = True
             raise TooMany
-        self.items.append(Fault(rule, key, expected, text, hint, tuple(among)))
+        self.items.append(Fault(rule, key, expected, actual, hint, tuple(among)))
 
 
 Severity = Literal["error", "warning"]
@@ -72,13 +83,14 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A rule's finding about one key of one file.
+    """A problem in a file, as it is printed.
 
     Attributes:
-        rule: Its code in the failure catalogue (DP001...).
-        key: Dotted path of the key, e.g. "mechanism[2].sampling.rate".
-        line, column: 1-based; 0 if the finding has no place.
-        source: The source line, as it stands, or "".
+        rule: Code of the rule in the failure catalogue, such as DP001.
+        path: Path of the file.
+        key: Dotted path of the key, such as "mechanism[2].sampling.rate", or "".
+        line, column: Place of the key in the file, counted from 1; 0 if the problem has no place.
+        source: The unchanged source line, or "".
     """
 
     rule: str
@@ -91,7 +103,7 @@ class Diagnostic:
     source: str = ""
 
 
-WIDTH = 120  # characters of a source line that are shown
+WIDTH = 120  # largest number of characters of a source line that are shown
 _INDENT = "    "
 
 
@@ -99,13 +111,14 @@ def render(diagnostic: Diagnostic) -> str:
     """Return `path:line:column: error DP004: key: message`, then the source line and a caret if the place is known."""
     place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
     key = f"{diagnostic.key}: " if diagnostic.key else ""
-    message = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
+    # The message may quote text of the file, with any characters.
+    message = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")
     head = f"{place}: {diagnostic.severity} {diagnostic.rule}: {message}"
     return "\n".join((head, *_excerpt(diagnostic.source, diagnostic.column)))
 
 
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return all diagnostics as text; a message about several entries in one place is given once, with their number."""
+    """Return all diagnostics as text. If several keys in one place have the same message, it is printed once, with their number."""
     same: dict[Any, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         same.setdefault(
@@ -117,11 +130,11 @@ def render_all(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _excerpt(source: str, column: int) -> tuple[str, ...]:
-    """Return the source line around the column, and the caret line; none for a blank line."""
+    """Return the source line around the column, and the line with the caret; an empty tuple for a blank source line."""
     if column < 1 or not source.strip():
         return ()
     length = public_length(source)
-    source = source[:length] + "*" * (len(source) - length)  # as long as it was: the caret stays in its place
+    source = source[:length] + "*" * (len(source) - length)  # the length stays, so that the caret stays in its place
     start = max(0, column - 1 - WIDTH // 2) if len(source) > WIDTH else 0
     cut = source[start : start + WIDTH]
     before, after = ("..." if start else ""), ("..." if start + WIDTH < len(source) else "")
@@ -131,14 +144,14 @@ def _excerpt(source: str, column: int) -> tuple[str, ...]:
 
 
 def _visible(character: str) -> str:
-    """Return the character, or its escape where a terminal would act on it or hide it."""
+    """Return the character, or an escape if a terminal would obey or hide it."""
     if character == "\t" or character.isprintable():
         return character
     return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
 
 
 def _blank(character: str) -> str:
-    """Return as many spaces as the character takes columns; a tab stays one, so that it stops where the line's does."""
+    """Return spaces as wide as the character. A tab stays a tab, so that both lines have the same tab stops."""
     if character == "\t":
         return "\t"
     if not character.isprintable():
@@ -149,7 +162,7 @@ def _blank(character: str) -> str:
 
 
 class InvalidFile(InputError):
-    """A file with at least one error; `str()` is every diagnostic, one after the other, with source line and caret."""
+    """A file with at least one error. The message contains every diagnostic, with source line and caret."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         self.diagnostics = diagnostics

@@ -1,4 +1,4 @@
-"""Reads the bytes of files and of standard input, with limits on size and kind."""
+"""Reading the bytes of a file or of standard input, with limits on its size and on the kind of file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import escaped
 
-# tomli needs up to 500 bytes of memory per byte of hostile text; a hundred thousand numbers in a list take 900 KiB.
-MAX_BYTES = 1024 * 1024  # largest size of a file
+# tomli needs up to 500 bytes of memory per byte of hostile text. A list of a hundred thousand numbers takes 900 KiB.
+MAX_BYTES = 1024 * 1024  # largest size of a pipeline file
 MAX_DEPTH = 32  # largest depth of nested tables and lists
 
-_read: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # what a standard input held, which can be read only once
+_stdin_content: WeakKeyDictionary[TextIO, bytes] = WeakKeyDictionary()  # kept because standard input can be read only once
 
 _NOT_A_FILE = {
     stat.S_IFDIR: "a directory",
@@ -30,16 +30,17 @@ def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> b
     """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-".
 
     Args:
-        what: What a message expects there.
+        path: Path of the file, or "-".
+        what: Description of the expected file, for the message.
 
     Raises:
-        InputError: There is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
+        InputError: There is no such file, it is not a regular file, or it cannot be read. A pipe or a device is never opened or waited for.
     """
     return read_head(path, MAX_BYTES, what)
 
 
 def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
-    """Return at most `most` + 1 bytes, as `read_bytes` does."""
+    """Return at most `most` + 1 bytes of a file. The arguments and errors are those of `read_bytes`."""
     name = os.fspath(path)
     try:
         return _standard_input(most) if name == "-" else _regular_file(name, most)
@@ -48,14 +49,18 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 
 
 def read_again(path: str) -> bytes:
-    """Return the bytes of a file, or those read from standard input before. Raises InputError also if none were."""
-    if path == "-" and (sys.stdin is None or sys.stdin not in _read):
-        raise InputError("<stdin>: nothing was read from it before")
+    """Return the bytes of a file or, for "-", the bytes that were read from standard input before.
+
+    Raises:
+        InputError: As `read_bytes`, or nothing was read from standard input before.
+    """
+    if path == "-" and (sys.stdin is None or sys.stdin not in _stdin_content):
+        raise InputError("<stdin>: standard input was not read before")
     return read_bytes(path)
 
 
 class _Unreadable(Exception):
-    """An input that is no readable file: its name, and what it is."""
+    """An input that is no readable file. The message says what it is instead; `name` is its name for messages."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -63,9 +68,10 @@ class _Unreadable(Exception):
 
 
 def _regular_file(name: str, most: int) -> bytes:
+    """Return at most `most` + 1 bytes of a regular file. Raises _Unreadable."""
     try:
         _check_regular(name, os.stat(name).st_mode)
-        # Non-blocking, and looked at again once open: the name may have become a pipe in between.
+        # Between the check and the opening, the name may have become a pipe. So the file is opened without blocking and checked again.
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
             _check_regular(name, os.fstat(descriptor).st_mode)
@@ -82,16 +88,17 @@ def _regular_file(name: str, most: int) -> bytes:
 
 def _check_regular(name: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "something else"))
+        raise _Unreadable(name, _NOT_A_FILE.get(stat.S_IFMT(mode), "a special file"))
 
 
 def _standard_input(most: int) -> bytes:
+    """Return at most `most` + 1 bytes of standard input. It is read only once. Raises _Unreadable."""
     if sys.stdin is None:
         raise _Unreadable("<stdin>", "standard input closed")
     try:
-        if sys.stdin not in _read:
-            _read[sys.stdin] = sys.stdin.buffer.read(most + 1)
-        return _read[sys.stdin]
+        if sys.stdin not in _stdin_content:
+            _stdin_content[sys.stdin] = sys.stdin.buffer.read(most + 1)
+        return _stdin_content[sys.stdin]
     except ValueError:
         raise _Unreadable("<stdin>", "standard input closed") from None
     except OSError as error:
@@ -99,7 +106,7 @@ def _standard_input(most: int) -> bytes:
 
 
 def escaped_path(name: str) -> str:
-    """Return a path for a message, its control characters and undecodable bytes escaped."""
+    """Return a path for a message. A path with unprintable characters, or of 400 characters or more, is escaped and cut."""
     return name if name.isprintable() and len(name) < 400 else escaped(name)
 
 

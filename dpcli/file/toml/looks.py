@@ -1,7 +1,8 @@
-"""Confusable names: equal skeletons for names that look alike, and checks for mixed or unusual scripts.
+"""Detection of names that look alike, that mix scripts, or that have unusual characters.
 
-Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable strings). The table here covers the
-Cyrillic, Greek and Armenian letters that have the shape of a Latin letter, and the digits that can be mistaken for letters.
+Names that look alike have the same skeleton. Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of
+confusable strings). The table here covers the Cyrillic, Greek and Armenian letters that have the shape of a Latin letter, and the
+digits that can be mistaken for letters.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import unicodedata
 from functools import cache
 
 LAST_LETTER = 0x1FFFF  # no script has letters beyond this code point
-_BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # letters and symbols by category, but invisible
+_BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # Unicode calls them letters or symbols, but they are invisible
 _CONFUSABLES = str.maketrans(
     {
         **dict(
@@ -38,10 +39,10 @@ _CONFUSABLES = str.maketrans(
 
 
 def looks(name: str) -> str:
-    """Return the skeleton of a name, which is equal for names that look alike.
+    """Return the skeleton of a name. Names that look alike have equal skeletons.
 
-    Compatibility forms, case, accents, outer spaces and invisible characters are removed, and each confusable letter is replaced by the
-    Latin letter it resembles.
+    Compatibility forms, case, accents, outer spaces and invisible characters are removed. Each confusable letter is replaced by the Latin
+    letter that it resembles.
     """
     folded = unicodedata.normalize("NFKD", name).casefold()
     plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc"))
@@ -52,13 +53,13 @@ def looks(name: str) -> str:
 
 @cache
 def letters() -> dict[str, list[tuple[int, int]]]:
-    """Return the rules of `looks` as tables of code points of NFKD forms, for PostgreSQL.
+    """Return the rules of `looks` as tables of code points, for a function in PostgreSQL that receives names in NFKD form.
 
     Returns:
-        `letters` has pairs of a character and the character it is mistaken for; `gone` has ranges of characters that skeletons omit. A
-        character that becomes two (\u00df) is in neither.
+        "letters" has pairs of a character and the character that replaces it. "gone" has ranges of characters that skeletons omit. A
+        character that is replaced by two (\u00df) is in neither.
     """
-    replacements = [(ord(" "), ord(looks("_")))]  # between words; outer spaces are removed
+    replacements = [(ord(" "), ord(looks("_")))]  # a space between words; outer spaces are removed
     removed: list[tuple[int, int]] = []
     for code in (*range(0x21, 0xD800), *range(0xE000, LAST_LETTER + 1)):
         skeleton = looks(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
@@ -71,17 +72,17 @@ def letters() -> dict[str, list[tuple[int, int]]]:
     return {"letters": replacements, "gone": removed}
 
 
-def mixed(name: str) -> tuple[str, ...]:
+def mixed_scripts(name: str) -> tuple[str, ...]:
     """Return the scripts of a name that mixes Latin letters with others; an empty tuple if it does not.
 
     Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, as they are
-    commonly mixed with Latin letters.
+    commonly mixed_scripts with Latin letters.
     """
-    scripts = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _BESIDE_LATIN)
+    scripts = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _USUAL_WITH_LATIN)
     return tuple(scripts) if "LATIN" in scripts and len(scripts) > 1 else ()
 
 
-def strange(name: str) -> tuple[str, ...]:
+def unusual_characters(name: str) -> tuple[str, ...]:
     """Return the characters of a name that are neither ASCII nor letters of a modern script, and so might imitate other letters.
 
     Source: Unicode Standard Annex 31, Unicode Identifiers and Syntax, table 5 (recommended scripts).
@@ -91,9 +92,8 @@ def strange(name: str) -> tuple[str, ...]:
 
 def _is_usual(c: str) -> bool:
     category, script = unicodedata.category(c), unicodedata.name(c, "?").partition(" ")[0]
-    is_letter = (
-        category in ("Lu", "Ll") if script == "LATIN" else category[0] in "LM"
-    )  # a Latin letter without case is a sign for a click or a tone
+    # A Latin letter without case is a phonetic sign, such as a click.
+    is_letter = category in ("Lu", "Ll") if script == "LATIN" else category[0] in "LM"
     return script in _RECOMMENDED and is_letter
 
 
@@ -102,8 +102,8 @@ _SCRIPTS = (
     "IDEOGRAPHIC KANNADA KATAKANA KATAKANA-HIRAGANA KHMER LAO LATIN MALAYALAM MYANMAR ORIYA SINHALA TAMIL TELUGU THAANA THAI TIBETAN"
 )
 _RECOMMENDED = frozenset(_SCRIPTS.split())
-_BESIDE_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
-# The Unicode name of a small capital, or of a letter with a stroke or a hook, tells its base letter.
+_USUAL_WITH_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
+# The Unicode name of a small capital, or of a letter with a stroke or a hook, contains its base letter.
 _VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")
 
 

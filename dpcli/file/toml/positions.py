@@ -1,7 +1,8 @@
-"""Positions of keys in the text of a TOML document, which the parser does not report.
+"""Positions of keys in the text of a TOML document. The parser, tomli, does not report them.
 
-Patterns repeat characters possessively, alternatives inside a repetition begin differently, and every string may end with the file, so
-that no input, valid or not, takes more than linear time. (No possessive groups: CPython before 3.11.5 mismatches them.)
+No input, valid or not, may take more than linear time. Therefore the patterns repeat characters possessively, alternatives inside a
+repetition begin with different characters, and every string pattern accepts the end of the file as its end. Possessive groups are avoided,
+because CPython before 3.11.5 mismatches them.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ ESCAPE = re.compile(r"\\.", re.DOTALL)
 
 
 def too_deep(text: str, limit: int) -> int | None:
-    """Return the offset of the first bracket or dotted key nested deeper than `limit`, or None.
+    """Return the offset of the first bracket or dotted key that is nested deeper than `limit`; None if there is none.
 
-    Call it before tomli, which recurses without a limit, and is quadratic in the parts of one dotted key.
+    Call it before tomli, which recurses without a limit and takes quadratic time in the number of parts of a dotted key.
     """
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}]|(?:\.[ \t]*+{KEY_PART}[ \t]*+){{{limit},}}", re.DOTALL)
     depth = 0
@@ -46,13 +47,16 @@ def too_deep(text: str, limit: int) -> int | None:
     return None
 
 
-def newer(text: str) -> tuple[str, int] | None:
-    """Return the first use of TOML 1.1 in a document, as (message of a tomli before 2.4, offset); None for TOML 1.0.
+def first_toml_1_1_use(text: str) -> tuple[str, int] | None:
+    """Return the first use of a feature of TOML 1.1 in a document; None for a document in TOML 1.0.
 
-    tomli 2.4 reads TOML 1.1: a file that needs it would be valid on one machine and not on another.
+    tomli 2.4 reads TOML 1.1, and earlier versions do not. Without this check a file would be valid on some machines only.
 
     Args:
-        text: a document that tomli has accepted, its line ends "\\n".
+        text: A document that tomli has accepted, with "\\n" as line ends.
+
+    Returns:
+        The message of a tomli before 2.4, and the offset of the use.
     """
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}\n]|,[ \t]*+(?=\}})|(?<![\d:+-])\d\d:\d\d(?!:)", re.DOTALL)
     inside: list[str] = []
@@ -77,22 +81,24 @@ def newer(text: str) -> tuple[str, int] | None:
     return None
 
 
-class _Lost(Exception):
-    """The walk met text that it does not expect."""
+class _UnexpectedText(Exception):
+    """The scanner met text that it does not understand."""
 
 
 def locate(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Return the 1-based line and column of each key; of the nearest table around it, or of the first line, if it is absent.
+    """Return the line and column of each key, both counted from 1.
+
+    An absent key has the place of the innermost existing table around it or, without one, the start of the document.
 
     Args:
-        text: a document that tomli has accepted, its line ends "\\n".
-        paths: keys, with 0-based positions in lists.
+        text: A document that tomli has accepted, with "\\n" as line ends.
+        paths: Paths of keys, with 0-based positions in lists.
     """
     wanted = set(paths)
-    walk = _Walk(text, wanted)
-    with suppress(_Lost):  # offsets noted before are right, and other paths fall back on them
-        walk.document()
-    return {path: line_and_column(text, walk.nearest(path)) for path in wanted}
+    scanner = _Scanner(text, wanted)
+    with suppress(_UnexpectedText):  # the offsets recorded before are right; other paths get the place of a table around them
+        scanner.document()
+    return {path: line_and_column(text, scanner.nearest(path)) for path in wanted}
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
@@ -100,27 +106,32 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-class _Walk:
-    """A walk over the text that notes the offsets of wanted keys and of the tables around them."""
+class _Scanner:
+    """A scanner of the text. It records the offsets of wanted keys and of the tables around them.
+
+    Each method reads one syntactic element at the offset `at`, and moves `at` behind it.
+    """
 
     def __init__(self, text: str, wanted: Iterable[Path]) -> None:
         self.text = text
         self.prefixes = {path[:depth] for path in wanted for depth in range(len(path) + 1)}
         self.offsets: dict[Path, int] = {(): 0}
-        self.lengths: dict[Path, int] = {}  # of arrays of tables
+        self.lengths: dict[Path, int] = {}  # numbers of tables so far, by path of the array of tables
         self.at = 0
 
     def nearest(self, path: Path) -> int:
+        """Return the offset of a key or, if none is recorded, of the innermost table around it."""
         while path not in self.offsets:
             path = path[:-1]
         return self.offsets[path]
 
-    def note(self, path: Path, offset: int, explicit: bool = True) -> None:
-        """Note an offset; a table's own header (explicit) outranks its mention in the name of another."""
+    def record(self, path: Path, offset: int, explicit: bool = True) -> None:
+        """Record an offset, if it is of use. The header of a table (`explicit`) outranks its mention in the name of another table."""
         if path in self.prefixes and (explicit or path not in self.offsets):
             self.offsets[path] = offset
 
     def document(self) -> None:
+        """Read the whole document."""
         table: Path = ()
         self.skip(BLANK)
         while self.at < len(self.text):
@@ -138,31 +149,33 @@ class _Walk:
         parts = self.key()
         for part, offset in parts[:-1]:
             path = self.last((*path, part))
-            self.note(path, offset, explicit=False)
+            self.record(path, offset, explicit=False)
         last, offset = parts[-1]
         path = (*path, last)
-        self.note(path, offset, explicit=not many)
+        self.record(path, offset, explicit=not many)
         if many:
             self.lengths[path] = self.lengths.get(path, 0) + 1
             path = self.last(path)
-            self.note(path, offset)
+            self.record(path, offset)
         self.expect("]]" if many else "]")
         return path
 
     def last(self, path: Path) -> Path:
-        """Return the path of the latest table of an array of tables; any other path as it is."""
+        """Return the path of the latest table if `path` is an array of tables; else `path`."""
         return (*path, self.lengths[path] - 1) if path in self.lengths else path
 
     def pair(self, table: Path) -> None:
+        """Read key = value in a table."""
         parts = self.key()
         path = table
         for number, (part, offset) in enumerate(parts, 1):
             path = (*path, part)
-            self.note(path, offset, explicit=number == len(parts))
+            self.record(path, offset, explicit=number == len(parts))
         self.expect("=")
         self.value(path)
 
     def value(self, path: Path) -> None:
+        """Read a value."""
         self.skip(BLANK)
         first = self.text[self.at : self.at + 1]
         if first == "[":
@@ -173,21 +186,23 @@ class _Walk:
             self.take(TEXT if first in "\"'" else SCALAR)
 
     def array(self, path: Path) -> None:
+        """Read a list."""
         self.expect("[")
         index = 0
         while not self.closes("]"):
             item = (*path, index)
-            self.note(item, self.at)
+            self.record(item, self.at)
             self.value(item)
             index += 1
 
     def inline(self, path: Path) -> None:
+        """Read an inline table."""
         self.expect("{")
         while not self.closes("}"):
             self.pair(path)
 
     def closes(self, bracket: str) -> bool:
-        """Return whether the bracket comes next, and step past it, or past the comma before the next item."""
+        """Skip a comma. Return whether the bracket comes next, and skip it then."""
         self.skip(BLANK)
         if self.text.startswith(",", self.at):
             self.at += 1
@@ -208,26 +223,29 @@ class _Walk:
                 return parts
 
     def expect(self, token: str) -> None:
+        """Skip this token. Raises _UnexpectedText if it does not come next."""
         self.skip(BLANK)
         if not self.text.startswith(token, self.at):
-            raise _Lost
+            raise _UnexpectedText
         self.at += len(token)
 
     def take(self, pattern: re.Pattern[str]) -> str:
+        """Read and return a match of the pattern. Raises _UnexpectedText if there is none."""
         match = pattern.match(self.text, self.at)
         if match is None:
-            raise _Lost
+            raise _UnexpectedText
         self.at = match.end()
         return match[0]
 
     def skip(self, pattern: re.Pattern[str]) -> bool:
+        """Skip a match of the pattern, and return whether there is one."""
         match = pattern.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return match is not None
 
 
 def _name(part: str) -> str:
-    """Return the name that a bare or quoted key part spells."""
+    """Return the name that a bare or quoted part of a key stands for."""
     if part[0] not in "\"'":
         return part
     return str(tomli.loads(f"name = {part}")["name"])

@@ -1,4 +1,7 @@
-"""Values of a file as text for messages: short, ASCII, without passwords, control characters and look-alike letters escaped."""
+"""Values of a file as text for messages: short, without passwords, and in ASCII.
+
+Other characters are escaped, so that control characters do no harm and letters that look alike can be told apart.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-LONGEST_VALUE = 60  # characters of a value
-NAMED = 8  # names that one message lists
-ADDRESS = "://"  # an address may hold a password where one of _SECRET follows
+LONGEST_VALUE = 60  # largest number of characters of a value that are shown
+NAMED = 8  # largest number of names that a message lists
+ADDRESS = "://"  # an address with one of _SECRET behind this may contain a password
 _SECRET = frozenset("@?#=")
 _PASSWORD = re.compile(r"""(://[^\s"'@/:]{0,500}:)[^\s"']{1,500}(?=@)|(password\s?=\s?)[^\s"'&]{1,500}""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -23,19 +26,19 @@ def escaped(text: str) -> str:
 
 
 def public_length(text: str) -> int:
-    """Return how much of the beginning of `text` may be shown: an address that may hold a password, to the end of its scheme."""
+    """Return the number of leading characters that may be shown. An address that may contain a password is cut after its "://"."""
     at = text.find(ADDRESS) + len(ADDRESS)
     return at if at >= len(ADDRESS) and not _SECRET.isdisjoint(text[at:]) else len(text)
 
 
 def public(text: str) -> str:
-    """Return the text without what may be a password in it."""
+    """Return the text, cut if it may contain a password."""
     length = public_length(text)
     return text if length == len(text) else f"{text[:length]}..."
 
 
 def without_passwords(message: str) -> str:
-    """Return a message with dots in place of the passwords of addresses and connection strings in it."""
+    """Return a message in which dots replace the passwords of addresses and connection strings."""
     return _PASSWORD.sub(lambda match: f"{match[1] or match[2]}...", message)
 
 
@@ -45,14 +48,14 @@ def quoted(word: str) -> str:
 
 
 def first_names(names: Iterable[str], none: str = "none") -> str:
-    """Return `a, b, c` and how many more there are beyond the first eight; `none` if there are no names."""
+    """Return the first NAMED names as "a, b, c", and the number of others; `none` if there are no names."""
     every = list(names)
     more = f" and {len(every) - NAMED:,} more" if len(every) > NAMED else ""
     return ", ".join(every[:NAMED]) + more or none
 
 
 def listed(words: tuple[str, ...]) -> str:
-    """Return the words after "expected" for a value that must be one of some keywords."""
+    """Return the text after "expected" for a value that must be one of these words."""
     return quoted(words[0]) if len(words) == 1 else "one of " + ", ".join(quoted(word) for word in words)
 
 
@@ -75,7 +78,12 @@ def shown(value: Any) -> str:
 
 
 def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -> str:
-    """Return a path as `mechanism["train"].sampling.rate`: a mechanism by its name in `names`, other positions counted from 1."""
+    """Return the path of a key as text, such as `mechanism["train"].sampling.rate`.
+
+    Args:
+        path: Path of the key, with 0-based positions in lists.
+        names: Names of mechanisms by their position. Without a name, a position is shown as a number, counted from 1.
+    """
     text = ""
     for depth, part in enumerate(path):
         if isinstance(part, int):
@@ -87,5 +95,5 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
 
 
 def _integer(value: int) -> str:
-    # Python refuses to write integers of more than 4300 digits, and nobody would read one.
+    # Python refuses to write integers of more than 4300 digits. Nobody would read such a number in a message.
     return str(value) if value.bit_length() <= 128 else f"a whole number of {value.bit_length()} bits"

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dpcli.file.toml.shown import first_names, quoted
 
-MOST_CHOICES = 128  # at a tenth of a millisecond each, for each of up to a hundred findings
-LONGEST_WORD = 64  # characters that are compared
+MOST_CHOICES = 128  # a comparison takes a tenth of a millisecond, and a file may have a hundred findings
+LONGEST_WORD = 64  # number of characters that are compared
 
-# Words of other tools and of papers, and the key that says the same here.
+# Words of other tools and of papers, with the words of pipeline files for the same thing.
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "q": ("rate",),
     "sampling_rate": ("rate",),
@@ -56,10 +56,12 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
-    """Return the one of `known` that `word` most likely stands for, or None.
+    """Return the known word that `word` most likely stands for; None if none is likely, or there are too many to compare.
 
     Args:
-        cutoff: Difflib's ratio, 1 for equal words.
+        word: The unknown word.
+        known: The known words.
+        cutoff: Smallest similarity of a suggestion, as difflib measures it: 1 for equal words.
     """
     import difflib
 
@@ -73,17 +75,17 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
         if meant in choices:
             return meant
     close = difflib.get_close_matches(folded, choices, n=1, cutoff=cutoff)
-    return close[0] if close else _begun(folded, choices)
+    return close[0] if close else _completion(folded, choices)
 
 
-def _begun(word: str, choices: list[str]) -> str | None:
-    """Return the only choice whose first part is this word: final-model for final."""
+def _completion(word: str, choices: list[str]) -> str | None:
+    """Return the choice whose first part is this word, such as final-model for final; None unless there is exactly one."""
     begun = [choice for choice in choices if choice.startswith((f"{word}-", f"{word}_"))]
     return begun[0] if len(begun) == 1 else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `did you mean 'x'`, or ""."""
+    """Return `did you mean 'x'` for the closest known word; "" if none is close."""
     meant = closest(word, known)
     return f"did you mean {quoted(meant)}" if meant else ""
 
@@ -92,42 +94,44 @@ SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
 
 
 def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), schema: bool = False) -> str:
-    """Complete "expected column X, found ...": none, with the one that was meant, or with the existing ones.
+    """Return the end of the message "expected column X, found ...": "none" and a suggestion or the list of columns.
 
-    A file's first line may be a record. So of a name in it that is not spelled like the one that is missing, but for case and separators,
-    nothing is said unless the line is sure to hold names.
+    The first line of a file without a header is a private record, whose fields must not be printed. Such a field is therefore shown only
+    if it equals the missing name up to case and separators, or if the line certainly is a header.
 
     Args:
-        names: Names of the columns, as the table's schema or first line has them.
-        known: Names that are expected there: a line with half of them is no record.
-        schema: Whether the names come from where no record can stand.
+        name: Name of the missing column.
+        names: Names of the columns in the schema of the table, or the fields of its first line.
+        known: All expected names. A line that contains at least half of the others is a header.
+        schema: Whether the names come from a schema, which cannot be a record.
     """
     others = {*known} - {name}
     near = next((one for one in names if same_word(one, name)), None)
     if near is None and (schema or 0 < len(others) <= 2 * len(others & {*names})):
         near = closest(name, names)
         if near is None:
-            return f"none: there {_those(names)}"
+            return f"none: {_column_list(names)}"
     return "none" if near is None else f"none: did you mean {quoted(near)}?"
 
 
 def meant_in(row: object, names: Iterable[str]) -> str:
-    """Complete "a row without it" with a key of the row that is one of the names in another spelling, or with nothing."""
+    """Return a suggestion for a row that lacks a key: the key of the row that spells one of the names differently; "" if none does."""
     keys = [key for key in row if isinstance(key, str)] if isinstance(row, Mapping) else []
     near = (one for name in names if name not in keys for one in keys if same_word(one, name))
     return next((f": did you mean {quoted(one)}?" for one in near), "")
 
 
 def same_word(one: str, other: str) -> bool:
-    """Return whether two names differ only in case and in what separates words."""
+    """Return whether two names are equal up to case and the separators of words."""
     return _plain(one) == _plain(other) != ""
 
 
 def _plain(name: str) -> str:
+    """Return a name without case and separators."""
     return unicodedata.normalize("NFKC", name).casefold().translate(SEPARATORS)
 
 
-def _those(names: Sequence[str]) -> str:
+def _column_list(names: Sequence[str]) -> str:
     if not names:
-        return "are no columns"
-    return f"{'is' if len(names) == 1 else 'are'} {first_names(map(quoted, names))}"
+        return "there are no columns"
+    return f"the {'only column is' if len(names) == 1 else 'columns are'} {first_names(map(quoted, names))}"

@@ -1,4 +1,4 @@
-"""Reads bytes as TOML tables, and rewords syntax errors as "expected X, found Y; what to do"."""
+"""Reading TOML: bytes to text, text to tables, and syntax errors as messages of the form "expected X, found Y; what to do"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tomli
 
 from dpcli.file.toml.limits import MAX_BYTES, MAX_DEPTH
-from dpcli.file.toml.positions import line_and_column, newer, too_deep
+from dpcli.file.toml.positions import first_toml_1_1_use, line_and_column, too_deep
 from dpcli.file.toml.shown import escaped
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
@@ -21,16 +21,20 @@ _LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")
 
 
 class NotToml(Exception):
-    """A fault in the bytes of a file, at a 1-based line and column (0: no particular place)."""
+    """A syntax error of a file, at a line and column counted from 1; 0 if the error has no place."""
 
-    def __init__(self, expected: str, text: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(f"expected {expected}, found {text}")
+    def __init__(self, expected: str, actual: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"expected {expected}, found {actual}")
         self.line = line
         self.column = column
 
 
 def text_of(data: bytes) -> str:
-    """Return the text of a file, its line ends made "\\n". Raises NotToml unless it is small and UTF-8 without BOM and NUL."""
+    """Return the text of a file, with "\\n" as line ends.
+
+    Raises:
+        NotToml: The file is larger than MAX_BYTES, is not UTF-8, or has a byte order mark or a NUL byte.
+    """
     if len(data) > MAX_BYTES:
         raise NotToml(f"a file of at most {MAX_BYTES // 1024} KiB", "more")
     if data.startswith(_UTF16_OR_32):
@@ -46,7 +50,7 @@ def text_of(data: bytes) -> str:
 
 
 def tables_of(text: str) -> dict[str, Any]:
-    """Return the tables of a TOML document. Raises NotToml."""
+    """Return the tables of a TOML document. Raises NotToml for a syntax error."""
     deep = too_deep(text, MAX_DEPTH)
     if deep is not None:
         raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *line_and_column(text, deep))
@@ -54,18 +58,18 @@ def tables_of(text: str) -> dict[str, Any]:
         with _collector_paused():
             tables = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise _syntax_fault(text, str(error)) from None
+        raise _syntax_error(text, str(error)) from None
     except (ValueError, RecursionError, OverflowError) as error:
-        raise _escaped_fault(text, error) from None
-    fault = newer(text)
-    if fault is not None:
-        raise _worded_fault(text, fault[0], *line_and_column(text, fault[1]))
+        raise _unhandled_error(text, error) from None
+    use = first_toml_1_1_use(text)
+    if use is not None:
+        raise _error_at(text, use[0], *line_and_column(text, use[1]))
     return tables
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which takes three quarters of the time of a file of many small tables, and frees nothing."""
+    """Pause the garbage collector. For a file of many small tables it takes three quarters of the time and frees nothing."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -75,27 +79,27 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _syntax_fault(text: str, message: str) -> NotToml:
-    """Return the fault of an error of tomli, whose message ends with the position."""
+def _syntax_error(text: str, message: str) -> NotToml:
+    """Return the error for a message of tomli, which ends with the position."""
     at = _POSITION.search(message)
     words = message[: at.start()] if at else message
     if at and at[1]:
         line, column = int(at[1]), int(at[2])
     else:
         line, column = line_and_column(text, len(text.rstrip("\n")))
-    return _worded_fault(text, words, line, column)
+    return _error_at(text, words, line, column)
 
 
-def _worded_fault(text: str, words: str, line: int, column: int) -> NotToml:
-    """Return the fault for tomli's words at a place."""
+def _error_at(text: str, words: str, line: int, column: int) -> NotToml:
+    """Return the error for a message of tomli without its position."""
     source = text.split("\n")[line - 1]
     expected, actual, to_start = reworded(words, source[column - 1 :])
     actual += digits_hint(source[: column - 1], source[column - 1 :])
     return NotToml(expected, actual, line, len(source) - len(source.lstrip()) + 1 if to_start else column)
 
 
-def _escaped_fault(text: str, error: Exception) -> NotToml:
-    """Return the fault for an error that tomli lets through: int() refuses more than 4300 digits."""
+def _unhandled_error(text: str, error: Exception) -> NotToml:
+    """Return the error for an exception that tomli does not handle, such as int() refusing more than 4300 digits."""
     digits = _LONG_INTEGER.search(text)
     if digits:
         return NotToml("a number", f"{len(digits[0])} digits", *line_and_column(text, digits.start()))
@@ -103,7 +107,7 @@ def _escaped_fault(text: str, error: Exception) -> NotToml:
 
 
 def _place(data: bytes, offset: int) -> tuple[int, int]:
-    """Return line and column of a byte offset; the bytes before it are decoded as UTF-8."""
+    """Return the line and column of a byte offset. The column counts characters of the bytes decoded as UTF-8."""
     start = data.rfind(b"\n", 0, offset) + 1
     return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode(errors="replace")) + 1
 
@@ -121,11 +125,12 @@ _LITERALS = {
 
 
 class Rewording(NamedTuple):
-    """The words of a fault.
+    """The message for a syntax error.
 
     Attributes:
-        actual: None for the text at the fault.
-        at_line_start: Whether tomli's position is after the fault, so that the start of the line serves better.
+        expected: Text of the message after "expected".
+        actual: Text of the message after "found"; None for the next word of the file.
+        at_line_start: Whether to report the start of the line, because the position of tomli is behind the error.
     """
 
     expected: str
@@ -133,15 +138,15 @@ class Rewording(NamedTuple):
     at_line_start: bool = False
 
 
-# By the beginning of tomli's words.
+# Messages by the beginning of the message of tomli. The first match counts.
 _REWORDED: dict[str, Rewording] = {
-    "Cannot overwrite a value": Rewording("each key once", "one that is stated already", at_line_start=True),
-    "Duplicate inline table key": Rewording("each key once", "one that is stated already"),
-    "Cannot declare": Rewording("each table once", "one that is declared already", at_line_start=True),
+    "Cannot overwrite a value": Rewording("each key once", "a second value", at_line_start=True),
+    "Duplicate inline table key": Rewording("each key once", "a second value"),
+    "Cannot declare": Rewording("each table once", "a second table of this name", at_line_start=True),
     "Cannot mutate immutable namespace": Rewording(
         "keys of an inline table between its braces", "one added later", at_line_start=True
     ),
-    "Cannot redefine namespace": Rewording("each table once", "one that is declared already", at_line_start=True),
+    "Cannot redefine namespace": Rewording("each table once", "a second table of this name", at_line_start=True),
     "Expected '=' after a key": Rewording("= after a key"),
     "Expected ']' at the end of a table declaration": Rewording("] at the end of a table's name"),
     "Expected ']]' at the end of an array declaration": Rewording("]] at the end of a table's name"),
@@ -151,8 +156,8 @@ _REWORDED: dict[str, Rewording] = {
     "Unterminated string": Rewording("text ended by its quote", "no end"),
     "Invalid initial character for a key part": Rewording("a key"),
     "Invalid statement": Rewording("key = value or [table]"),
-    "Invalid date or datetime": Rewording("a date that exists", "another"),
-    "Unescaped '\\' in a string": Rewording("an escape that TOML knows (\\\\ for a backslash)", "another"),
+    "Invalid date or datetime": Rewording("a date that exists", "one that does not"),
+    "Unescaped '\\' in a string": Rewording("an escape that TOML knows (\\\\ for a backslash)", "an unknown one"),
     'Expected "': Rewording("text ended by its quote", "no end"),
     "Found invalid character '\\n'": Rewording("text ended by its quote", "the end of the line"),
     "Illegal character '\\n'": Rewording("text ended by its quote", "the end of the line"),
@@ -162,41 +167,48 @@ _REWORDED: dict[str, Rewording] = {
 
 
 def reworded(words: str, rest: str) -> tuple[str, str, bool]:
-    """Return (expected, found, whether the fault is at the line's start) for tomli's `words`.
+    """Return the message for a syntax error, as in `Rewording`, but always with the text after "found".
 
     Args:
-        rest: The line from the fault on.
+        words: Message of tomli, without the position.
+        rest: The line from the position of the error on.
     """
     if rest and not rest[0].isascii():
-        # A letter that looks like another is the one fault that a reader cannot see.
+        # The author may be unable to see this error: a letter that looks like an ASCII letter.
         return "ASCII outside quotes and comments", f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})", False
     if words.startswith("Invalid value"):
         return _invalid_value(rest)
     for beginning, ours in _REWORDED.items():
-        if _usual(words).startswith(_usual(beginning)):
+        if _normalized(words).startswith(_normalized(beginning)):
             return ours.expected, ours.actual or _text_at(rest), ours.at_line_start
     return "valid TOML", escaped(words[:1].lower() + words[1:]), False
 
 
 def digits_hint(before: str, rest: str) -> str:
-    """Return a hint for digits that commas group: `before` ends in digits, `rest` begins with the comma."""
+    """Return a hint for a number whose digits are grouped by commas; "" for other text.
+
+    Args:
+        before: The line up to the first comma.
+        rest: The line from the comma on.
+    """
     head, tail = re.search(r"[1-9]\d{0,2}\Z", before), re.match(r"(?:,\d{3})+(?![\d.,])", rest)
     return f"; write {head[0]}{tail[0].replace(',', '_')}" if head and tail else ""
 
 
-def _usual(words: str) -> str:
-    """Return the words without what tomli changed after 2.0.0: `Can not`, and double quotes."""
+def _normalized(words: str) -> str:
+    """Return the words in the spelling of all versions of tomli: 2.0.0 wrote `Can not` and other quotes."""
     return words.replace("Can not", "Cannot").replace('"', "'")
 
 
 def _text_at(rest: str) -> str:
-    """Return the next word of the line, or an invisible character itself."""
+    """Return the next word of the line; the escaped character if the line begins with an unprintable one."""
     if not rest.strip():
         return "the end of the line"
     return escaped(rest.split()[0] if rest[0].isprintable() else rest[0])
 
 
 def _invalid_value(rest: str) -> tuple[str, str, bool]:
+    """Return the message for an invalid value, with advice about words such as True or null."""
     match = _WORD.match(rest)
     if match is None:
         return "a value", "none", False

@@ -1,4 +1,4 @@
-"""Writes TOML: tables as text, and edits of values or key names that keep comments, order and spacing of a document."""
+"""Writing TOML: tables as text, and edits of a document that keep its comments, order and spacing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
-    """Return tables as a document, keys in their order: values first, then tables and arrays of tables; inner tables inline."""
+    """Return tables as a TOML document. Values come first, then tables and arrays of tables. Inner tables are inline."""
     return "\n".join(_lines(tables)) + "\n"
 
 
@@ -28,7 +28,9 @@ def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: in
     """Yield the lines of the document, with a comment on each key that has one.
 
     Args:
-        column: Where comments begin.
+        tables: The content of the document.
+        comments: Comments by the text of the key.
+        column: Column at which comments begin.
     """
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
@@ -36,6 +38,7 @@ def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: in
 
 
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a document."""
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}
     yield from _pairs(plain)
     for key, value in tables.items():
@@ -46,10 +49,12 @@ def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_array(value: Any) -> bool:
+    """Return whether a value is an array of tables."""
     return type(value) is list and bool(value) and all(type(item) is dict for item in value)
 
 
 def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    """Return the lines `key = value` of a table."""
     return (f"{_key(key)} = {value_text(value)}" for key, value in table.items())
 
 
@@ -79,19 +84,22 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 }
 
 
-WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # { calibrate = { weight = 2.0 } }
+WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
 VALUE = re.compile(rf"({KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*[ \t]*=[ \t]*)({STRING}|{WEIGHTED}|[^\s,\]}}#\[{{]+)", re.DOTALL)
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:
-    """Return the document with new values for these keys, each of which must exist and hold a number, a string or { calibrate = {...} }.
+    """Return the document with new values for some keys.
+
+    The result is parsed again. It must contain the old tables with the new values, and nothing else.
 
     Args:
-        text: a document that tomli has accepted, its line ends "\\n".
-        values: by path, with 0-based positions in lists.
+        text: A document that tomli has accepted, with "\\n" as line ends.
+        values: New values by path of the key, with 0-based positions in lists. The old values must be numbers, strings or tables of the
+            form { calibrate = {...} }.
 
     Raises:
-        InputError: a key is absent. The result is read again, and states what the document stated but for these values.
+        InputError: A key is absent, or its value cannot be replaced.
     """
     wanted = tables_of(text)
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
@@ -103,13 +111,13 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
         if token is None or not _change(wanted, path, values[path]):
             raise _absent(path)
         result = result[: token.start(2)] + value_text(values[path]) + result[token.end(2) :]
-    if not _says(result, wanted):
+    if not _contains_exactly(result, wanted):
         raise _absent(next(iter(values)))
     return result
 
 
-def _says(text: str, tables: Any) -> bool:
-    """Return whether a text is TOML that states exactly these tables."""
+def _contains_exactly(text: str, tables: Any) -> bool:
+    """Return whether the text is a TOML document with exactly these tables."""
     try:
         return bool(tables_of(text) == tables)
     except NotToml:
@@ -117,7 +125,7 @@ def _says(text: str, tables: Any) -> bool:
 
 
 def _table_of(tables: Any, path: Path) -> Any:
-    """Return the table or list that holds the last part of the path, None if there is none."""
+    """Return the table or list that would hold the last part of the path; None if there is no such table or list."""
     for part in path[:-1]:
         if not (part in tables if type(tables) is dict else type(tables) is list and type(part) is int and part < len(tables)):
             return None
@@ -126,7 +134,7 @@ def _table_of(tables: Any, path: Path) -> Any:
 
 
 def _change(tables: Any, path: Path, value: Any) -> bool:
-    """Put the value at the path; False if the document has no such key."""
+    """Set the value at the path. Return False if the document has no such key."""
     table = _table_of(tables, path)
     if table is None or path[-1] not in table:
         return False
@@ -135,22 +143,25 @@ def _change(tables: Any, path: Path, value: Any) -> bool:
 
 
 def _absent(path: Path) -> InputError:
-    return InputError(f"--write: expected {key_text(path)} in the file, where the answer would go; found no such value")
+    return InputError(
+        f"--write: expected {key_text(path)} in the file, where the answer would go; found no value that can be replaced"
+    )
 
 
 def renamed(text: str, names: Mapping[Path, str]) -> str:
-    """Return the document with the last part of each path renamed, a top-level name in the headers of all its tables.
+    """Return the document with new names for some keys. A top-level name is changed in the headers of all its tables.
+
+    The result is parsed again. It must contain the old tables with the new names, and nothing else.
 
     Args:
-        text: a document that tomli has accepted, its line ends "\\n".
-        names: bare keys, by path.
+        text: A document that tomli has accepted, with "\\n" as line ends.
+        names: New names, as bare keys, by path of the key.
 
     Raises:
-        InputError: a key is absent, or spelled in a place that is not searched, or a new name exists. The result is read again, and states
-            what the document stated but for these names.
+        InputError: A key is absent, a new name exists already, or a key is mentioned in a place that is not searched.
     """
     wanted: Any = tables_of(text)
-    for path in sorted(names, key=len, reverse=True):  # inner ones first: their tables have other names then
+    for path in sorted(names, key=len, reverse=True):  # inner keys first, while the paths to their tables are still valid
         if not _rename(wanted, path, names[path]):
             raise _not_renamable(path)
     starts = [0, *accumulate(len(row) + 1 for row in text.split("\n"))]
@@ -164,13 +175,13 @@ def renamed(text: str, names: Mapping[Path, str]) -> str:
             spots.update((one.span(1), names[path]) for one in header.finditer(text))
     for first, last in sorted(spots, reverse=True):
         text = text[:first] + spots[first, last] + text[last:]
-    if not _says(text, wanted):
+    if not _contains_exactly(text, wanted):
         raise _not_renamable(next(iter(names)))
     return text
 
 
 def _rename(tables: Any, path: Path, name: str) -> bool:
-    """Give a key another name; False if there is no such key or the name is taken."""
+    """Rename a key. Return False if there is no such key or the new name exists already."""
     table = _table_of(tables, path)
     if type(table) is not dict or path[-1] not in table or name in table:
         return False

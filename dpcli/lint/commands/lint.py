@@ -1,4 +1,4 @@
-"""The command `dpcli lint`: report rule findings in files and, with --fix, repair those that have only one meaning."""
+"""The command `dpcli lint`, which reports findings in files and, with --fix, makes unambiguous repairs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ ACCESS_LIST = "system.posix_acl_access"
 @click.command(short_help="Check files against the catalogue of known failures.")
 @click.argument("files", nargs=-1)
 @click.option("--ledger", metavar="LEDGER", help="Check a budget ledger too: a path or postgresql://...")
-@click.option("--dataset", metavar="NAME", help="The dataset of --ledger, where that holds several.")
+@click.option("--dataset", metavar="NAME", help="Dataset of --ledger, if the ledger has several.")
 @click.option(
-    "--select", metavar="CODES", multiple=True, help="Report only these rules: DP304, or DP3 for all that begin so; repeatable."
+    "--select",
+    metavar="CODES",
+    multiple=True,
+    help="Report only these rules: DP304, or DP3 for all codes with this prefix; repeatable.",
 )
 @click.option(
-    "--ignore", metavar="CODES", multiple=True, help="Leave these rules out; of --select and --ignore the longer code decides."
+    "--ignore",
+    metavar="CODES",
+    multiple=True,
+    help="Leave these rules out; if --select and --ignore both match, the longer prefix decides.",
 )
-@click.option(
-    "--fix", is_flag=True, help="First fix, in place, what can have only one meaning; each change is a line on standard error."
-)
+@click.option("--fix", is_flag=True, help="First make unambiguous repairs in the files; each repair is a line on standard error.")
 @output_options("text", "findings", "checks", "records")
 def command(
     files: tuple[str, ...],
@@ -45,18 +49,18 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Check FILES against the catalogue of known failures (dpcli explain DP101 says what a rule means).
+    """Check FILES against the catalogue of known failures (for example, dpcli explain DP101 explains a rule).
 
-    A file with keys of a policy of dpcli gate, and none of a pipeline, is read as a policy. A folder stands for all pipelines and policies
-    in it (*.toml). That a file cannot be read, and an error that no gate may waive, is reported whatever is ignored; every format says how
-    many findings of which rules were left out.
+    A file with keys of a policy of dpcli gate, and without keys of a pipeline, is read as a policy. A folder stands for all pipelines and
+    policies in it (*.toml). Unreadable files, and errors that no gate may waive, are always reported. Every format shows the number of
+    findings by rule that --select or --ignore left out.
 
-    --fix mends keys and words that differ from known ones by a letter, numbers in quotes or with a needless point, and epochs that are no
-    whole number of steps, which become the steps that are charged. Comments and order stay. Files that do not state format = 1, files with
-    lists of values or [defaults], policies and whatever may have several meanings are left to you; so is a file that is read-only, has
-    several names (hard links), is a link out of the folder given, or was changed in the meantime.
+    --fix repairs keys and words that differ by one letter from a known one, numbers in quotes or with a needless decimal point, and epochs
+    that are no whole number of steps: these become the number of steps that is charged. Comments and order stay. --fix does not change a
+    problem with several possible repairs, a file without format = 1, a file with lists of values or [defaults], or a policy. It does not
+    change a file that is read-only, has several names (hard links), is a link out of the given folder, or was changed in the meantime.
 
-    Exit code 0: no errors. 1: an error. 2: a file cannot be read or mended. 4: --ledger cannot be read.
+    Exit code 0: no errors. 1: an error. 2: a file cannot be read or repaired. 4: --ledger cannot be read.
     """
     from dpcli.file.pipeline.read import unfolded
     from dpcli.lint.catalogue import scope_of
@@ -84,9 +88,9 @@ def command(
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:
-    """Repair a file in place and print each repair.
+    """Repair a file in place, print each repair, and return True.
 
-    If the file cannot be repaired, print the reason and return False, so that the other files are still repaired.
+    If the file cannot be repaired, print the reason and return False. The other files are then still repaired.
     """
     from dpcli.file.toml.limits import escaped_path
 
@@ -96,15 +100,17 @@ def _mend(path: str, given: Sequence[str]) -> bool:
         complain(str(error))
         return False
     for mend in repairs:
-        complain(f"{escaped_path(path)}:{mend.line}: {mend.rule}: mended: {mend.words}")
+        complain(f"{escaped_path(path)}:{mend.line}: {mend.rule}: repaired: {mend.words}")
     return True
 
 
 def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
     """Return the findings in a file.
 
-    If a file of a folder cannot be read, return this as its only finding; if a file named on the command line cannot be read,
-    raise InputError.
+    If a file in a folder cannot be read, this is its only finding.
+
+    Raises:
+        InputError: A file that is named on the command line cannot be read.
     """
     from dpcli.file.toml.findings import Diagnostic
     from dpcli.file.toml.limits import escaped_path
@@ -119,6 +125,7 @@ def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
 
 
 def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
+    """Return the findings about a ledger."""
     from dpcli.ledger.commands.budget import opened_ledger
     from dpcli.ledger.ledger_findings import findings
 
@@ -132,11 +139,11 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     A link keeps pointing to its target. A file that cannot be read or is not TOML is left as it is.
 
     Args:
-        path: the file, as it was given.
-        folders: the folders that the file must lie in; empty if it may lie anywhere.
+        path: Path of the file, as it was given.
+        folders: The folders in which the file must lie; empty if it may lie anywhere.
 
     Raises:
-        InputError: replacing the file would change more than its text, or the file has changed since it was read.
+        InputError: A replacement would change more than the text of the file, or the file has changed since it was read.
     """
     from dpcli.base.extras import require_posix
     from dpcli.file.toml.findings import InvalidFile
@@ -158,11 +165,11 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     name, real = f"--fix: {escaped_path(path)}", os.path.realpath(path)
     refusal = next(_refusals(real, folders), None)
     if refusal is not None:
-        raise InputError(f"{name}: not mended: {refusal}")
+        raise InputError(f"{name}: not repaired: {refusal}")
 
     def unchanged() -> None:
         if read_bytes(real) != before:
-            raise InputError(f"{name}: not mended: it was changed by another program in the meantime")
+            raise InputError(f"{name}: not repaired: it was changed by another program in the meantime")
 
     try:
         info = os.stat(real)
@@ -174,7 +181,7 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
 
 
 def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield each reason why a new file cannot replace the old one unnoticed: links, special bits, owner, permissions."""
+    """Yield each reason why the replacement of a file would change more than its text: links, special bits, owner, permissions."""
     from dpcli.file.pipeline.read import below
     from dpcli.file.toml.limits import escaped_path
 

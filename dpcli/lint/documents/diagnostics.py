@@ -1,4 +1,4 @@
-"""Diagnostics as JSON, and as CI systems show them."""
+"""Conversion of diagnostics to JSON, to findings of documents, and to notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.file.toml.findings import Diagnostic
 
 
 def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
-    """Return a diagnostic as JSON has it."""
+    """Return a diagnostic as JSON values."""
     return {
         "rule": d.rule,
         "severity": d.severity,
@@ -23,7 +23,7 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
 
 
 def finding(d: Diagnostic) -> Finding:
-    """Return a diagnostic as CI systems show it."""
+    """Return a diagnostic as a finding of a document, with the explanation of its rule for CI systems."""
     from dpcli.lint.catalogue import entry_of, link_to_source, summary_of
 
     return Finding(
@@ -41,7 +41,7 @@ def finding(d: Diagnostic) -> Finding:
 
 
 def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], sets_exit_code: bool = True) -> Document:
-    """Return the document with the findings in every form. sets_exit_code: whether an error makes exit code 0 a 1."""
+    """Return the document with the diagnostics added in every form. sets_exit_code: whether an error changes exit code 0 to 1."""
     if not diagnostics:
         return document
     unsound = any(d.severity == "error" for d in diagnostics)
@@ -57,5 +57,5 @@ def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], se
 
 
 def note(d: Diagnostic) -> str:
-    """Return a diagnostic as one line under a result."""
+    """Return a diagnostic as one line of text."""
     return f"{d.path}: {d.severity} {d.rule}: {f'{d.key}: ' if d.key else ''}{d.message}"

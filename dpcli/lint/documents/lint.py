@@ -1,4 +1,7 @@
-"""Lint findings as text, each with its source line and caret, and as a document. Imports nothing heavy: lint is to be fast."""
+"""Lint findings as text, each with its source line and a caret, and as a document.
+
+This module imports nothing large, because lint must be fast.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 
 def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
-    """Return the findings and the summary line."""
+    """Return the findings and the summary line as text. The arguments are those of `document`."""
     return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, left) + "\n"
 
 
 def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
-    """Return how many errors and warnings in how many files, and how many findings were left out."""
+    """Return a line with the numbers of errors, warnings, files and left-out findings."""
     errors = sum(d.severity == "error" for d in diagnostics)
     counts = ((errors, "error"), (len(diagnostics) - errors, "warning"), (len(paths), "file"))
     counted = "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
@@ -24,7 +27,7 @@ def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mappi
 
 
 def left_out(left: Mapping[str, int]) -> str:
-    """`3 left out by --select or --ignore (2 DP105, 1 DP304)`."""
+    """Return the left-out findings in words, such as `3 left out by --select or --ignore (2 DP105, 1 DP304)`."""
     rules = ", ".join(f"{count} {code}" for code, count in left.items())
     return f"{sum(left.values())} left out by --select or --ignore ({rules})"
 
@@ -38,7 +41,7 @@ def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
 
 
 def first_error(diagnostics: Sequence[Diagnostic]) -> str:
-    """Return the first error in one line, and how many more there are."""
+    """Return the first error in one line, with the number of the others."""
     first, *more = [d for d in diagnostics if d.severity == "error"]
     place = f"{first.path}:{first.line}:{first.column}" if first.line else first.path
     words = f"{place}: {first.rule}: {f'{first.key}: ' if first.key else ''}{first.message}"
@@ -48,9 +51,13 @@ def first_error(diagnostics: Sequence[Diagnostic]) -> str:
 def document(
     paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None, repair_refused: bool = False
 ) -> Document:
-    """Return everything that `dpcli lint` says about several files.
+    """Return the document of `dpcli lint`.
 
-    left: how many findings of each rule were left out, which every format says. repair_refused: whether a file could not be mended.
+    Args:
+        paths: Paths of the files and of a ledger.
+        diagnostics: The findings.
+        left: Number of findings by rule that --select or --ignore left out. Every format shows it.
+        repair_refused: Whether a file could not be repaired.
     """
     left = left or {}
     errors = [d for d in diagnostics if d.severity == "error"]
@@ -89,7 +96,7 @@ def document(
 
 
 def _record(rule: str, text: str) -> dict[str, Any]:
-    """Return a record in the form of a diagnostic."""
+    """Return a note about left-out findings in the form of a diagnostic."""
     return {**diagnostic_data(Diagnostic(rule, "warning", text, ".")), "severity": "note"}
 
 

@@ -78,9 +78,9 @@ def fit(
 def _refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
     """Raise InputError for an option that changes how tokens are drawn, as the guarantee would not cover it."""
     if value not in (None, False):
-        from dpcli.file.pipeline.misplaced import WHOLE
+        from dpcli.file.pipeline.misplaced import NONE_IN_PMIXED
 
-        raise InputError(f"{parameter.opts[0]} cannot be used here: {WHOLE}")
+        raise InputError(f"{parameter.opts[0]} cannot be used here: {NONE_IN_PMIXED}")
 
 
 @click.command(short_help=SUBCOMMANDS["predict"][1])

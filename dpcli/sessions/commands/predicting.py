@@ -30,7 +30,7 @@ def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManage
 
 
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Yield the open ledger, or None if none is named."""
+    """Return a context manager that yields the open ledger, or None if no ledger is named."""
     return nullcontext() if ledger is None else opened_ledger(ledger, dataset)
 
 

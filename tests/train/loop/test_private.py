@@ -221,7 +221,7 @@ def test_a_window_is_charged_and_stated(begin: Begin) -> None:
         begin(ledger="ledger.db", window="2026-01-01", resume=True)
     private = begin(ledger="ledger.db", window=days, resume=True)
     stepped(private, STEPS)
-    assert "2026-01-01..2026-01-02 (that records lie in the window is stated, not checked)" in private.finish().statement
+    assert "2026-01-01..2026-01-02 (dpcli did not check that all records lie in the window)" in private.finish().statement
     with open_ledger("ledger.db", None) as books:
         assert {run.window for run in books.state().runs.values()} == {days}
 

@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_said() -> None:
                 "train.augment: expected flip or crop, because augmentations needs views that differ, found neither",
             ),
             ("augmentations = 3\naugment = {}\n", "train.augment: expected flip or crop"),
-            ("augment = { flip = true }\n", "train.augment: expected no such key without augmentations, which alone reads it"),
+            ("augment = { flip = true }\n", "train.augment: expected this key only with augmentations"),
             ("augmentations = 0\n", "train.augmentations: expected a whole number"),
             (AUGMENTED + 'engine = "opacus"\n', 'train.engine: expected "dpcli" with augmentations'),
             (AUGMENTED.replace("crop = 1", "crop = 0"), "train.augment.crop: expected a whole number from 1 to 1,000, found 0"),

@@ -304,10 +304,8 @@ DISAGREEING = {
     },
     "train.columns.age.max: expected a number above min = 3, found 3": {"age": "{ min = 3, max = 3 }"},
     "train.columns.age.missing: expected a number from min to max, found 4": {"age": "{ min = 1, max = 3, missing = 4 }"},
-    "train.columns.age.other: expected no such key without domain, which alone reads it": {
-        "age": '{ min = 1, max = 3, other = "refuse" }'
-    },
-    "train.columns.age.max: expected no such key without min and max": {"age": '{ domain = ["a"], max = 3 }'},
+    "train.columns.age.other: expected this key only with domain": {"age": '{ min = 1, max = 3, other = "refuse" }'},
+    "train.columns.age.max: expected this key only with min and max": {"age": '{ domain = ["a"], max = 3 }'},
     "train.columns.age.domain: expected values that are all different, found the same value twice": {
         "age": '{ domain = ["a", " a"] }'
     },
@@ -325,7 +323,7 @@ DISAGREEING = {
     "train.shift: expected no such key with columns": {"labels": '["low", "high"]\nshift = 0.5'},
     "train.public: expected a .csv or .parquet file, because columns are read by name, found b.npz": {"public": '"b.npz"'},
     "train.data: expected a .csv or .parquet file, because columns are read by name, found a:b": {"data": '"a:b"'},
-    "train.columns: expected no such key without data in a file with columns": {"data": '"a.npz"', "public": '"b.npz"'},
+    "train.columns: expected this key only with data in a file with columns": {"data": '"a.npz"', "public": '"b.npz"'},
 }
 
 
