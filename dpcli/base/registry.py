@@ -122,7 +122,7 @@ def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 PLUGINS = (*_own_plugins(), *_other_plugins())
-ALL = _merge(PLUGINS)
+ALL = _merged(PLUGINS)
 COMMANDS = ALL.commands
 MECHANISMS = ALL.mechanisms
 SAMPLING = ALL.sampling

@@ -90,7 +90,7 @@ class Requirement:
         return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in conditions)
 
 
-def declared() -> Iterator[Requirement]:
+def requirements_of_dpcli() -> Iterator[Requirement]:
     """Yield the requirements of dpcli in the order of its metadata. A package of several extras occurs once for each extra.
 
     Raises:

@@ -129,8 +129,8 @@ def _split_compound(word: str, stems: list[str]) -> list[str]:
 def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:
     """Return the rows of the window if the table has the column that assigns rows to blocks; None otherwise.
 
-    The header of a .csv file or the schema of a .parquet file decides this. A .jsonl file has neither, and its private records must not decide
-    whether all of them are read. Its rows are therefore always restricted, and a record without the column is in no block.
+    The header of a .csv file or the schema of a .parquet file decides this. A .jsonl file has neither, and its private records must not
+    decide whether all of them are read. Its rows are therefore always restricted, and a record without the column is in no block.
 
     Args:
         source: Path of the table, relative to the pipeline file; None if the data are not a table. For a table that cannot be read, the

@@ -274,7 +274,10 @@ def _share_epsilon(one: Setting, other: Setting) -> bool:
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each problem in the file of a setting, at the key of the sweep that causes it. No finding is repeated."""
-    reported, solved = set(), with_placeholders(tables)  # "calibrate" is replaced before the changes, because a change may not set it
+    reported, solved = (
+        set(),
+        with_placeholders(tables),
+    )  # "calibrate" is replaced before the changes, because a change may not set it
     for setting in settings:
         for change, other in _overlapping(setting):
             if (change.place, "") not in reported:

@@ -88,7 +88,7 @@ def lines_of_the_project() -> list[str]:
 
 
 def test_every_line_of_the_project_is_read(distribution: Callable[..., None]) -> None:
-    """No requirement is passed over: what is requirements_of_dpcli is told, but for what only developers need."""
+    """No requirement is passed over: every requirement is told, but for those that only developers need."""
     distribution()
     extras = {extra: lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in DEVELOPER_EXTRAS}
     stated = [("", line) for line in PROJECT["dependencies"]] + [(extra, line) for extra in extras for line in extras[extra]]

@@ -69,7 +69,10 @@ def test_levels_of_detail_add_up_and_the_last_color_holds() -> None:
         (("calibrate-sigma", "--rho", "2"), "did you mean --target-rho (the rho to meet, in zCDP)?"),
         (("calibrate", "--rho", "2"), "did you mean --target-rho"),
         (("account", "--rho", "2"), "no such option '--rho'; state it in a file: type = \"zcdp\" with rho; dpcli calibrate-sigma"),
-        (("account", "--target-epsilon", "2"), "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets a target"),
+        (
+            ("account", "--target-epsilon", "2"),
+            "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets a target",
+        ),
         (("calibrate-sigma", "--sigma", "2"), "this command solves for the noise; dpcli account --noise-multiplier NOISE computes"),
         (
             ("calibrate-sigma", "--laplace"),

@@ -204,7 +204,9 @@ def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None
 def test_padding_that_opacus_takes_for_zeros(opacus: None) -> None:
     configuration = CONFIGURATIONS["cnn"]
     engine = OpacusGradients(plain(configuration.model()), configuration.loss, Flat(1.0))
-    with pytest.raises(InputError, match=r"found a difference: its norms differ from norms computed one example at a time; use engine"):
+    with pytest.raises(
+        InputError, match=r"found a difference: its norms differ from norms computed one example at a time; use engine"
+    ):
         engine(configuration.draw(4))
 
 

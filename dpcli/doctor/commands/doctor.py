@@ -11,7 +11,7 @@ from dpcli.cli.options import emit, output_options
 
 
 @click.command(short_help="Check that this machine has what dpcli needs.")
-@click.option("--ledger", metavar="PATH", help="Examine the folder or server of this ledger. By default, the current directory is examined.")
+@click.option("--ledger", metavar="PATH", help="Examine the folder or server of this ledger. Default: the current directory.")
 @output_options("text")
 def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Examine this machine and print advice. The checks cover versions, extras, SQLite, the file system, random numbers, clock and git.
