@@ -200,6 +200,7 @@ def test_never_above_twice_the_contribution_whenever_something_is_cut(noise: str
         assert (worst(found, at) <= worst(whole, at) * (1.0 + 1e-9)).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace-one"])
 @pytest.mark.parametrize("spec", [GaussianSpec(noise_multiplier=2.0), LaplaceSpec(noise_multiplier=2.0)], ids=repr)
 def test_tighter_bounds_cost_more_and_loose_ones_nothing(spec: Spec, adjacency: str) -> None:

@@ -142,7 +142,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
         ({"mode": '"paper"'}, (), 'expected mode = "sound", which is compared with "paper", found paper'),
         ({}, ("--picture", "x.svg"), "--picture: needs --over"),
         ({}, ("--values", "1,2"), "--values: needs --over"),
-        ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that rate may take, found 2"),
+        ({}, ("--over", "rate", "--values", "2,0.1"), "--values: expected rates that rate may take, found 2"),
         ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
         ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers with commas between, found 'a'"),
         ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found no file at absent.txt"),
