@@ -249,6 +249,7 @@ def loaded_after(*arguments: str) -> set[str]:
     return {name.split(".")[0] for name in modules_after(*arguments) if "." in name}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("lint", "examples/mnist.toml"), ("schema",), ("explain", "DP101"), ("init", "query")]
 )

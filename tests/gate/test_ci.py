@@ -104,6 +104,7 @@ def test_gitlab_reads_the_base_from_the_project_that_the_request_goes_to(clone: 
     assert result.returncode == 1 and "gate/increase" in result.stdout, result.stderr
 
 
+@pytest.mark.long
 def test_gitlab_writes_its_reports_to_no_place_that_a_change_has_chosen(clone: Path) -> None:
     """Nor does it take a pipeline away that goes by the name of a report."""
     job = yaml("ci-gitlab.yml")["privacy-budget"]

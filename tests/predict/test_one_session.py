@@ -196,6 +196,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, boo
     return lambda command, ledger: Begun(COMMANDS[command], tmp_path, ledger, monkeypatch)
 
 
+@pytest.mark.sampled
 @EACH
 @pytest.mark.parametrize("ledger", [True, False], ids=["ledger", "alone"])
 def test_nothing_that_is_put_back_has_an_answer_drawn_twice(

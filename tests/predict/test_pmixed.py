@@ -419,6 +419,7 @@ def test_account_solves_for_the_last_value_that_meets_the_budget(place: Path, so
         assert (dpcli.account(dpcli.load(at), [best["accountant"]]).upper <= 8.0) == meets
 
 
+@pytest.mark.long
 def test_over_budget_says_which_radius_would_pass(place: Path) -> None:
     """The radius that is named passes, the next one of seven digits does not."""
     outcome = run_pmixed(place, "fit", str(written(place, mechanism_radius="2.0")))

@@ -113,6 +113,7 @@ def test_evaluate_prints_a_table_and_draws_the_picture(place: Path) -> None:
     assert again["taken"] <= 9  # measuring takes no tokens
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("axis", ["epsilon", "steps", "rate"])
 def test_the_same_setting_has_the_same_figure_in_both_tables(place: Path, axis: str) -> None:
     """The file's own value among those of the ablation, its radius the one that is solved for; so many tokens as were asked for."""
@@ -142,7 +143,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
         ({"mode": '"paper"'}, (), 'expected mode = "sound", which is compared with "paper", found paper'),
         ({}, ("--picture", "x.svg"), "--picture: needs --over"),
         ({}, ("--values", "1,2"), "--values: needs --over"),
-        ({}, ("--over", "rate", "--values", "2,0.1"), "--values: expected rates that rate may take, found 2"),
+        ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that rate may take, found 2"),
         ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
         ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers with commas between, found 'a'"),
         ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found no file at absent.txt"),

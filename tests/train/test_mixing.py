@@ -217,7 +217,7 @@ def test_no_record_is_seen_before_the_charge(books: Ledger, monkeypatch: pytest.
     assert seen and not any(torch.isin(x.flatten().float(), private).any() for x in seen)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*unusual.BACKWARDS, "ScaledByAHook", "ScaledByTheFirst"])
 @pytest.mark.parametrize("single", [True, False])
 def test_what_keeps_state_in_the_backward_pass_is_refused(name: str, single: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_an_example_is_taken_alone_with_the_numbers_that_it_drew(name: str) -> N
     assert engine.program is not None and engine.program.random
 
 
-@pytest.mark.parametrize("wide", [10, 20])
+@pytest.mark.parametrize("wide", [10, pytest.param(20, marks=pytest.mark.long)])
 def test_one_mask_for_all_is_the_one_of_the_example_that_is_taken_alone(wide: int) -> None:
     """Whatever its length has to do with the number of records."""
 
