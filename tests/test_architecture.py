@@ -272,6 +272,7 @@ ENTERED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", ENTERED, ids=lambda arguments: arguments[0])
 def test_a_command_enters_no_more_modules_than_it_did(arguments: tuple[str, ...]) -> None:
     assert len(entered_by(*arguments)) <= ENTERED[arguments]

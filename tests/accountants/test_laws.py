@@ -147,6 +147,7 @@ def test_nothing_but_free_steps_is_free() -> None:
     assert account(pipeline(*FREE, delta=0.0)).upper == 0.0
 
 
+@pytest.mark.long
 @given(st.floats(0.5, 8.0), counts, deltas)
 def test_rate_one_is_no_sampling(noise: float, steps: int, delta: float) -> None:
     same(account(dp_sgd(noise, 1.0, steps, delta)), account(dp_sgd(noise, None, steps, delta)))
@@ -207,6 +208,7 @@ def test_delta_of_epsilon_of_delta(subject: Pipeline, name: str) -> None:
         assert back.upper <= delta * (1.0 + tolerance) + 1e-11 * row.upper
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("rate", [0.003, 1e-3, 1e-4, 1e-6])
 def test_delta_leads_back_where_the_best_conversion_is_far_below_the_other(rate: float) -> None:
@@ -309,6 +311,7 @@ def test_fixed_size_lies_between_poisson_and_none(noise: float, rate: float, ste
         assert uppers(poisson)[name] * (1.0 - 1e-9) <= uppers(subject)[name] <= uppers(none)[name] * (1.0 + 1e-9), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "subject",
     [

@@ -37,6 +37,7 @@ def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.
     assert unexamined(kind)
 
 
+@pytest.mark.long
 def test_the_report_has_a_line_for_each() -> None:
     kind = tuple(MECHANISMS)[-1]
     heading, *lines = table([kind])

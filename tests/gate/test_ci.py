@@ -58,6 +58,7 @@ def github(clone: Path, base: str = "main") -> subprocess.CompletedProcess[str]:
     return shell(clone, step["run"], BASE=base, GITHUB_STEP_SUMMARY=str(clone.parent / "summary.md"))
 
 
+@pytest.mark.long
 def test_github_tells_that_all_pipelines_are_deleted(clone: Path) -> None:
     git(clone, "rm", "-rq", "pipelines")
     result = github(clone)

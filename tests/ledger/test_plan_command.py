@@ -167,6 +167,7 @@ def schedule_kept(folder: Path) -> str:
     return str(path)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @of_each("by", KINDS)
 def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
