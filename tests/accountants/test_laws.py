@@ -88,6 +88,7 @@ def test_a_larger_delta_never_costs_more(subject: Pipeline, factor: float) -> No
     grows(account(subject, delta=min(subject.privacy.delta * factor, 0.5)), account(subject))
 
 
+@pytest.mark.long
 @given(log_uniform(-0.3, 1.5), log_uniform(0.05, 1.0), counts, rates, deltas, st.sampled_from(["gaussian", "laplace"]))
 def test_more_noise_never_costs_more(noise: float, factor: float, steps: int, rate: float | None, delta: float, kind: str) -> None:
     quiet, loud = (pipeline(entry(kind, steps=steps, rate=rate, noise_multiplier=n), delta=delta) for n in (noise, noise * factor))
@@ -337,6 +338,7 @@ def test_shares_follow_the_currency_of_the_winner() -> None:
     assert account(pure, ["optimal"], 1e-3).shares == pytest.approx((3 * 0.01 / 0.52, 0.49 / 0.52))
 
 
+@pytest.mark.long
 @given(pipelines(most=2), st.sampled_from([1.0, 10.0]))
 @settings(max_examples=10)
 def test_the_budget_is_judged_on_the_unrounded_headline(subject: Pipeline, warn: float) -> None:

@@ -313,6 +313,7 @@ def test_each_way_to_a_whole_curve_encloses_the_closed_form(name: str, mu: float
     assert answer.is_narrow()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [2, 6])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_composed_randomised_responses_are_a_binomial_sum(count: int, epsilon: float) -> None:

@@ -135,6 +135,7 @@ def test_every_cut_where_cuts_are_rare(
         covers(bound, with_it, without)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("adjacency", "others", "most", "rate", "group", "times"),
     [

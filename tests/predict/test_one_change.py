@@ -361,7 +361,7 @@ def test_whatever_a_learner_has_started_ends_with_it(end: str, place: Path) -> N
     ("end", "stop"),
     [
         ("waits", signal.SIGKILL),
-        ("spins", signal.SIGINT),
+        pytest.param("spins", signal.SIGINT, marks=pytest.mark.long),
         *(pytest.param(*case, marks=pytest.mark.long) for case in (("waits", signal.SIGINT), ("spins", signal.SIGKILL))),
     ],
 )
