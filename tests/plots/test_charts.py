@@ -247,8 +247,8 @@ delta = 1e-6
 name = "train"
 type = "tree-aggregation"
 noise_multiplier = 4.0
-iterations = 1500
-max_participations = 300
+iterations = 300
+max_participations = 60
 min_separation = 4
 """
     found = chart("epsilon-sigma", tree)
