@@ -235,6 +235,7 @@ def test_an_approximation_is_dashed_and_promises_nothing(monkeypatch: pytest.Mon
     assert "approximate" not in chart("epsilon-steps").lines[0].label
 
 
+@pytest.mark.long
 def test_what_only_dominates_is_not_certified_from_below() -> None:
     """Many participations in a tree: the sensitivity is bounded, not known."""
     tree = b"""
@@ -247,8 +248,8 @@ delta = 1e-6
 name = "train"
 type = "tree-aggregation"
 noise_multiplier = 4.0
-iterations = 300
-max_participations = 60
+iterations = 1500
+max_participations = 300
 min_separation = 4
 """
     found = chart("epsilon-sigma", tree)
