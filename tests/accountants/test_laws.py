@@ -210,7 +210,6 @@ def test_delta_of_epsilon_of_delta(subject: Pipeline, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rate", [0.003, 1e-3, 1e-4, 1e-6])
 def test_delta_leads_back_where_the_best_conversion_is_far_below_the_other(rate: float) -> None:
     subject = dp_sgd(2.0, rate, 3, 1e-6)

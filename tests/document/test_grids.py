@@ -129,7 +129,6 @@ def test_the_picture_in_every_format(by: str, tenths: dict[int, int], retired: l
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore:Glyph")  # of names in scripts that the machine's fonts may lack
 @pytest.mark.parametrize("by", BLOCKS)
 def test_the_picture_as_png(by: str) -> None:

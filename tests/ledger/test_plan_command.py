@@ -168,7 +168,6 @@ def schedule_kept(folder: Path) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.sampled(1)
 @of_each("by", KINDS)
 def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
     """A plan asks about the cap: nobody is charged, and nobody's quota is looked at."""
