@@ -28,7 +28,8 @@ from dpcli.plots import trade_off_curve as pictures
 _answers: dict[Any, tuple[AccountRow, float]] = {}
 _curves: dict[Any, tuple[ProfileCurve, float]] = {}
 _accounts: dict[Any, tuple[accounting.Account, float]] = {}
-_row, _profile, _account = inquiry.row_of, meanings.profile, calibrating.account
+_parts: dict[Any, tuple[tuple[float, ...], float]] = {}
+_row, _profile, _account, _shares = inquiry.row_of, meanings.profile, calibrating.account, accounting._shares
 
 
 def about(left: float | None) -> str | None:
@@ -101,11 +102,32 @@ def account(pipeline: Pipeline, accountants: Any, delta: float | None, group_siz
     return found[0]
 
 
+def shares(answers: Any, asked: inquiry.Inquiry) -> tuple[float, ...]:
+    """`dpcli.analysis.account._shares`, remembered."""
+    winner, left = answers.winner, work._left.get()
+    before = None if left is None else left[0]
+    if winner is None:
+        return _shares(answers, asked)
+    key = (winner.accountant.name, winner.upper, type(answers.profile), answers.profile, asked, about(before))
+    try:
+        found = _parts.get(key)
+    except TypeError:  # it cannot be hashed
+        return _shares(answers, asked)
+    if found is None:
+        answer = _shares(answers, asked)
+        _parts[key] = answer, 0.0 if left is None or before is None else before - left[0]
+        return answer
+    if left is not None:
+        left[0] -= found[1]
+    return found[0]
+
+
 @contextmanager
 def remembering() -> Iterator[None]:
     """Inside, no accountant is asked the same question again."""
     with (
         mock.patch.object(inquiry, "row_of", row),
+        mock.patch.object(accounting, "_shares", shares),
         mock.patch.object(calibrating, "account", account),
         mock.patch.object(meanings, "profile", profile),
         mock.patch.object(pictures, "profile", profile),

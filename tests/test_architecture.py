@@ -249,6 +249,7 @@ def loaded_after(*arguments: str) -> set[str]:
     return {name.split(".")[0] for name in modules_after(*arguments) if "." in name}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("lint", "examples/mnist.toml"), ("schema",), ("explain", "DP101"), ("init", "query")]
 )
@@ -271,6 +272,7 @@ ENTERED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", ENTERED, ids=lambda arguments: arguments[0])
 def test_a_command_enters_no_more_modules_than_it_did(arguments: tuple[str, ...]) -> None:
     assert len(entered_by(*arguments)) <= ENTERED[arguments]

@@ -57,7 +57,7 @@ VARYING = {
 }
 
 FEWEST = {"README.md": 5, "certify.md": 2, "threats.md": 0, "glossary.md": 0}  # sessions in a text; people and words have none
-DEAR = {"README.md", "tutorial.md", "training.md", "private-prediction.md"}  # what their commands do takes seconds
+DEAR = {"README.md", "gate.md", "tutorial.md", "training.md", "private-prediction.md"}  # what their commands do takes seconds
 named = of_each("path", TEXTS, told=lambda path: path.name)
 ESCAPED = {*ESCAPES.values(), "\\&", "\\fB", "\\fP"}
 OF_OTHERS = {"--nproc-per-node"}  # flags of torchrun

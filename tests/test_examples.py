@@ -223,6 +223,7 @@ def test_the_questions_about_visits_are_answered_once(tmp_path: Path) -> None:
     assert 35 < mean[0]["value"] < 55 and 40 < median[0]["value"] < 80 and reason[0]["value"] in ("check-up", None)
 
 
+@pytest.mark.long
 @pytest.mark.needs("duckdb", "opendp", "sqlglot")
 def test_four_weeks_are_asked_about_each_week(tmp_path: Path) -> None:
     """Until the weeks that were read four times are used up; no more of the table is read."""

@@ -80,6 +80,7 @@ def test_the_source_distribution_holds_every_file_of_the_project(unpacked: Path)
     assert found - sources("--cached", "--others", "--exclude-standard") == {"PKG-INFO"}
 
 
+@pytest.mark.long
 @builds
 def test_the_wheel_holds_the_package_and_nothing_else(distributions: Path) -> None:
     (archive,) = distributions.glob("*.whl")
@@ -137,6 +138,7 @@ def test_tests_run_from_the_source_distribution(unpacked: Path) -> None:
     assert Path(place.strip()) == unpacked / "dpcli" / "__init__.py"
 
 
+@pytest.mark.long
 @builds
 def test_the_installed_doctor_reads_what_the_wheel_declares(distributions: Path, tmp_path: Path) -> None:
     (archive,) = distributions.glob("*.whl")
@@ -152,6 +154,7 @@ def test_the_installed_doctor_reads_what_the_wheel_declares(distributions: Path,
             assert f"{re.split('[<>=]', line)[0]} (extra {extra})" in facts
 
 
+@pytest.mark.long
 @builds
 def test_links_of_the_readme_are_absolute_in_the_metadata(metadata: email.message.Message) -> None:
     readme, shown = (ROOT / "README.md").read_text(), metadata.get_payload(decode=True).decode()  # type: ignore[union-attr]
@@ -165,6 +168,7 @@ def test_links_of_the_readme_are_absolute_in_the_metadata(metadata: email.messag
             assert (ROOT / link.removeprefix(base).partition("#")[0]).exists(), link
 
 
+@pytest.mark.long
 @builds
 def test_the_metadata_are_of_a_version_that_the_programs_of_a_release_know(metadata: email.message.Message, unpacked: Path) -> None:
     """The action that publishes checks them by a program of its own, which refuses what is later."""
@@ -173,6 +177,7 @@ def test_the_metadata_are_of_a_version_that_the_programs_of_a_release_know(metad
     )
 
 
+@pytest.mark.long
 @builds
 def test_the_metadata_say_whose_it_is_and_what_it_runs_on(metadata: email.message.Message) -> None:
     assert metadata["Author"] or metadata["Author-email"]

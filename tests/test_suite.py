@@ -150,6 +150,7 @@ def test_no_test_that_is_long_as_a_whole_says_how_many_cases_are_quick() -> None
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_test_without_a_case_is_an_error(tmp_path: Path) -> None:
     """A list that has become empty would leave a test that skips for ever."""
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())

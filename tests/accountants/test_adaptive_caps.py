@@ -21,6 +21,7 @@ from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon_upper
 from tests.command import dpcli
 from tests.ledger.adversary import STEP, of_gaussian, of_response, staged
+from tests.remembered import remembering
 from tests.strategies import entry, pipeline
 
 DELTA = 1e-6
@@ -80,6 +81,7 @@ def test_a_cap_in_zcdp_says_nothing_at_delta_0(cap: Budget) -> None:
     assert found.winner is None and math.isinf(found.upper) and found.exit_code == 3
 
 
+@remembering()
 def test_without_a_cap_nothing_is_promised_anywhere(tmp_path: Path) -> None:
     """Every command that prints the number of a file, in every form that has one."""
     (tmp_path / "free.toml").write_text(HEAD + MECHANISM)

@@ -77,6 +77,7 @@ def test_louder_steps_dominate(kind: int) -> None:
             assert (low.lower or 0.0) <= high.upper * (1.0 + 1e-9), (quiet, loud, epsilon)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 def test_what_they_cost_is_between_both(kind: int) -> None:
     source = random.Random(f"{SEED} {kind}")

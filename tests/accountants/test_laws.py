@@ -88,6 +88,7 @@ def test_a_larger_delta_never_costs_more(subject: Pipeline, factor: float) -> No
     grows(account(subject, delta=min(subject.privacy.delta * factor, 0.5)), account(subject))
 
 
+@pytest.mark.long
 @given(log_uniform(-0.3, 1.5), log_uniform(0.05, 1.0), counts, rates, deltas, st.sampled_from(["gaussian", "laplace"]))
 def test_more_noise_never_costs_more(noise: float, factor: float, steps: int, rate: float | None, delta: float, kind: str) -> None:
     quiet, loud = (pipeline(entry(kind, steps=steps, rate=rate, noise_multiplier=n), delta=delta) for n in (noise, noise * factor))
@@ -147,6 +148,7 @@ def test_nothing_but_free_steps_is_free() -> None:
     assert account(pipeline(*FREE, delta=0.0)).upper == 0.0
 
 
+@pytest.mark.long
 @given(st.floats(0.5, 8.0), counts, deltas)
 def test_rate_one_is_no_sampling(noise: float, steps: int, delta: float) -> None:
     same(account(dp_sgd(noise, 1.0, steps, delta)), account(dp_sgd(noise, None, steps, delta)))
@@ -207,7 +209,7 @@ def test_delta_of_epsilon_of_delta(subject: Pipeline, name: str) -> None:
         assert back.upper <= delta * (1.0 + tolerance) + 1e-11 * row.upper
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [0.003, 1e-3, 1e-4, 1e-6])
 def test_delta_leads_back_where_the_best_conversion_is_far_below_the_other(rate: float) -> None:
     subject = dp_sgd(2.0, rate, 3, 1e-6)
@@ -309,6 +311,7 @@ def test_fixed_size_lies_between_poisson_and_none(noise: float, rate: float, ste
         assert uppers(poisson)[name] * (1.0 - 1e-9) <= uppers(subject)[name] <= uppers(none)[name] * (1.0 + 1e-9), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "subject",
     [
@@ -334,6 +337,7 @@ def test_shares_follow_the_currency_of_the_winner() -> None:
     assert account(pure, ["optimal"], 1e-3).shares == pytest.approx((3 * 0.01 / 0.52, 0.49 / 0.52))
 
 
+@pytest.mark.long
 @given(pipelines(most=2), st.sampled_from([1.0, 10.0]))
 @settings(max_examples=10)
 def test_the_budget_is_judged_on_the_unrounded_headline(subject: Pipeline, warn: float) -> None:

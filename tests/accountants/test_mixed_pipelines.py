@@ -22,7 +22,7 @@ MEDIAN = 1e-6  # relative width
 
 @pytest.mark.parametrize(
     "count",
-    [6, pytest.param(20, marks=pytest.mark.long), pytest.param(len(KEPT), marks=pytest.mark.nightly)],
+    [3, pytest.param(20, marks=pytest.mark.long), pytest.param(len(KEPT), marks=pytest.mark.nightly)],
     ids=["few", "some", "all"],
 )
 def test_never_looser_than_a_peer(count: int) -> None:

@@ -230,6 +230,7 @@ def test_shares_follow_the_cost() -> None:
     assert shares[2] == 0.0 and 2.5 < shares[1] / shares[0] < 5.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("known", KNOWN[:4])
 def test_little_time_answers_too(known: Known) -> None:
     """However coarse the grid has to be: about one, and two, thousandths of a second of it."""

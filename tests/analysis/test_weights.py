@@ -85,6 +85,7 @@ def test_equal_weights_are_no_weights_and_one_weight_shares_with_nobody(tmp_path
     assert alone[0] == alone[1]
 
 
+@pytest.mark.long
 def test_kinds_mix_and_the_answer_is_written(tmp_path: Path) -> None:
     entries = entry("g", "gaussian", f"noise_multiplier = {weighted(4.0)}  # kept")
     entries += entry("l", "laplace", 'scale = "calibrate"\nsensitivity = 3.0') + entry(

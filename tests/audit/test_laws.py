@@ -184,6 +184,7 @@ def leaking(chance: float, score: float, runs: int, rng: np.random.Generator) ->
     return Scores(np.repeat([True, False], runs), values)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("score", [10.0, -10.0, np.nan, np.inf, -np.inf])
 def test_what_leaks_seldom_and_then_all_is_found(score: float) -> None:
     """In 3 of 100 runs; also where it is no number that tells. At the quarter's own size 1 of 100 audits found it."""

@@ -72,6 +72,7 @@ def test_an_empty_folder_name_is_said_to_be_one() -> None:
     assert result.err == "dpcli: DIRECTORY: expected a folder, found an empty name; . is the current folder\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("late", "code"), [("module.main", 130), ("sys.exit", 0)])
 def test_ctrl_c_while_it_leaves_ends_with_an_exit_code(late: str, code: int) -> None:

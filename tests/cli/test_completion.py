@@ -80,6 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shell", "lines"),
     [

@@ -138,6 +138,7 @@ def test_delta_at_an_epsilon_says_what_solves_for_noise_by_a_command_that_runs(a
     assert said and (done.code, done.err) == (0, "") and json.loads(done.out)["result"]["epsilon_upper"] <= 3.0
 
 
+@pytest.mark.long
 @of_each("arguments", [(MNIST,), ("--pure", "1", "--epsilon", "3"), ("--noise-multiplier", "2", "--laplace", "--epsilon", "3")])
 def test_no_command_is_advised_where_none_was_asked_for_or_none_solves(arguments: tuple[str, ...]) -> None:
     told = dpcli("account", *arguments)

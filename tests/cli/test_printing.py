@@ -128,6 +128,7 @@ def test_the_exit_code_of_a_process_is_the_same_whoever_reads(tmp_path: Path) ->
         assert code(*arguments, out=subprocess.DEVNULL, PYTHONIOENCODING=encoding) == expected
 
 
+@pytest.mark.long
 def test_two_outputs_to_one_file(tmp_path: Path) -> None:
     """Also where the same file is spelled in another way, and for pictures."""
     (tmp_path / "a.toml").write_text(GATE)

@@ -205,6 +205,7 @@ def small(file: Path) -> str:
     return str(file.parent / "ledger.db")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format_", ["text", "json", "table"])
 def test_a_dry_run_says_what_the_ledger_would_and_charges_nothing(format_: str, file: Path, small: str) -> None:
     """The answer is that of the release itself, before and after; of the release that was charged it is that no more is."""

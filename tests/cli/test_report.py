@@ -32,6 +32,7 @@ def report(text: str, *arguments: str) -> int:
     return result.code
 
 
+@pytest.mark.long
 def test_exit_codes_are_those_of_account() -> None:
     assert report(GAUSSIAN) == 0
     assert report(GAUSSIAN + BUDGET) == 1
@@ -63,6 +64,7 @@ def test_every_format_and_form(format_: str, form: tuple[str, ...]) -> None:
     assert "once" in result.out
 
 
+@pytest.mark.long
 def test_outputs_are_written_beside_what_is_printed(tmp_path: Path) -> None:
     path, machine = tmp_path / "r.html", tmp_path / "r.json"
     result = dpcli("report", "-", "-f", "text", "-o", f"html={path}", "-o", f"json={machine}", stdin=GAUSSIAN.encode())

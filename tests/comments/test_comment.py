@@ -58,6 +58,7 @@ def test_a_rise_is_told_once_and_kept_up_to_date(played: Played, pipeline: Path)
     assert "**gate: pass (1 pass)**" in body  # a comment of a failure that is mended does not stay
 
 
+@pytest.mark.sampled(1)
 @ONE_QUICK
 @pytest.mark.parametrize("text", [GATE, CALM, GATE.replace("= 400.0\n", "= 420.0\n")], ids=["same", "renamed", "less"])
 def test_nothing_is_written_where_nothing_rises(played: Played, pipeline: Path, text: str) -> None:
@@ -382,6 +383,7 @@ def test_a_sum_that_warns_is_told_where_it_may_not_have_done_so_before(repositor
     assert "above the cap of each file" in text and QUIET not in text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("noises", [(220.0, 225.0), (250.0, 260.0, 270.0)])
 def test_the_row_of_a_sum_has_the_number_of_its_finding(repository: Path, noises: tuple[float, ...]) -> None:
     """In the comment, and in every other form that the gate's rows take."""

@@ -86,6 +86,7 @@ def counted(text: str, sizes: dict[str, int]) -> dict[str, int]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.sampled(8, 1)
 @pytest.mark.parametrize(
     ("count", "size"),

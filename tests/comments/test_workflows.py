@@ -144,7 +144,7 @@ def test_the_action_comments_unless_it_is_told_not_to(clone: Path, comment: str)
     assert len(forge.bodies()) == (comment == "true")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 def test_a_comment_that_fails_fails_the_job(clone: Path, runner: Callable[..., Ran]) -> None:
     changed(clone, RISEN)
     with playing(Played("github", say={("POST", "comments"): (403, b"{}", {})})) as forge:

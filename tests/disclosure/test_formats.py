@@ -125,6 +125,7 @@ def test_the_content_policy_admits_the_style_sheet_alone() -> None:
     assert "prefers-color-scheme:dark" in sheet and "@media print" in sheet
 
 
+@pytest.mark.long
 def test_colours_are_legible() -> None:
     """Contrast of at least 4.5 to 1 on both papers (WCAG 2.1, AA) for every colour that words have."""
     sheet = next(text for tag, text in Page(format_html.render(drawn(MINIMAL))).text if tag == "style")

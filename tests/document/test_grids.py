@@ -128,7 +128,7 @@ def test_the_picture_in_every_format(by: str, tenths: dict[int, int], retired: l
     assert marks["x"] == sum(square.closed for square in grid.squares) and sum(marks.values()) == len(grid.squares)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Glyph")  # of names in scripts that the machine's fonts may lack
 @pytest.mark.parametrize("by", BLOCKS)
 def test_the_picture_as_png(by: str) -> None:

@@ -15,7 +15,7 @@ from dpcli.exam.subjects import SEED
 from tests.cases import in_turn, tiered
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_nothing_that_makes_sense_is_examined_by_nothing(kind: str) -> None:
     assert meaningful(kind), f"nothing of type {kind} makes sense (seed {SEED})"
@@ -37,6 +37,7 @@ def test_what_is_not_examined_is_seen(kind: str, lost: str, monkeypatch: pytest.
     assert unexamined(kind)
 
 
+@pytest.mark.long
 def test_the_report_has_a_line_for_each() -> None:
     kind = tuple(MECHANISMS)[-1]
     heading, *lines = table([kind])

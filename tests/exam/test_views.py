@@ -24,7 +24,7 @@ from dpcli.numerics.work import allowance
 from tests.cases import of_each
 from tests.generated import Files
 
-FILES = 40  # in each of the parts
+FILES = 20  # in each of the parts
 SCALES = ((-300.0, 300.0), (-12.0, 12.0))  # exponents of the numbers in a file
 DELTAS = (0.0, 5e-324, 1e-300, 1e-30, 1e-6, 0.3, 1.0 - 1e-16)
 AT = np.array([-50.0, -1.0, 0.0, 1e-300, 1e-5, 0.3, 2.0, 700.0, 1e10])
@@ -46,8 +46,8 @@ def views(mechanism: Mechanism) -> Iterator[tuple[str, Callable[[], Any]]]:
             yield f"tilted {loss}", lambda loss=loss: float(loss.tilted(0.7) is None)
 
 
-@pytest.mark.sampled(1, 2)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.sampled(1, 4)
+@pytest.mark.parametrize("part", range(8))
 def test_every_view_is_a_number_or_a_refusal(part: int) -> None:
     for k in range(FILES):
         drawing = Files(Random(f"{SEED}/{part}/{k}"))
@@ -77,7 +77,7 @@ def test_no_view_contradicts_another(kind: str) -> None:
         assert list(contradictions(mechanism)) == [], subject.source
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", MECHANISMS)
 @of_each("view", VIEWS)
 def test_a_view_that_is_a_tenth_is_seen(kind: str, view: str) -> None:

@@ -83,6 +83,7 @@ def test_a_long_schedule_is_read_by_people_too() -> None:
     assert len(stages(text)) == 5000
 
 
+@pytest.mark.long
 @of_each("count", range(1, 60))
 def test_lines_end_inside_of_lists_alone(count: int) -> None:
     """Two lists in one table of a line, of which TOML allows no other to be broken."""

@@ -25,6 +25,7 @@ TABLES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "table"),
     [

@@ -140,6 +140,7 @@ def test_twice_the_mechanisms_take_twice_the_calls() -> None:
     assert many - few <= 100 * 300  # 168 for each
 
 
+@pytest.mark.long
 def test_reading_imports_no_numbers(tmp_path: Path) -> None:
     (tmp_path / "train.toml").write_text(GOOD)
     (tmp_path / "bad.toml").write_text(changed("steps", "stesp"))

@@ -93,7 +93,7 @@ def test_two_gaussians_on_one_sample_against_quadrature_in_the_plane() -> None:
     assert all(value >= exact * (1.0 - 5e-4) for value in sound(asked).values()), (SEED, first, second, rate, epsilon)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("scheme", ["poisson", "cut", "balls-in-bins"])
 def test_gaussians_on_one_sample_are_one_gaussian(scheme: str, adjacency: str) -> None:

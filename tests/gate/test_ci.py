@@ -58,6 +58,7 @@ def github(clone: Path, base: str = "main") -> subprocess.CompletedProcess[str]:
     return shell(clone, step["run"], BASE=base, GITHUB_STEP_SUMMARY=str(clone.parent / "summary.md"))
 
 
+@pytest.mark.long
 def test_github_tells_that_all_pipelines_are_deleted(clone: Path) -> None:
     git(clone, "rm", "-rq", "pipelines")
     result = github(clone)
@@ -104,6 +105,7 @@ def test_gitlab_reads_the_base_from_the_project_that_the_request_goes_to(clone: 
     assert result.returncode == 1 and "gate/increase" in result.stdout, result.stderr
 
 
+@pytest.mark.long
 def test_gitlab_writes_its_reports_to_no_place_that_a_change_has_chosen(clone: Path) -> None:
     """Nor does it take a pipeline away that goes by the name of a report."""
     job = yaml("ci-gitlab.yml")["privacy-budget"]

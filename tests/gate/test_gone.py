@@ -79,6 +79,7 @@ def led_elsewhere(root: Path) -> None:
     (root / "link.toml").symlink_to("train.toml")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", [deleted_link, led_elsewhere])
 def test_what_a_link_led_to_does_not_leave(repository: Path, change: Callable[[Path], None]) -> None:
     (repository / "q").mkdir()
@@ -110,6 +111,7 @@ WORDS = ("purpose", "data", "product", "code", "access", "security", "retention"
 LONG = GATE + "\n[disclosure]\n" + "".join(f'{key} = "stated"\n' for key in WORDS)
 
 
+@pytest.mark.long
 def test_a_stub_that_keeps_most_of_the_words_is_none(repository: Path) -> None:
     (repository / "p").mkdir()
     (repository / "p" / "b.toml").write_text(LONG)
@@ -201,7 +203,7 @@ def test_a_repository_inside_is_part_of_the_change(around: Path, change: Callabl
         assert "sub" in result.out + result.err, (files, result.out + result.err)
 
 
-@pytest.mark.parametrize("stubs", [[*STUBS][::3], pytest.param([*STUBS], marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("stubs", [[*STUBS][::6], pytest.param([*STUBS], marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_file_that_is_given_and_is_no_pipeline_is_not_called_deleted(repository: Path, stubs: list[str]) -> None:
     for stub in stubs:
         (repository / "train.toml").write_bytes(STUBS[stub])

@@ -66,6 +66,7 @@ def test_a_branch_of_a_repository_inside_is_no_base(others: tuple[Path, Path], n
         assert ("max_increase 0.25 -> 90" in result.out) or ("a link out of the repository" in result.out), folder
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("nested", [*NESTED[1:3], *(pytest.param(NESTED[place], marks=pytest.mark.long) for place in (0, 3))])
 def test_a_policy_of_a_repository_inside_does_not_bind(
     others: tuple[Path, Path], nested: Callable[..., None], tmp_path: Path

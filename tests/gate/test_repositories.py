@@ -167,6 +167,7 @@ def test_without_files_every_pipeline_that_differs_is_judged(repository: Path, t
         assert result.code == 2  # for typed.toml, which says privacy and is no TOML
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 def test_in_a_repository_without_a_commit_all_is_new_against_head(tmp_path: Path, object_format: str) -> None:
     """Against HEAD alone: another name that git does not know is a mistake."""

@@ -156,6 +156,7 @@ def test_nothing_makes_up_for_an_unknown(tmp_path: Path, rule: str) -> None:
     assert "waived" not in {c["verdict"] for c in found["files"][0]["conditions"]}
 
 
+@pytest.mark.long
 def test_a_waiver_that_the_change_adds_is_said_to_be_new(repository: Path) -> None:
     path = repository / "train.toml"
     path.write_text(OVER + waiver("budget", epsilon="7.0") + waiver("increase", epsilon="7.0"))
@@ -321,6 +322,7 @@ def test_where_git_does_not_know_the_waiver_holds_and_a_warning_says_so(
     assert judged(alone / "train.toml", *policy, *DAY)["exit_code"] == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_mailmap_makes_nobody_another_person(committed: bool, place: Path) -> None:
     """Whoever writes the waiver may write that file too; who is one person by it stays one."""

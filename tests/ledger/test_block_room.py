@@ -70,6 +70,7 @@ def test_a_window_that_is_said_to_have_room_has(
     ledger.close()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("by", BLOCKS)
 @pytest.mark.parametrize("cost", [0.3, 1.5])
 def test_what_is_said_of_blocks_that_were_not_looked_at_holds(by: str, cost: float, tmp_path: Path) -> None:

@@ -298,6 +298,7 @@ def test_unknown_runs_and_datasets(ledger: str) -> None:
     assert budget("show", "mysql://x/y").code == 2
 
 
+@pytest.mark.long
 def test_show_loads_nothing_heavy(ledger: str, run: str) -> None:
     import subprocess
     import sys

@@ -164,7 +164,7 @@ def weekly(folder: Path, epsilon: float, **stated: object) -> Schedule:
     return Schedule((run,), "schedule.toml")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 def test_a_run_every_week_over_28_days_touches_each_block_four_times(place: Place, tmp_path: Path) -> None:
     init(place.url, DATASET, replace(terms("day"), schema="")).close()
     with open_ledger(place.url) as ledger:

@@ -167,7 +167,7 @@ def schedule_kept(folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @of_each("by", KINDS)
 def test_a_ledger_with_quotas_and_of_two_persons(by: str, place: Place, tmp_path: Path) -> None:
     """A plan asks about the cap: nobody is charged, and nobody's quota is looked at."""

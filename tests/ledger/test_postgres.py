@@ -221,6 +221,7 @@ def test_datasets_do_not_lock_each_other(database: Database, ledger: Ledger) -> 
         charge(hasty, "run")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", ["synchronous_commit = off", "default_transaction_isolation = serializable"])
 def test_settings_of_the_database_do_not_matter(database: Database, ledger: Ledger, text: str) -> None:
     with setting(database, text):

@@ -69,6 +69,7 @@ def amended(name: str, way: str, place: Path) -> Ledger:
     return ledger
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_guaranteed_holds_against_the_best_adversary(name: str, way: str, tmp_path: Path) -> None:
@@ -102,6 +103,7 @@ RAISED = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("way", WAYS[1:])
 @pytest.mark.parametrize("caps", RAISED, ids=lambda caps: f"from {caps[0]} to {caps[-1]} in {len(caps)}")
 def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[float, ...], way: str, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_replaced_records_by_quadrature(cases: int) -> None:
             assert abs(own - (moment - 1.0)) <= 1e-9 * abs(moment - 1.0) + 1e-12 * moment, (group, z)
 
 
-@pytest.mark.parametrize("cases", by_tier(2, 20, 100))
+@pytest.mark.parametrize("cases", by_tier(1, 20, 100))
 def test_two_accountants_agree_and_one_record_is_the_known_pair(cases: int) -> None:
     random = Random(f"{SEED} group steps {cases}")
     for _ in range(cases):
@@ -194,8 +194,8 @@ def test_a_unit_by_the_pair_of_its_sum_costs_less_than_one_record_of_its_size() 
     assert 4.0 * cost(three, 1000, 1e-8).upper < (cost(one, 1000, 1e-8).lower or 0.0)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("spec", [LaplaceSpec(noise_multiplier=20.0), GaussianSpec(noise_multiplier=20.0)])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("spec", [GaussianSpec(noise_multiplier=20.0), LaplaceSpec(noise_multiplier=20.0)])
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE])
 def test_one_record_more_costs_about_as_much(spec: LaplaceSpec | GaussianSpec, adjacency: Adjacency) -> None:
     """Also where their numbers are no longer told apart one by one: 65 records once cost 440 times as much as 64."""
@@ -219,7 +219,7 @@ def test_numbers_of_records_are_rounded_up(cases: int) -> None:
             assert tail >= exact - 1e-9 * (1.0 + abs(exact)), (records, rate, number)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rate", [1e-9, 1e-4, 0.5, 0.999])
 @pytest.mark.parametrize("records", [2, 60, 1000])
 def test_extreme_rates_and_numbers_have_a_cost(rate: float, records: int) -> None:

@@ -82,7 +82,7 @@ def test_one_coordinate_of_laplace_is_the_worst(places: int) -> None:
 
 
 def test_few_large_moves_dominate_many_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for sensitivities above MAX_ATOMS, which is made small here; and there a step more of it costs about as much."""
+    """As for sensitivities above MAX_ATOMS, which is made small here."""
     seed = random.getrandbits(32)
     draw = random.Random(seed)
     for _ in range(15):
@@ -93,6 +93,10 @@ def test_few_large_moves_dominate_many_small_ones(monkeypatch: pytest.MonkeyPatc
             (coarse,) = exact.losses()
         for epsilon in (0.0, *(draw.uniform(0.0, 1.05) * exact.epsilon for _ in range(5))):
             assert single_log_delta(fine, epsilon)[0] <= single_log_delta(coarse, epsilon)[1], (seed, exact, epsilon)
+
+
+@pytest.mark.long
+def test_a_step_more_than_are_told_apart_costs_about_as_much() -> None:
     costs = [ExactProfile(((DiscreteLaplace(10.0 * most, most), 5000),)).epsilon(1e-6).upper for most in (MAX_ATOMS, MAX_ATOMS + 1)]
     assert costs[0] <= costs[1] <= 1.001 * costs[0]
 

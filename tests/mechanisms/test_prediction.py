@@ -62,6 +62,7 @@ def corners(h: float, within: float) -> list[tuple[float, float]]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_pair_where_a_shard_is_replaced_is_the_worst_case(seed: int) -> None:
     """At every threshold the pair has the largest hockey-stick divergence that ratios with mean 1 allow: a linear programme says so."""

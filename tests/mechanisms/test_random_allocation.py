@@ -63,7 +63,7 @@ def test_two_bins_by_quadrature(mu: float, epsilon: float) -> None:
             assert exact * (1 - 1e-6) <= math.exp(pair.log_delta(epsilon)) <= exact * (1 + TOLERANCE)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bins", [3, 5, 8])
 @pytest.mark.parametrize("e0", [0.2, 1.0, 2.5])
 def test_two_point_steps_by_enumeration(bins: int, e0: float) -> None:
@@ -132,6 +132,7 @@ def test_more_bins_never_cost_more(inner: Mechanism) -> None:
     assert costs == sorted(costs, reverse=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mu", [1e-12, 1e-6, 1e-3, 15.0, 33.0, 1e3])
 def test_extreme_noise(mu: float) -> None:
     """Too much noise for a lattice, or too little, costs at most one unsampled step; 37 = 100101 bins make sums of unequal size."""

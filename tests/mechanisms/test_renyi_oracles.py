@@ -152,7 +152,7 @@ SAMPLED = [
 SIDES = {"remove": MixtureRemoveLoss, "add": MixtureAddLoss}
 
 
-@pytest.mark.sampled(4, 6)
+@pytest.mark.sampled(2, 8)
 @pytest.mark.parametrize(("mu", "rate", "z", "records"), SAMPLED)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_sampled_gaussian(direction: str, mu: float, rate: float, z: float, records: int) -> None:

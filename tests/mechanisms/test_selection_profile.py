@@ -63,7 +63,7 @@ def test_no_selection_of_noise_does_worse(trials: NegativeBinomial | PoissonTria
                 assert delta(selected(trials, p), selected(trials, q), epsilon) <= upper * (1.0 + 1e-9), (mu, epsilon)
 
 
-@pytest.mark.sampled(2, 3)
+@pytest.mark.sampled(1, 4)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_no_selection_of_what_was_stated_does_worse(trials: NegativeBinomial | PoissonTrials) -> None:
     """Among them runs that reveal everything with some probability, whose Renyi divergences are infinite."""

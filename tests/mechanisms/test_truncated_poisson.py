@@ -135,6 +135,7 @@ def test_every_cut_where_cuts_are_rare(
         covers(bound, with_it, without)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("adjacency", "others", "most", "rate", "group", "times"),
     [
@@ -200,6 +201,7 @@ def test_never_above_twice_the_contribution_whenever_something_is_cut(noise: str
         assert (worst(found, at) <= worst(whole, at) * (1.0 + 1e-9)).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace-one"])
 @pytest.mark.parametrize("spec", [GaussianSpec(noise_multiplier=2.0), LaplaceSpec(noise_multiplier=2.0)], ids=repr)
 def test_tighter_bounds_cost_more_and_loose_ones_nothing(spec: Spec, adjacency: str) -> None:

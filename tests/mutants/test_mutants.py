@@ -51,6 +51,7 @@ def test_each_operator_changes_what_it_names() -> None:
     }
 
 
+@pytest.mark.long
 def test_a_mutant_is_another_program() -> None:
     """Mutants of files drawn at random: each can be compiled, has as many lines, and another syntax tree."""
     seed = secrets.randbits(32)

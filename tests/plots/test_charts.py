@@ -235,6 +235,7 @@ def test_an_approximation_is_dashed_and_promises_nothing(monkeypatch: pytest.Mon
     assert "approximate" not in chart("epsilon-steps").lines[0].label
 
 
+@pytest.mark.long
 def test_what_only_dominates_is_not_certified_from_below() -> None:
     """Many participations in a tree: the sensitivity is bounded, not known."""
     tree = b"""

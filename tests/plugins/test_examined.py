@@ -40,6 +40,7 @@ def examined(place: Path, *names: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_name_that_nothing_has_is_refused() -> None:
     done = examined(PACKAGE, "stairs")
     assert done.returncode == 2 and "found 'stairs'" in done.stderr and "staircase" in done.stderr

@@ -40,6 +40,7 @@ def run(folder: Path, place: Path, *arguments: str) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.long
 def test_a_mechanism_of_another_package(tmp_path: Path) -> None:
     for kind in ("staircase", "pure-dp"):
         (tmp_path / f"{kind}.toml").write_text(FILE.format(kind=kind))

@@ -132,7 +132,7 @@ def right_rows(tmp_path_factory: pytest.TempPathFactory) -> list[list[np.ndarray
         return rows_of(tmp_path_factory.mktemp("right"), monkeypatch, RIGHT, False)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("habit", SHARES)
 def test_one_change_of_the_data_changes_what_one_fitted_model_answers(
     habit: str, right_rows: list[list[np.ndarray]], place: Path, monkeypatch: pytest.MonkeyPatch
@@ -176,7 +176,7 @@ def mixed():
 LORA = "lora = { rank = 2, targets = ['back'] }\ncontext = 32\n"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize(
     ("model", "tokenizer", "more", "message"),
@@ -288,6 +288,7 @@ def learnt_apart(module: str, place: Path, shards: int = 1, jobs: int = 1) -> di
         return {number: votes.tolist() for number, votes in result.results(records)}
 
 
+@pytest.mark.long
 def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:
     """The user's module starts a thread."""
     thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
@@ -347,7 +348,7 @@ def learn(inputs, labels):
 """
 
 
-@pytest.mark.parametrize("end", ["answers", "is killed"])
+@pytest.mark.parametrize("end", ["answers", pytest.param("is killed", marks=pytest.mark.long)])
 def test_whatever_a_learner_has_started_ends_with_it(end: str, place: Path) -> None:
     (place / "leaves.py").write_text(LEARNS.replace("END", ENDS[end]))
     with pytest.raises(InputError, match="it is gone") if end == "is killed" else nullcontext():
@@ -360,7 +361,7 @@ def test_whatever_a_learner_has_started_ends_with_it(end: str, place: Path) -> N
     ("end", "stop"),
     [
         ("waits", signal.SIGKILL),
-        ("spins", signal.SIGINT),
+        pytest.param("spins", signal.SIGINT, marks=pytest.mark.long),
         *(pytest.param(*case, marks=pytest.mark.long) for case in (("waits", signal.SIGINT), ("spins", signal.SIGKILL))),
     ],
 )

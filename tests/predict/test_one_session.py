@@ -196,6 +196,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, boo
     return lambda command, ledger: Begun(COMMANDS[command], tmp_path, ledger, monkeypatch)
 
 
+@pytest.mark.sampled
 @EACH
 @pytest.mark.parametrize("ledger", [True, False], ids=["ledger", "alone"])
 def test_nothing_that_is_put_back_has_an_answer_drawn_twice(
@@ -240,6 +241,7 @@ def test_a_count_that_is_put_back_alone_is_told(command: str, begun: Callable[[s
 CHANGES = [(command, name) for command, kept in COMMANDS.items() for name in kept.inputs]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("command", "name"), CHANGES)
 def test_a_session_goes_on_with_the_inputs_that_it_began_with(
     command: str, name: str, begun: Callable[[str, bool], Begun], monkeypatch: pytest.MonkeyPatch

@@ -419,6 +419,7 @@ def test_account_solves_for_the_last_value_that_meets_the_budget(place: Path, so
         assert (dpcli.account(dpcli.load(at), [best["accountant"]]).upper <= 8.0) == meets
 
 
+@pytest.mark.long
 def test_over_budget_says_which_radius_would_pass(place: Path) -> None:
     """The radius that is named passes, the next one of seven digits does not."""
     outcome = run_pmixed(place, "fit", str(written(place, mechanism_radius="2.0")))
@@ -430,6 +431,7 @@ def test_over_budget_says_which_radius_would_pass(place: Path) -> None:
         beyond.require_budget()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ledger", [True, False])
 def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copied at any model, before the first ends and after: what is charged once is counted once."""
@@ -520,7 +522,7 @@ def model():
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("when", ["ids", "tune", "kind", "tuned", "cancelled", "asked", "stopped"])
 def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "failing_models", raising=False)

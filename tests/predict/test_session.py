@@ -187,6 +187,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_transcript_is_refused(name: str, tmp_path: Path) -> None:
     plan = planned(tmp_path)

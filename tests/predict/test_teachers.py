@@ -395,6 +395,7 @@ def other_code(path: Path) -> None:
         one.unlink()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", [other_data, other_teachers, other_queries, other_code])
 def test_votes_that_a_session_was_held_with_are_not_written_over(change: Any, tmp_path: Path) -> None:
     path = whole_file(tmp_path, teachers=4)

@@ -28,7 +28,7 @@ def test_every_type_has_a_reference() -> None:
     assert [kind for kind in MECHANISMS if not any(references(kind))] == []
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", [kind for kind in PRICED if kind not in GIVEN])
 def test_a_change_that_moves_more_than_is_stated_loses_more(kind: str) -> None:
     """More records, teachers or scores move than one, which is stated."""
@@ -57,7 +57,7 @@ def test_a_statement_that_is_not_true_is_exceeded(kind: str) -> None:
             assert exceeds(p, q, claims), situation
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", PRICED)
 def test_who_knows_the_random_numbers_learns_more(kind: str) -> None:
     """Two laws p and q are drawn from one uniform number. Where it is known, what differs tells the datasets apart: delta is at least

@@ -142,7 +142,7 @@ def test_a_place_that_is_filled_up_moves_two_batches(scheme: str, drawn: Drawn) 
     assert any(found)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", SAMPLING)
 def test_one_pass_more_than_is_stated_costs_more(scheme: str) -> None:
     reference, found = gaussian(1.0), list[bool]()

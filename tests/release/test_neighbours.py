@@ -54,7 +54,7 @@ def test_nothing_moves_further_than_is_priced(seeds: range, tables: int, engine:
     assert list(breaches(engine, seeds, tmp_path, tables=tables)) == []
 
 
-@pytest.mark.parametrize("limit", ["max_groups", "max_rows"])
+@pytest.mark.parametrize("limit", [pytest.param("max_groups", marks=pytest.mark.long), "max_rows"])
 def test_a_limit_that_is_forgotten_is_seen(limit: str, engine: DuckDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = statements._bounded
     monkeypatch.setattr(statements, "_bounded", lambda asked, *others: sound(replace(asked, **{limit: 10}), *others))

@@ -137,6 +137,7 @@ def counted(total: int) -> Iterator[int]:
         yield seen
 
 
+@pytest.mark.long
 def test_texts_that_run_into_each_other_are_drawn_apart(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """What separates texts may be in them: keys that were hashed to one number would be kept or left out together."""
     secret = random.randbytes(32)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from dpcli.release.engines.duckdb_engine import SPILL_PREFIX, spill_folder
-from tests.cases import of_each
 
 HELD = """
 import time
@@ -51,7 +50,7 @@ def left(folder: Path) -> list[str]:
 
 @pytest.mark.needs("duckdb", "sqlglot")
 @pytest.mark.usefixtures("interruptible")
-@of_each("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_in_a_query_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     import duckdb
 

@@ -48,6 +48,7 @@ def test_no_unit_of_a_view_counts_more_rows_than_it_may(view: str, asked: str, t
     assert most(source, tmp_path, None, asked) <= CAP * UNITS
 
 
+@pytest.mark.sampled
 @pytest.mark.needs("psycopg", "sqlglot")
 @pytest.mark.parametrize("view", [EACH, "select * from t tablesample bernoulli(50)", SAME])
 @pytest.mark.parametrize("asked", ASKED)

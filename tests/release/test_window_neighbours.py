@@ -104,7 +104,7 @@ EVERY = range(len(MEASURES) * len(TOLD))  # every measure under every kind of bl
     ("most", "seeds"),
     [
         (1, EVERY),
-        (2, EVERY),
+        pytest.param(2, EVERY, marks=pytest.mark.long),
         pytest.param(3, EVERY, marks=pytest.mark.long),
         pytest.param(1, range(1000, 1800), marks=pytest.mark.nightly),
     ],

@@ -130,6 +130,7 @@ def cases(names: Sequence[str]) -> list[Any]:
     ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "ending", "by"), cases(["arrays", "declared", "causal-lm"]))
 def test_a_unit_is_bounded_in_each_block_where_its_ledger_says_so(
     name: str, ending: str, by: str, planned: Callable[..., Any]
@@ -185,6 +186,7 @@ NAMED = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("by", WINDOWS)
 def test_a_part_of_a_unit_is_refused_where_no_column_tells_its_block(name: str, by: str, planned: Callable[..., Any]) -> None:

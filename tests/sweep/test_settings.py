@@ -400,6 +400,7 @@ def test_a_schedule_says_what_is_solved_for(tmp_path: Path) -> None:
     assert all(variant.plan.account.upper <= variant.epsilon for variant in plan.variants)
 
 
+@pytest.mark.long
 def test_dry_run_prints_the_points_and_loads_no_torch(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(PUBLIC + GRID)
     code = (

@@ -61,6 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("where", RAISED)
 def test_an_error_of_a_step_shows_no_record(where: str, tmp_path: Path) -> None:
     """It is told where it was raised in the user's code, or by what, and the run stays charged."""

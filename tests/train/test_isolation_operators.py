@@ -113,9 +113,8 @@ CHAINED = [
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("part", range(4))
-def test_a_chain_of_operators_does_what_the_rules_say(part: int) -> None:
+@pytest.mark.parametrize("seed", range(12))
+def test_a_chain_of_operators_does_what_the_rules_say(seed: int) -> None:
     torch.set_num_threads(1)
-    for seed in range(SEED + 3 * part, SEED + 3 * part + 3):
-        drawn, said = chain(seed, CHAINED)
-        assert next(contradicted(drawn, said, seed), None) is None, (seed, drawn)
+    drawn, said = chain(SEED + seed, CHAINED)
+    assert next(contradicted(drawn, said, SEED + seed), None) is None, (SEED + seed, drawn)

@@ -216,6 +216,7 @@ BRANCHES: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mixes", BRANCHES)
 def test_no_branch_on_any_size(mixes: Callable[[Any], Any]) -> None:
     with pytest.raises(

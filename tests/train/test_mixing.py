@@ -111,9 +111,9 @@ SELDOM = ("rare_record", "rare_magnitude", "mixup_now_and_then")
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", range(10))
 def test_a_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
-    require_each_refused([name for name in models.MIXING if name not in SELDOM][part::5], books, run)
+    require_each_refused([name for name in models.MIXING if name not in SELDOM][part::10], books, run)
 
 
 def test_a_branch_on_values_that_is_not_seen_moves_no_other_record() -> None:
@@ -131,18 +131,22 @@ def test_a_branch_on_values_that_is_not_seen_moves_no_other_record() -> None:
     require_each(SELDOM, apart)
 
 
-def test_a_loss_that_mixes_is_refused_before_any_charge(books: Ledger) -> None:
-    require_each_refused(models.LOSSES, books, lambda name: run("Net", name))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(2))
+def test_a_loss_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
+    require_each_refused([*models.LOSSES][part::2], books, lambda name: run("Net", name))
 
 
-@pytest.mark.sampled(1, 4)
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.sampled(1, 8)
+@pytest.mark.parametrize("part", range(20))
 def test_an_unusual_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
-    require_each_refused([*unusual.MIXING][part::10], books, lambda name: run(name, module=unusual.__name__))
+    require_each_refused([*unusual.MIXING][part::20], books, lambda name: run(name, module=unusual.__name__))
 
 
-def test_an_unusual_loss_that_mixes_is_refused_before_any_charge(books: Ledger) -> None:
-    require_each_refused(unusual.LOSSES, books, lambda name: run("Net", name, module=unusual.__name__))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(4))
+def test_an_unusual_loss_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
+    require_each_refused([*unusual.LOSSES][part::4], books, lambda name: run("Net", name, module=unusual.__name__))
 
 
 @pytest.mark.sampled(1)
@@ -213,7 +217,7 @@ def test_no_record_is_seen_before_the_charge(books: Ledger, monkeypatch: pytest.
     assert seen and not any(torch.isin(x.flatten().float(), private).any() for x in seen)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*unusual.BACKWARDS, "ScaledByAHook", "ScaledByTheFirst"])
 @pytest.mark.parametrize("single", [True, False])
 def test_what_keeps_state_in_the_backward_pass_is_refused(name: str, single: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +272,7 @@ def test_an_example_is_taken_alone_with_the_numbers_that_it_drew(name: str) -> N
     assert engine.program is not None and engine.program.random
 
 
-@pytest.mark.parametrize("wide", [10, 20])
+@pytest.mark.parametrize("wide", [10, pytest.param(20, marks=pytest.mark.long)])
 def test_one_mask_for_all_is_the_one_of_the_example_that_is_taken_alone(wide: int) -> None:
     """Whatever its length has to do with the number of records."""
 

@@ -167,6 +167,7 @@ def patterns(steps: int, most: int, apart: int) -> Iterator[tuple[int, ...]]:
                 yield pattern
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("steps", "bands"), [(1, 1), (9, 1), (12, 3), (30, 8), (30, 30)])
 def test_an_optimised_matrix_costs_one_for_a_column_and_is_no_worse_than_a_square_root(steps: int, bands: int) -> None:
     columns = optimised(steps, bands)

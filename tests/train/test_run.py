@@ -185,6 +185,7 @@ def test_a_resumed_run_goes_on_in_its_own_books(file: Path, tmp_path: Path) -> N
     assert train(plan, books, resume=True).repeated == ((10, 20),)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("moved", ["void", "another login"])
 def test_a_run_that_could_not_be_committed_at_its_end_is_not_resumed(file: Path, tmp_path: Path, moved: str) -> None:
     """It is said before any noise is drawn or anything is charged, not when the model is there."""

@@ -294,7 +294,8 @@ class EvaluationSetup:
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
         """Measure all methods, and all points of the ablation. The fitted models are evaluated in one pass over the text."""
         ensembles_of_file = self.ensemble_ways()
-        cases = [] if axis is None else [self.case(*_varied_plan(self.plan, axis, value), value) for value in values]
+        varied = [] if axis is None else [(_varied_plan(self.plan, axis, value), value) for value in values]
+        cases = [self.case(*plan, value) for plan, value in varied]
         shared = [] if axis == "shards" else cases
         modes = [(way.mode, self.plan.spec.model_rate) for way in ensembles_of_file] + [
             mode for case in shared for mode in case.modes

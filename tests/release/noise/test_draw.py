@@ -69,6 +69,7 @@ def test_opendp_asks_no_more_than_is_charged(scale: float, sensitivity: int) -> 
         assert Fraction(asked) <= Fraction(charged) * ulp**2
 
 
+@pytest.mark.long
 def test_neither_the_prelude_nor_numpy_is_imported() -> None:
     code = (
         "import sys; from dpcli.release.noise.samplers import noisy; from dpcli.release.noise.laws import DiscreteLaplaceLaw;"

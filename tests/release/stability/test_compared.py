@@ -157,6 +157,7 @@ def test_the_crossing_is_where_the_formulas_say(adjacency: Adjacency) -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_comparison_can_be_read_in_every_format(adjacency: Adjacency) -> None:
     shown = document(compare_modes(Lead(1.0, 1e-6, adjacency, 1, 2), range(1, 9), (10, 10**3, 10**6)))

@@ -51,7 +51,7 @@ def test_sums_are_those_of_one_example_at_a_time(configuration: Configuration) -
 
 
 @pytest.mark.usefixtures("followed_once")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("configuration", [c for c in BY_NAME if c.id in ("mlp", "cnn", "tied", "scaled", "recurrent")])
 def test_every_style_with_every_method(configuration: Configuration) -> None:
     model, batch = configuration.model(), configuration.draw(4)

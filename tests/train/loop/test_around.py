@@ -82,6 +82,7 @@ def test_a_hook_that_comes_within_a_step_is_refused(begin: Begin, hooked: list[A
         private.step(next(private))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("wrap", ["at the start", "later"])
 def test_schedules_wrap_the_optimizer(begin: Begin, wrap: str) -> None:
     model = model_of()

@@ -64,6 +64,7 @@ def test_a_right_program_takes_all_of_its_steps(
     assert charged(str(tmp_path / "ledger.db")) == [("committed", None)]
 
 
+@pytest.mark.long
 def test_how_long_one_record_at_a_time_takes_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def told() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.name == "dpcli"]

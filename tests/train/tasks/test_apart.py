@@ -101,6 +101,7 @@ TABLES = FILE.replace(
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("public", ["records", "load", "public"])
 def test_functions_of_the_same_records(public: str) -> None:
     written(WITH_PUBLIC.replace("{0}", public), PLAIN)
@@ -110,6 +111,7 @@ def test_functions_of_the_same_records(public: str) -> None:
         refused("train.public: expected other records than the private ones")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["a copy", "a link", "others"])
 def test_files_of_the_same_records(way: str) -> None:
     rng = np.random.default_rng(3)

@@ -63,6 +63,7 @@ def file_of(run: Path) -> bytes:
     return (run / "pipeline.toml").read_bytes()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*RUN_FILES, "model.json"])
 @pytest.mark.parametrize("place", [0, 9, 0.5, -1])
 def test_a_changed_byte_of_a_file_is_seen(run: Path, name: str, place: float) -> None:
