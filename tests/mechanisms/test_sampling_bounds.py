@@ -19,9 +19,11 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixtureReplaced
 from dpcli.mechanisms.sampling.poisson import MAX_ORDER, PoissonReplaced, PoissonSampled, fixed_size
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Renyi
+from dpcli.numerics.mixture import binomial_mixture
 from tests.cases import of_each
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
@@ -174,7 +176,7 @@ def test_sampling_under_replace_one_needs_the_contribution_form() -> None:
     for spec in bare:
         with pytest.raises(InputError, match="needs noise_multiplier"):
             spec.poisson(0.1, replaced)
-    assert LaplaceSpec(noise_multiplier=2.0).poisson(0.1, replaced) == PoissonReplaced(Laplace(1.0), 0.1)
+    assert LaplaceSpec(noise_multiplier=2.0).poisson(0.1, replaced) == LaplaceMixtureReplaced(binomial_mixture(0.5, 0.1, 1))
     assert GaussianSpec(noise_multiplier=2.0).poisson(0.1, replaced) == SampledGaussianReplaced(0.5, 0.1)
 
 

@@ -22,7 +22,7 @@ goal_options = composed(
         "--target-advantage", type=float, help="Largest permitted difference of true and false positive rate (delta at epsilon 0)."
     ),
     click.option("--target-tpr", type=float, help="Largest permitted true positive rate of any attack at --at-fpr."),
-    click.option("--at-fpr", type=float, help="False positive rate at which --target-tpr holds."),
+    click.option("--at-fpr", type=float, help="Rate of false positives at which --target-tpr holds."),
     click.option(
         "--target-mu",
         type=float,
