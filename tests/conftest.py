@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
-    from tests.ledger.cluster import Cluster
+    from tests.ledger.postgres.cluster import Cluster
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before anything imports numpy
     os.environ.setdefault(threads, "1")  # there are as many tests at once as cores
@@ -149,7 +149,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A PostgreSQL server of our own, started when a test of any folder first asks for it."""
-    from tests.ledger.cluster import OWNER, missing, running
+    from tests.ledger.postgres.cluster import OWNER, missing, running
 
     reason = missing()
     if reason is not None:

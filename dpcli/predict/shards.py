@@ -31,7 +31,7 @@ SESSIONS: Premises = (
     Premise(
         "No message about a private record reveals its position or its content.",
         "pate, pmixed, prompt and generate",
-        "tests/predict/test_votes.py::test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is",
+        "tests/predict/votes/test_votes.py::test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is",
     ),
 )
 

@@ -111,18 +111,18 @@ class Source:
             "A unit counts with at most max_rows rows, even if a view returns different rows each time it is read.",
             "release, in DuckDB and PostgreSQL; in Spark, which reads only files, the operator: the files must not change while "
             "they are read",
-            "tests/release/test_views.py::test_no_unit_of_a_view_counts_more_rows_than_it_may",
+            "tests/release/tables/test_views.py::test_no_unit_of_a_view_counts_more_rows_than_it_may",
         ),
         Premise(
             "Whether every row can be read does not depend on one unit.",
             "the operator, who inspects the table with other tools; release reports an unreadable table in the same words "
             "wherever the fault is",
-            "tests/release/test_unreadable.py::test_what_cannot_be_read_is_told_in_the_same_words",
+            "tests/release/tables/test_unreadable.py::test_what_cannot_be_read_is_told_in_the_same_words",
         ),
         Premise(
             "Raw rows that an engine writes to disk are deleted when the process ends.",
             "release, or the next start of release on this machine",
-            "tests/release/test_spill.py::test_a_start_removes_what_the_dead_left_and_nothing_of_the_living",
+            "tests/release/tables/test_spill.py::test_a_start_removes_what_the_dead_left_and_nothing_of_the_living",
         ),
         Premise(
             "A unit counts in at most as many keys as are declared.",
@@ -132,17 +132,17 @@ class Source:
         Premise(
             "The rows that name a unit belong to it, and no query counts more of them than it is charged for.",
             "release; the author of the file, for the column that names the unit",
-            "tests/release/test_neighbours.py::test_a_limit_that_is_forgotten_is_seen",
+            "tests/release/privacy/test_neighbours.py::test_a_limit_that_is_forgotten_is_seen",
         ),
         Premise(
             "All rows of a unit are equally likely to be kept, so that an answer means what dpcli states.",
             "release",
-            "tests/release/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
+            "tests/release/privacy/test_rows_kept.py::test_rows_alike_with_one_hash_are_seen",
         ),
         Premise(
             "All groups of a unit are equally likely to be kept.",
             "release",
-            "tests/release/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
+            "tests/release/privacy/test_rows_kept.py::test_keys_that_are_drawn_alike_are_seen",
         ),
     )
 

@@ -20,9 +20,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from dpcli.ledger.stores.places import init
-from tests.ledger import cluster as servers
-from tests.ledger.cluster import Cluster
-from tests.ledger.setting import DATASET, terms
+from tests.ledger.filters.setting import DATASET, terms
+from tests.ledger.postgres import cluster as servers
+from tests.ledger.postgres.cluster import Cluster
 from tests.ledger.spenders import COST, Struggle, judged, struggle
 
 WORKERS, SECONDS, PAUSE = 16, 10.0, 0.02

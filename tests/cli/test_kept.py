@@ -12,7 +12,7 @@ from dpcli.ledger.stores.places import init
 from tests.cases import of_each
 from tests.cli.commands import COMMANDS, own_formats
 from tests.command import dpcli
-from tests.ledger.setting import DATASET, terms
+from tests.ledger.filters.setting import DATASET, terms
 
 ROOT = Path(__file__).parents[2]
 MNIST = str(ROOT / "examples" / "mnist.toml")

@@ -32,7 +32,7 @@ from dpcli.ledger.documents.ledger_pictures import ACROSS, CLOSED, EMPTY, NAMED,
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState
 from tests.document.drawn import SVG, boxes, luminance
-from tests.ledger.families import FAMILIES, opening, terms
+from tests.ledger.filters.families import FAMILIES, opening, terms
 
 FIRST = date(2026, 1, 28)
 
@@ -208,7 +208,7 @@ def test_nothing_to_draw() -> None:
         if empty is not None and empty.grid is not None:
             assert all(square.value is None for square in empty.grid.squares)
             assert len(empty.grid.squares) == len(terms(by).family.kind.listed)  # type: ignore[union-attr]
-    from tests.ledger.setting import terms as plain
+    from tests.ledger.filters.setting import terms as plain
 
     assert block_chart(opening(plain())) is None
     assert set(FAMILIES) == set(BLOCKS)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.command import Result, dpcli
 from tests.inline import text_of
-from tests.release.files import document
+from tests.release.tables.files import document
 
 SUM = {"name": "total", "measure": "sum", "column": "spent", "where": "age > 3", "rho": 0.005, "max_rows": 2}
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from dpcli.ledger.stores import postgres
-from tests.ledger.cluster import OWNER, Cluster
+from tests.ledger.postgres.cluster import OWNER, Cluster
 
 GUARDED = ("dpcli.entry", "dpcli.dataset")
 NEVER = [f"ALTER TABLE dpcli.{table} %s TRIGGER never" for table in ("entry", "dataset", "checkpoint")]

@@ -18,8 +18,8 @@ from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent_runs
 from dpcli.ledger.verify import verify
-from tests.ledger.folding import KEYS, NOW, alike, begin_alike, folded
-from tests.ledger.setting import charge
+from tests.ledger.filters.folding import KEYS, NOW, alike, begin_alike, folded
+from tests.ledger.filters.setting import charge
 
 PEOPLE = ("ada", "eve", "bob")
 FRESH, FIRST, SECOND = "fresh", "first", "second"  # who asks: see `play`

@@ -14,7 +14,7 @@ from pathlib import Path
 from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_ledger
-from tests.ledger.setting import DATASET, charge
+from tests.ledger.filters.setting import DATASET, charge
 
 COST = Decimal("0.001")
 

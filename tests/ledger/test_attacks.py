@@ -22,9 +22,9 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from tests.command import dpcli
-from tests.ledger import setting
 from tests.ledger.cases import every
 from tests.ledger.conftest import Place
+from tests.ledger.filters import setting
 from tests.ledger.pipelines import pure
 
 NOW = "2030-01-10T00:00:00Z"

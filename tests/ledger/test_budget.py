@@ -25,7 +25,7 @@ from dpcli.ledger.verify import verify
 from tests.command import ROOT
 from tests.ledger.cases import every
 from tests.ledger.conftest import Place
-from tests.ledger.setting import DATASET, run, run_file, terms
+from tests.ledger.filters.setting import DATASET, run, run_file, terms
 
 
 @pytest.fixture

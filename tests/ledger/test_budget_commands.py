@@ -14,7 +14,7 @@ from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.stores import places
 from tests.cases import of_each
 from tests.command import Result, dpcli
-from tests.ledger.setting import DATASET, charge, terms
+from tests.ledger.filters.setting import DATASET, charge, terms
 
 FILE = """
 format = 1

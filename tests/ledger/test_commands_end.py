@@ -20,8 +20,8 @@ from dpcli.ledger.stores import postgres, postgres_connection, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.ledger.conftest import Database
 from tests.ledger.every_command import ALL, called
-from tests.ledger.proxy import Proxy
-from tests.ledger.setting import DATASET, charge, run, terms
+from tests.ledger.filters.setting import DATASET, charge, run, terms
+from tests.ledger.postgres.proxy import Proxy
 from tests.waiting import PATIENCE
 
 LOCK, ANSWER, CONNECT = 0.3, 1.0, 1  # seconds

@@ -18,13 +18,13 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.store import Store
-from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, made
-from tests.ledger.families import FAMILIES, family
-from tests.ledger.folding import NOW, folded
+from tests.ledger.filters.families import FAMILIES, family
+from tests.ledger.filters.folding import NOW, folded
+from tests.ledger.filters.setting import DATASET, terms
 from tests.ledger.machine import FRESH, PEOPLE, STEPS, Model, Step, play
-from tests.ledger.people import EVERY, by
-from tests.ledger.setting import DATASET, terms
+from tests.ledger.postgres.cluster import Cluster
+from tests.ledger.postgres.people import EVERY, by
 
 KINDS = st.sampled_from([None, *sorted(BLOCKS)])
 

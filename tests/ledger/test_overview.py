@@ -20,11 +20,11 @@ from dpcli.ledger.stores.postgres import PostgresStore
 from dpcli.ledger.stores.sqlite import SqliteStore
 from tests.command import dpcli
 from tests.ledger.conftest import Place
-from tests.ledger.families import FAMILIES, terms
-from tests.ledger.folding import Counting
-from tests.ledger.people import USUAL
-from tests.ledger.setting import charge
-from tests.ledger.setting import terms as plain
+from tests.ledger.filters.families import FAMILIES, terms
+from tests.ledger.filters.folding import Counting
+from tests.ledger.filters.setting import charge
+from tests.ledger.filters.setting import terms as plain
+from tests.ledger.postgres.people import USUAL
 
 
 def filled(url: str) -> None:

@@ -28,9 +28,9 @@ from dpcli.ledger.verify import verify
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database, Place
-from tests.ledger.folding import folded
-from tests.ledger.people import EVERY, by, by_hand, signed, written
-from tests.ledger.setting import DATASET, charge, run, terms
+from tests.ledger.filters.folding import folded
+from tests.ledger.filters.setting import DATASET, charge, run, terms
+from tests.ledger.postgres.people import EVERY, by, by_hand, signed, written
 from tests.waiting import until
 
 TWO = replace(terms(), two_person=True)

@@ -15,7 +15,7 @@ from dpcli.predict.pmixed.pmixed_plan import plan_of as pmixed_plan
 from dpcli.predict.prompt.prompt_plan import plan_of as prompt_plan
 from dpcli.predict.prompt.prompt_session import vote_and_teach
 from dpcli.predict.shards import shard_of
-from tests.predict.pmixed_files import HEAD, sentences
+from tests.predict.pmixed.pmixed_files import HEAD, sentences
 from tests.predict.prompt_files import FILE
 from tests.predict.samples import GNMAX, written
 
@@ -63,7 +63,7 @@ def learn(inputs, labels):
 """
 
 PMIXED = """
-from tests.predict.pmixed_files import sentences
+from tests.predict.pmixed.pmixed_files import sentences
 texts = lambda: Path("texts").read_text().split("\\n")
 
 class Model:

@@ -23,7 +23,7 @@ from dpcli.predict.shard_processes import ShardProcesses
 from tests.ledger.spenders import started
 from tests.predict.leaving import ROW, left
 from tests.predict.one_change import HABITS, LEARNERS, OWN_LEARNERS, of_members, of_pate, of_pmixed
-from tests.predict.pmixed_files import HEAD
+from tests.predict.pmixed.pmixed_files import HEAD
 from tests.predict.samples import working_folder
 from tests.waiting import until
 

@@ -22,7 +22,8 @@ from dpcli.predict.pmixed.model_ensemble import Ensemble
 from dpcli.predict.prediction_session import add_line, whole_lines
 from tests.cases import of_each
 from tests.command import Result, dpcli
-from tests.predict import generate_files, pmixed_files, prompt_files, samples
+from tests.predict import generate_files, prompt_files, samples
+from tests.predict.pmixed import pmixed_files
 
 MODULES = ("stub", "notes", "small_texts")
 

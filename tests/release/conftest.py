@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.cluster import Cluster
+from tests.ledger.postgres.cluster import Cluster
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.engines.source_table import ActualColumn, ActualTable
 from dpcli.release.query_entries import PricedQuery
-from tests.release.files import priced
+from tests.release.tables.files import priced
 
 
 def literal(value: Any, name: str) -> str:

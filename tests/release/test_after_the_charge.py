@@ -15,7 +15,7 @@ from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Tot
 from dpcli.release.query_answer import as_json
 from dpcli.release.query_entries import PricedQuery
 from tests.cases import of_each
-from tests.release.files import document, priced, queries
+from tests.release.tables.files import document, priced, queries
 
 pytestmark = pytest.mark.needs("opendp")
 EACH = of_each("table", [table for _, table in queries()], told=lambda table: f"{table['measure']} {table['name']}")

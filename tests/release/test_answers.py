@@ -18,7 +18,7 @@ from dpcli.release.release_plan import plan_of
 from dpcli.release.release_run import release
 from tests.command import dpcli
 from tests.inline import text_of
-from tests.release.files import document
+from tests.release.tables.files import document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")
 UNITS = 400

@@ -15,8 +15,8 @@ from dpcli.release.release_plan import plan_of
 from dpcli.release.release_run import release
 from tests.cases import of_each
 from tests.inline import text_of
-from tests.ledger.setting import DATASET, terms
-from tests.release.files import COLUMNS, document
+from tests.ledger.filters.setting import DATASET, terms
+from tests.release.tables.files import COLUMNS, document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")
 LIMITS = {"max_groups": 1, "max_rows": 1, "epsilon": 0.5}

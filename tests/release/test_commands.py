@@ -15,7 +15,7 @@ from dpcli.release.aggregate import Total
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
-from tests.release.files import document, priced, queries
+from tests.release.tables.files import document, priced, queries
 
 COSTS = ("error", "weight", "noise")
 

@@ -24,7 +24,7 @@ from dpcli.release.release_plan import ReleasePlan
 from dpcli.release.vectors import Contribution, sensitivity
 from tests.cases import by_tier, of_each
 from tests.inline import text_of
-from tests.release.files import BY_UNIT, document, priced, queries
+from tests.release.tables.files import BY_UNIT, document, priced, queries
 
 QUERIES = dict(queries())
 EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")

@@ -17,7 +17,7 @@ from dpcli.release.expressions.scalars import Layers
 from dpcli.release.expressions.sql_grammar import Expressions
 from tests.cases import of_each
 from tests.release import expressions_drawn as drawn
-from tests.release.places import Table, cluster_of, everywhere, seen, source_of
+from tests.release.tables.places import Table, cluster_of, everywhere, seen, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 

@@ -21,9 +21,9 @@ from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.release_plan import plan_of
 from dpcli.release.release_run import release
 from tests.inline import text_of
-from tests.ledger.setting import DATASET, terms
+from tests.ledger.filters.setting import DATASET, terms
 from tests.ledger.spenders import started
-from tests.release.files import document
+from tests.release.tables.files import document
 
 pytestmark = pytest.mark.needs("duckdb", "opendp", "sqlglot")
 EVENTS: tuple[tuple[Any, str], ...] = (

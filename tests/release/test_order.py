@@ -23,8 +23,8 @@ from dpcli.release.release_run import release
 from dpcli.sessions.charged import RUN, Session
 from tests.cases import of_each
 from tests.inline import text_of
-from tests.ledger.setting import DATASET, terms
-from tests.release.files import COLUMNS, document
+from tests.ledger.filters.setting import DATASET, terms
+from tests.release.tables.files import COLUMNS, document
 
 COUNT = {"name": "adults", "measure": "count", "epsilon": 0.5}
 

@@ -16,8 +16,8 @@ from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.source_engine import open_source, require_source
 from tests.cases import of_each
-from tests.ledger.cluster import Cluster
-from tests.release.places import Table, cluster_of, everywhere, source_of
+from tests.ledger.postgres.cluster import Cluster
+from tests.release.tables.places import Table, cluster_of, everywhere, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 

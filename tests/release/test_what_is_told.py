@@ -19,8 +19,8 @@ from dpcli.release.release_plan import ReleasePlan, plan_of
 from dpcli.release.stability.mode_comparison import comparison_of
 from tests.cases import of_each
 from tests.inline import text_of
-from tests.release.files import COLUMNS, priced, queries
-from tests.release.files import document as file_of
+from tests.release.tables.files import COLUMNS, priced, queries
+from tests.release.tables.files import document as file_of
 
 pytestmark = pytest.mark.needs("opendp")
 BY_KEYS = [table for _, table in queries() if table.get("max_groups") and (table.get("by") or table.get("bins"))]

@@ -14,7 +14,7 @@ from dpcli.ledger.stores.places import init
 from dpcli.sessions.charged import RUN, Session, charge, commit, mark_counted, require_charged, require_going_on, session_in
 from dpcli.sessions.folder import exclusive
 from tests.cases import of_each
-from tests.ledger.setting import DATASET, run, terms
+from tests.ledger.filters.setting import DATASET, run, terms
 
 
 def books(folder: Path, epsilon: float = 1.0) -> Ledger:

@@ -14,7 +14,7 @@ from dpcli.ledger.stores.places import init
 from dpcli.sessions.charged import reason
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.ledger.setting import DATASET, run, terms
+from tests.ledger.filters.setting import DATASET, run, terms
 
 COMMANDS = ("train", "predict", "release", "sweep")
 FILE = b"""

@@ -12,7 +12,7 @@ from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.release.release_run import release
 from dpcli.sessions.window import PARTS, over_window, require_bounded
 from tests.cases import of_each
-from tests.release.windows import COUNT, REGIONS, csv, family, ledger, planned
+from tests.release.window.windows import COUNT, REGIONS, csv, family, ledger, planned
 
 PEOPLE = ("patient", "user", "visitor", "household", "Kunde")
 SPELLED = ("{0}", "{0}_id", "{0}-id", "{0}Id", "{0}s", "{0} number")

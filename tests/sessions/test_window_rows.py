@@ -23,7 +23,8 @@ from dpcli.train.plugin import TASKS
 from dpcli.train.tasks.files import row_place
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.predict import generate_files, pmixed_files, prompt_files
+from tests.predict import generate_files, prompt_files
+from tests.predict.pmixed import pmixed_files
 from tests.sessions.tables import BAG, WRITERS, Row, as_csv, fine_tuning, learnt, table_of, writing
 
 WINDOW, WORDS = ("2026-01-01..2026-01-07",), 'only rows whose "day" lies in 2026-01-01..2026-01-07 are read'
@@ -390,7 +391,7 @@ def test_a_run_of_a_sweep_reads_the_rows_of_the_window(folder: Callable[..., Fol
 @pytest.mark.long
 def test_every_process_reads_the_rows_that_the_first_has_asked_for(folder: Callable[..., Folder]) -> None:
     """The others know of no ledger: they would refuse the rows of other blocks."""
-    from tests.train.processes import together
+    from tests.train.run.processes import together
 
     here = folder("train, arrays")
     here.write(here.rows(7)[1])

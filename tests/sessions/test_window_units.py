@@ -20,7 +20,8 @@ from dpcli.ledger.blocks.rows import rows_from_content
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.window import over_window
-from tests.predict import generate_files, pmixed_files
+from tests.predict import generate_files
+from tests.predict.pmixed import pmixed_files
 from tests.sessions.tables import BAG, WRITERS, Row, fine_tuning, learnt, table_of, writing
 
 DAYS = [(date(2026, 1, 5) + timedelta(k)).isoformat() for k in range(28)]

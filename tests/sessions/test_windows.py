@@ -29,9 +29,10 @@ from tests.cli.commands import commands
 from tests.command import Result, dpcli
 from tests.inline import text_of
 from tests.ledger.conftest import Place, database, place, used_again  # noqa: F401
-from tests.ledger.families import FAMILIES, family
-from tests.predict import generate_files, pmixed_files, prompt_files, samples
-from tests.release.files import COLUMNS, document
+from tests.ledger.filters.families import FAMILIES, family
+from tests.predict import generate_files, prompt_files, samples
+from tests.predict.pmixed import pmixed_files
+from tests.release.tables.files import COLUMNS, document
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import HEAD, PRIVATE, PUBLIC, TRAIN
 

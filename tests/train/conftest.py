@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.train.followed import following_once
+from tests.train.isolation.followed import following_once
 
 if TYPE_CHECKING:
     from dpcli.train.isolation.traced_program import Program

@@ -35,7 +35,7 @@ PREMISES: Premises = (
     Premise(
         "Under zero-out a blank record adds nothing to a part or a block that it enters.",
         "account, lint and the ledger, which refuse mechanisms to which a blank may add something",
-        "tests/accountants/test_partitions.py::test_under_zero_out_a_blank_must_add_nothing",
+        "tests/accountants/pipelines/test_partitions.py::test_under_zero_out_a_blank_must_add_nothing",
     ),
     Premise(
         "A run reads no block outside of its window.",

@@ -41,7 +41,7 @@ PREMISES: Premises = (
     Premise(
         "Nobody who had seen an output raised the cap above the ceiling, or the ledger states that nothing is guaranteed.",
         "the ledger, and the statement of the approver who uses --no-output-seen",
-        "tests/ledger/test_raised_caps.py::test_a_cap_that_is_raised_after_outputs_bounds_nothing",
+        "tests/ledger/blocks/test_raised_caps.py::test_a_cap_that_is_raised_after_outputs_bounds_nothing",
     ),
 )
 

@@ -48,17 +48,17 @@ class Train(ABC):
         Premise(
             "A record's gradient depends on that record, on the model and on public data alone.",
             "train, before the charge and at every batch; for violations that neither check reveals, the author of the model",
-            "tests/train/test_mixing.py::test_a_model_that_mixes_is_refused_before_any_charge",
+            "tests/train/isolation/test_mixing.py::test_a_model_that_mixes_is_refused_before_any_charge",
         ),
         Premise(
             "A record that causes an error changes no other record's gradient.",
             "train",
-            "tests/train/test_isolation_records.py::test_an_error_of_one_record_moves_no_other",
+            "tests/train/isolation/test_isolation_records.py::test_an_error_of_one_record_moves_no_other",
         ),
         Premise(
             "A row number refers to the same record in every process that loads the data.",
             "train",
-            "tests/train/test_ranks.py::test_a_row_number_is_one_record_whatever_order_each_process_loads",
+            "tests/train/run/test_ranks.py::test_a_row_number_is_one_record_whatever_order_each_process_loads",
         ),
         Premise(
             "An error that stops a run before its first sum does not depend on a record; from its first sum on, the run is charged.",
@@ -83,12 +83,12 @@ class Train(ABC):
         Premise(
             "Messages and statements after the charge show no value and no row of the records.",
             "train",
-            "tests/train/test_after_the_charge.py::test_an_error_of_a_step_shows_no_record",
+            "tests/train/run/test_after_the_charge.py::test_an_error_of_a_step_shows_no_record",
         ),
         Premise(
             "A resumed run has the code, the data and the file with which it was started.",
             "train",
-            "tests/train/test_run.py::test_a_run_does_not_go_on_with_other_code",
+            "tests/train/run/test_run.py::test_a_run_does_not_go_on_with_other_code",
         ),
     )
 

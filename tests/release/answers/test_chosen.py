@@ -14,7 +14,7 @@ from dpcli.release.answers.choice_error import peeling_slack, probability_beyond
 from dpcli.release.noise.laws import scale_of
 from dpcli.release.noise.selection import SparseVectorLaws, above_threshold, rank_scores, top_k
 from tests.cases import of_each
-from tests.release.chances import covered, flipped, softmax
+from tests.release.privacy.chances import covered, flipped, softmax
 
 SHARES = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
 

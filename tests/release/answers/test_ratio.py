@@ -24,7 +24,7 @@ from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, No
 from dpcli.release.noise.samplers import draws
 from dpcli.release.noise.selection import SparseVectorLaws
 from tests.cases import of_each
-from tests.release.chances import LAWS, covered
+from tests.release.privacy.chances import LAWS, covered
 
 RANGE = 100
 

@@ -18,7 +18,7 @@ from dpcli.release.noise import samplers
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.samplers import draws, measurement, noisy
 from tests.cases import of_each
-from tests.release.chances import LAWS, SCALES, p_value
+from tests.release.privacy.chances import LAWS, SCALES, p_value
 
 pytestmark = pytest.mark.needs("opendp")
 SURE = 1e-9  # a right sampler falls below once in 10^9 tests

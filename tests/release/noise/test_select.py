@@ -28,7 +28,7 @@ from dpcli.release.noise.selection import (
     top_k,
 )
 from tests.cases import of_each
-from tests.release.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
+from tests.release.privacy.chances import Table, chi_square, flipped, loss, peeled, softmax, sparse
 
 pytestmark = pytest.mark.needs("opendp")
 SURE = 1e-9

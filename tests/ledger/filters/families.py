@@ -1,0 +1,44 @@
+"""Ledgers that are cut into blocks: every kind of them, with six blocks, and what an opening says."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+from dpcli.ledger.chain import seal
+from dpcli.ledger.filters.filter import opened_filter
+from dpcli.ledger.state import LedgerState
+from dpcli.ledger.terms import LedgerTerms
+from tests.ledger.filters.folding import NOW, rehearsed
+from tests.ledger.filters.setting import DATASET
+
+# Every kind of block: what an opening says of it, and six blocks.
+FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "day": ({}, tuple((date(2027, 12, 29) + timedelta(i)).isoformat() for i in range(6))),
+    "week": ({}, ("2020-W52", "2020-W53", "2021-W01", "2021-W02", "2021-W03", "2021-W04")),
+    "region": ({"names": ["Asia", "a@b", "eu", "us west", "é", "日 😀"]}, ("Asia", "a@b", "eu", "us west", "é", "日 😀")),
+    "hash": ({"count": 12}, ("0", "1", "10", "11", "2", "9")),
+}
+
+
+def family(by: str = "day", max_blocks: int = 1) -> dict[str, Any]:
+    return {"by": by, "column": "when", "max_blocks": max_blocks, **FAMILIES[by][0]}
+
+
+def terms(by: str = "day", max_blocks: int = 1, name: str = "approx-dp", delta: float = 0.0, epsilon: float = 1.0) -> LedgerTerms:
+    found = opened_filter(name, epsilon, delta, {})
+    parameters = dict(found.parameters()) or None
+    return LedgerTerms(
+        "example", "add-remove", epsilon, delta, filter=name, parameters=parameters, schema="0" * 64, blocks=family(by, max_blocks)
+    )
+
+
+def opening(found: LedgerTerms) -> LedgerState:
+    """A ledger in memory."""
+    state = LedgerState(DATASET)
+    content = {"kind": "open", "terms": found.content(), "caps": found.caps(found.epsilon), "who": "ana", "when": NOW, "dpcli": "0"}
+    return after(state, content)
+
+
+def after(state: LedgerState, content: dict[str, Any]) -> LedgerState:
+    return rehearsed(state, seal({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))

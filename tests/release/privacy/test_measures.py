@@ -1,0 +1,150 @@
+"""Every example of every measure: a valid file, priced, explained and planned; what it lacks is said by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcli.analysis.account import account
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.file.pipeline.read import parse
+from dpcli.file.toml.findings import InvalidFile
+from dpcli.release.plugin import MEASURES
+from dpcli.release.query import COSTS
+from tests.cases import of_each
+from tests.command import dpcli
+from tests.inline import text_of
+from tests.release.tables.files import COLUMNS, document, queries
+
+QUERIES = dict(queries())
+WIDE: dict[str, dict[str, Any]] = {**COLUMNS, "age": {**COLUMNS["age"], "step": 1}}  # type: ignore[dict-item]
+EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
+
+
+@pytest.mark.long
+@EACH
+def test_every_query_costs_at_most_what_it_states(table: Mapping[str, Any]) -> None:
+    """epsilon as pure epsilon, rho as rho; a weight no more than the budget."""
+    pipeline = parse(text_of(document(table, budget={"epsilon": 1.0})), "file.toml")
+    delta = table.get("delta", 0.0)
+    tested = [entry.type for entry in pipeline.mechanisms if entry.spec.needs_delta and entry.type.startswith("discrete")]
+    if "epsilon" in table and not tested:
+        assert account(pipeline, delta=delta).upper <= table["epsilon"] * (1 + 1e-9)
+    elif "rho" in table and "delta" not in table:
+        (zcdp,) = account(pipeline, ["zcdp"], delta=1e-6).rows
+        from dpcli.numerics.closed.conversion import zcdp_epsilon
+
+        assert zcdp.bound.upper <= zcdp_epsilon(table["rho"], 1e-6) * (1 + 1e-9)
+    elif "weight" in table:
+        assert account(pipeline).upper <= 1.0
+
+
+@pytest.mark.long
+@EACH
+def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "file.toml"
+    path.write_bytes(text_of(document(table)))
+    planned = dpcli("release", "--dry-run", str(path), "-f", "json")
+    assert planned.code == 0, planned.err
+    (query,) = json.loads(planned.out)["queries"]
+    assert query["name"] == table["name"] and query["expected_error"]
+    explained = dpcli("explain", "query", str(path))
+    assert explained.code == 0 and table["name"] in explained.out, explained.err
+
+
+@of_each(
+    "query, advice",
+    [
+        ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
+        ({"measure": "mode", "column": "name"}, 'method = "propose-test-release"'),
+        ({"measure": "top-k", "column": "name", "top": 2}, "domain = [...]"),
+        ({"measure": "sum", "column": "age", "by": ["name"]}, "domain = [...]"),
+        ({"measure": "threshold", "column": "name", "above": 5}, "domain = [...]"),
+    ],
+)
+def test_what_is_advised_for_undeclared_values_are_keys_of_the_measure(query: dict[str, Any], advice: str) -> None:
+    tables = document({"name": "q", "epsilon": 0.5, "max_groups": 1, "max_rows": 1, **query})
+    with pytest.raises(InputError) as found:
+        parse(text_of(tables), "file.toml")
+    said = str(found.value)
+    assert advice in said
+    keys = {field.name for field in fields(load(MEASURES[query["measure"]]))}
+    assert {key for key in re.findall(r'(\w+) = "', said) if key != "domain_file"} <= keys
+
+
+@of_each(
+    "query, least",
+    [
+        ({"measure": "sum", "column": "age"}, -1),
+        ({"measure": "mean", "column": "age"}, -1),
+        ({"measure": "mean", "column": "age", "count": 100}, -1),
+        ({"measure": "linear", "by": ["state"], "matrix": [[1, -1]], "max_groups": 1}, 0),
+    ],
+)
+def test_what_may_be_negative_is_not_made_non_negative(query: Mapping[str, Any], least: int) -> None:
+    """Its interval would hold the truth less often than it says."""
+    tables = document({"name": "q", "epsilon": 1.0, "max_rows": 1, "postprocess": ["non-negative"], **query})
+    tables["source"]["columns"] = {**tables["source"]["columns"], "age": {"type": "integer", "min": least, "max": 9}}
+    with pytest.raises(InvalidFile, match="postprocess"):
+        parse(text_of(tables), "file.toml")
+    if query["measure"] != "linear":
+        tables["source"]["columns"]["age"]["min"] = 0
+        assert parse(text_of(tables), "file.toml").mechanisms
+
+
+EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
+
+
+@pytest.mark.sampled(0, 3)
+@pytest.mark.parametrize(
+    "numbers",
+    [pytest.param((1e-9, 1e300), marks=pytest.mark.long), pytest.param(EXTREME, marks=pytest.mark.nightly)],
+    ids=["two", "all"],
+)
+@pytest.mark.parametrize("key", ["epsilon", "rho", "weight", "error", "within", "width", "budget", "delta", "step", "max"])
+@EACH
+def test_an_extreme_number_is_refused_in_words_or_priced(table: Mapping[str, Any], key: str, numbers: tuple[float, ...]) -> None:
+    """Never an error of arithmetic, never NaN, never over the budget that is shared."""
+    for number in numbers:
+        asked = {name: value for name, value in table.items() if key not in COSTS or name not in COSTS}
+        stated: dict[str, Any] = {key: {"within": number} if key == "error" else number} if key in COSTS or key in table else {}
+        tables = document({**asked, **stated})
+        if key == "budget":
+            tables["budget"]["epsilon"] = number
+        if key in ("step", "max"):
+            tables["source"]["columns"] = {name: {**own, key: number} if key in own else own for name, own in WIDE.items()}
+        try:
+            found = account(parse(text_of(tables), "file.toml"))
+        except (InputError, InvalidFile):
+            continue
+        assert found.upper >= 0.0
+        if "weight" in tables["query"][0] and found.budget is not None and found.winner is not None:
+            assert found.budget.epsilon is not None and found.upper <= found.budget.epsilon.cap * (1.0 + 1e-9), tables
+
+
+@of_each(
+    "query, key",
+    [
+        ({"measure": "count", "by": ["day"], "keys": "threshold", "delta": 1e-9, "max_groups": 1}, "by[1]"),
+        ({"measure": "count", "by": ["state", "spent"], "keys": "threshold", "delta": 1e-9, "max_groups": 1}, "by[2]"),
+        ({"measure": "mode", "column": "day", "method": "propose-test-release", "delta": 1e-9, "max_groups": 1}, "column"),
+        ({"measure": "top-k", "column": "city", "top": 5, "max_groups": 1}, "top"),
+        ({"measure": "top-k", "column": "flag", "top": 3, "max_groups": 1}, "top"),
+        ({"measure": "quantile", "column": "age", "quantiles": [0.5, 0.3333333333333]}, "quantiles[2]"),
+    ],
+)
+def test_what_no_release_answers_is_refused_by_whoever_prices_it(query: Mapping[str, Any], key: str, tmp_path: Path) -> None:
+    """A gate that passes shall not end in a refusal of dpcli release."""
+    tables = document({"name": "q", "epsilon": 0.5, "max_rows": 1, **query})
+    tables["source"]["columns"] = {**tables["source"]["columns"], "day": {"type": "date"}, "flag": {"type": "boolean"}}
+    path = tmp_path / "file.toml"
+    path.write_bytes(text_of(tables))
+    result = dpcli("gate", str(path))
+    assert result.code == 2 and f"query[1].{key}" in result.err + result.out, result

@@ -1,0 +1,171 @@
+"""Which rows of a unit count is drawn: every row has the same chance, whatever its values are, in every measure and engine."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
+from dpcli.release.engines import sql_statement as statements
+from dpcli.release.engines.source_engine import open_source
+from dpcli.release.engines.sql_engine import SqlEngine
+from dpcli.release.plugin import MEASURES
+from dpcli.release.query_entries import PricedQuery
+from tests.release.privacy.brute import Asked, integer_of, part_of
+from tests.release.tables.files import COLUMNS, document, priced, queries
+from tests.release.tables.places import Table, cluster_of, everywhere, made, source_of
+
+pytestmark = pytest.mark.needs("duckdb", "sqlglot")
+UNITS = 600
+RARE = 1e-7  # of a chance that is as it should be
+TYPES = {name: str(column["type"]) for name, column in COLUMNS.items()}
+COMMON = {"state": "CA", "city": "A", "name": "x", "age": 20, "spent": 1.0}
+OTHER = {"state": "NY", "city": "B", "name": "y", "age": 90, "spent": 400.0}
+COPIES = 19  # of the common row, beside one other
+MEANINGS = {f'"{name}"': lambda row, name=name: row.get(name) for name in TYPES} | {
+    "age >= 18": lambda row: row["age"] >= 18,
+}
+
+
+def questions() -> Iterator[PricedQuery]:
+    """Every example of every measure, with one row of a unit."""
+    for _, table in queries():
+        bound = {key: 1 for key in ("max_groups", "max_rows") if key in table}
+        yield from priced(document({**table, **bound}))
+
+
+@contextmanager
+def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, request: pytest.FixtureRequest) -> Iterator[SqlEngine]:
+    """The engine on these rows of each of many units, in any order."""
+    chance = random.Random()
+    units = [f"{chance.randrange(10**9)}-{number}" for number in range(UNITS)]
+    every = [{"visitor": unit, **row} for unit in units for row in rows]
+    chance.shuffle(every)
+    source = source_of(place, Table(TYPES, every), made(folder / "rows"), cluster_of(place, request), "visitor")
+    with open_source(source, str(folder / "rows" / "file.toml")) as engine:
+        yield engine
+
+
+def others_kept(question: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
+    """How many rows are the other one, and how many there are; None where the two are the same to a query."""
+    meant = Asked(question, MEANINGS)
+    common, other = (tuple(part_of(meant, key, row) for key in question.keys) for row in (COMMON, OTHER))
+    kept = {key: total.units if of_units else total.rows for key, total in totals.items()}
+    if common != other:
+        return kept.get(other, 0), sum(kept.values())
+    for place, steps in enumerate(question.values):
+        low, high = (integer_of(meant, steps, row) for row in (COMMON, OTHER))
+        if low != high:
+            assert low is not None and high is not None
+            found, rest = divmod(totals[common].sums[place] - kept[common] * low, high - low)
+            assert rest == 0
+            return found, kept[common]
+    return None
+
+
+@pytest.mark.sampled(1, 1)
+@pytest.mark.parametrize("place", everywhere("spark-csv"))
+def test_one_row_of_a_unit_is_any_of_its_rows(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Of twenty, nineteen of which are alike. Where units are counted it is one of two keys."""
+    told, secret = set(), random.randbytes(32)
+    with told_apart(place, [*[COMMON] * COPIES, OTHER], tmp_path, request) as engine:
+        for one in questions():
+            question, of_units = one.query.aggregation(one.setting), getattr(one.query, "of", "rows") == "units"
+            kept = others_kept(question, engine.totals(question, secret), of_units)
+            if kept is not None:
+                chance = 0.5 if of_units else 1 / (COPIES + 1)
+                assert kept[1] == UNITS and stats.binomtest(*kept, chance).pvalue > RARE, (place, one.query, kept, secret.hex())
+                told.add(one.query.measure)
+    assert told == set(MEASURES)
+
+
+VALUES = (0, 1, 2**11, 2**22, 2**33)  # a sum of one row of each unit tells how many rows have which
+ROWS = {"a": (0, 0, 0, 0, 1), "b": (2**11, 2**11, 2**11, 2**22), "c": (2**33,)}
+
+
+def chances(groups: int, rows: int) -> dict[tuple[str, int], float]:
+    """Of each value of each key, expected rows of one unit: keys are drawn one after the other."""
+    weight = {key: len(values) / min(len(values), rows) for key, values in ROWS.items()}
+    chosen: Counter[str] = Counter()
+    for order in itertools.permutations(weight, groups):
+        left, p = dict(weight), 1.0
+        for key in order:
+            p *= left.pop(key) / sum([left.get(other, 0.0) for other in weight] + [weight[key]])
+        chosen.update(dict.fromkeys(order, p))
+    return {
+        (key, value): chosen[key] * min(len(values), rows) * values.count(value) / len(values)
+        for key, values in ROWS.items()
+        for value in set(values)
+    }
+
+
+@pytest.mark.sampled(2, 4)
+@pytest.mark.parametrize("place", everywhere("spark-parquet"))
+@pytest.mark.parametrize(("groups", "rows"), [(1, 1), (1, 2), (2, 1), (2, 3), (3, 2), (1, 9)])
+def test_rows_are_drawn_as_is_said(place: str, groups: int, rows: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Each in its key alike; where there is one key, each over all keys alike."""
+    secret = random.randbytes(32)
+    table = [{**COMMON, "state": key, "age": value} for key, values in ROWS.items() for value in values]
+    question = Aggregation("visitor", None, (GroupKey("state", tuple(ROWS)),), (Steps("age", 0, 2**33, 1.0),), groups, rows)
+    with told_apart(place, table, tmp_path, request) as engine:
+        found = engine.totals(question, secret)
+    expected = chances(groups, rows)
+    if groups == 1:
+        assert len({round(p / ROWS[key].count(value), 12) for (key, value), p in expected.items()}) == 1
+    for (key,), total in found.items():
+        left = total.sums[0]
+        for value in sorted(VALUES, reverse=True):
+            seen, left = divmod(left, value) if value else (total.rows - sum(counted(total.sums[0])), 0)
+            most = min(rows, ROWS[key].count(value)) if value in ROWS[key] else 0  # type: ignore[arg-type]
+            p = expected.get((key, value), 0.0)  # type: ignore[arg-type]
+            spread = math.sqrt(UNITS * max(most, 1) * p)
+            assert abs(seen - UNITS * p) <= 5.5 * spread + 1e-9, (place, groups, rows, key, value, seen, UNITS * p, secret.hex())
+
+
+def counted(total: int) -> Iterator[int]:
+    for value in sorted(VALUES[1:], reverse=True):
+        seen, total = divmod(total, value)
+        yield seen
+
+
+@pytest.mark.long
+def test_texts_that_run_into_each_other_are_drawn_apart(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """What separates texts may be in them: keys that were hashed to one number would be kept or left out together."""
+    secret = random.randbytes(32)
+    pairs = [("p|q", "r"), ("p", "q|r"), ("p", "q")]
+    table = [{**COMMON, "state": state, "city": city} for state, city in pairs]
+    question = Aggregation("visitor", None, (GroupKey("state"), GroupKey("city")), (), 2, 1)
+    with told_apart("parquet", table, tmp_path, request) as engine:
+        found = engine.totals(question, secret)
+    for pair in pairs:
+        assert stats.binomtest(found[pair].units, UNITS, 2 / 3).pvalue > RARE, (pair, found[pair].units, secret.hex())
+
+
+def of_values(columns: Sequence[str], dialect: Any, secret: bytes) -> str:
+    """Without the number of a row among those that are alike."""
+    texts = (dialect.text(secret.hex()), *(dialect.cast(column, "text") for column in columns if column != "copy"))
+    return str(dialect.digest(" || '|' || ".join(texts)))
+
+
+def test_rows_alike_with_one_hash_are_seen(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "_hashed", of_values)
+    with pytest.raises(AssertionError, match="'csv'"):
+        test_one_row_of_a_unit_is_any_of_its_rows("csv", tmp_path, request)
+
+
+def test_keys_that_are_drawn_alike_are_seen(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their rows are."""
+    monkeypatch.setattr(statements, "_lead", lambda columns, most, dialect, secret: of_values(columns, dialect, secret))
+    with pytest.raises(AssertionError, match="'csv'"):
+        test_rows_are_drawn_as_is_said("csv", 1, 1, tmp_path, request)

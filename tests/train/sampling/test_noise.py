@@ -1,0 +1,96 @@
+"""Independent noise: its scale, its shape, and that no step goes without."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest
+
+from dpcli.base.errors import InputError, InternalError
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import LaplaceSpec
+from dpcli.random import streams as randomness
+from dpcli.random.streams import SeededStream, SystemStream
+from dpcli.train.noise import Independent, noise_of
+from tests.cases import require_each
+from tests.train.sampling.draws import flat, variance_p
+
+SHAPES = {
+    "bias": torch.Size([7]),
+    "twin": torch.Size([7]),
+    "scale": torch.Size([]),
+    "none": torch.Size([0, 4]),
+    "weight": torch.Size([30, 20]),
+}
+P = 1e-6  # the streams are seeded, so a test either always passes or never
+
+
+def test_the_noise_of_a_run_has_the_declared_scale() -> None:
+    """A run on no gradients at all: what is released is the noise, of noise_multiplier times C whatever the batch sizes are."""
+
+    def check(case: tuple[tuple[float, float], int]) -> None:
+        (multiplier, bound), limit = case
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
+            noise = noise_of(GaussianSpec(noise_multiplier=multiplier), bound, SeededStream(1))
+            drawn = np.concatenate([flat(noise.next(SHAPES)) for _ in range(300)])
+            assert variance_p(drawn, (multiplier * bound) ** 2) > P
+            assert kstest(drawn / (multiplier * bound), "norm").pvalue > P
+
+    require_each(itertools.product([(1.0, 1.0), (0.7, 0.1), (20.0, 5.0)], [10**7, 100]), check)
+
+
+def test_each_tensor_has_the_scale_and_shape_of_its_name() -> None:
+    noise = Independent(3.0, SeededStream(2))
+    steps = [noise.next(SHAPES) for _ in range(2_000)]
+    assert all({name: values.shape for name, values in drawn.items()} == SHAPES for drawn in steps)
+    assert all(values.dtype == torch.float32 for drawn in steps for values in drawn.values())
+    for name in ("weight", "bias", "scale"):
+        assert variance_p(np.stack([drawn[name].numpy() for drawn in steps]), 9.0) > P
+
+
+def test_steps_and_parameters_are_independent() -> None:
+    noise = Independent(1.0, SeededStream(3))
+    drawn = np.stack([flat(noise.next(SHAPES)) for _ in range(4_000)])[:, :40]  # bias, twin, scale and some weights
+    correlation = np.corrcoef(drawn.T)[np.triu_indices(40, 1)]
+    assert np.abs(correlation).max() * math.sqrt(4_000) < 5.5
+    for lag in (1, 2, 7):
+        assert abs((drawn[lag:] * drawn[:-lag]).sum()) / math.sqrt(drawn[lag:].size) < 4.9
+
+
+@pytest.mark.parametrize("limit", [10**7, 100])
+def test_no_number_comes_twice(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float32 has so many values that 10^5 draws hardly ever share one; a low-precision draw takes a few thousand."""
+    monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
+    noise = Independent(1.0, SystemStream())
+    drawn = [noise.next({"w": torch.Size([50_000])})["w"] for _ in range(2)]
+    assert not torch.equal(*drawn)
+    assert len(torch.unique(torch.cat(drawn))) > 99_000
+
+
+def test_two_draws_of_a_private_run_differ_wherever_torch_is_seeded() -> None:
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        drawn.append(Independent(1.0, SystemStream()).next(SHAPES)["weight"])
+    assert not torch.any(drawn[0] == drawn[1])
+
+
+def test_noise_without_a_scale_is_refused() -> None:
+    def check(std: float) -> None:
+        with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
+            Independent(std, SystemStream())
+
+    require_each([0.0, -1.0, math.nan, math.inf], check)
+
+
+def test_an_entry_that_is_not_noise_per_step_is_refused() -> None:
+    with pytest.raises(InputError, match=r"expected a mechanism for training .*, found LaplaceSpec"):
+        noise_of(LaplaceSpec(noise_multiplier=1.0), 1.0, SystemStream())
+    with pytest.raises(InputError, match="expected noise_multiplier"):
+        noise_of(GaussianSpec(sigma=1.0, sensitivity=1.0), 1.0, SystemStream())
