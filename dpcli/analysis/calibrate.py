@@ -386,8 +386,7 @@ def parameter_key(entry: Entry, solve: Parameter) -> str | None:
         if entry.spec.fixed_threshold:
             return None
         keys = NOISE_KEYS if solve == "noise" else ("scale",)
-        # Type: ignore[arg-type].
-        stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]
+        stated = [f.name for f in fields(entry.spec) if f.name in keys and getattr(entry.spec, f.name) is not None]  # type: ignore[arg-type]
         return stated[0] if stated else None
     if solve == "steps":
         return None if entry.spec.free else "steps"
