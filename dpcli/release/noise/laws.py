@@ -44,7 +44,7 @@ class NoiseLaw(Protocol):
         ...
 
 
-# The factors 1 + 1e-12 to 1 + 1e-15 below round results up. They exceed the rounding errors of the double arithmetic that they multiply.
+# The factors 1 + 1e-12 to 1 + 1e-15 below round results up, to allow for the rounding errors of doubles.
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
 REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45
 ERROR = 1e-9  # largest error of every probability
-FINE = 2 * 10**9  # number of steps in a bin; a large number approximates real values
+FINE = 2 * 10**9  # number of steps in a bin
 LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
 
