@@ -181,7 +181,7 @@ bands = 200
 @of_each(("old", "new", "message"), [
         ("bands = 200", "", "either coefficients or bands, found neither"),
         ("bands = 200", "bands = 2\ncoefficients = [1.0]", "found both"),
-        ("bands = 200", "coefficients = [1.0, 0.5, 0.6]", "never rise, which the worst participation is proven for, found 0.6 after 0.5"),
+        ("bands = 200", "coefficients = [1.0, 0.5, 0.6]", "coefficients that never increase .*, found 0.6 after 0.5"),
         ("bands = 200", "coefficients = [0.0]", "a first coefficient > 0"),
         ("bands = 200", "coefficients = [1.0, -0.5]", "number >= 0"),
         ("max_participations = 5", "", "max_participations"),
