@@ -270,7 +270,7 @@ def _folder(ledger: str | None) -> Path:
     """Return the folder of a ledger, or the current directory without a ledger. Raises InputError if the folder does not exist."""
     folder = Path.cwd() if ledger is None else Path(path_of(ledger)).resolve().parent
     if not folder.is_dir():
-        raise InputError(f"--ledger: expected a file in a folder that exists, found none at {folder}")
+        raise InputError(f"--ledger: expected a file in a folder that exists; {folder} does not exist")
     return folder
 
 

@@ -46,7 +46,7 @@ def document(
         verdict=verdict,
         passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
         tables=(_accountants_table(account, decimals), _mechanisms_table(account)),
-        notes=(*_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
+        notes=(*lint_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
@@ -325,7 +325,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
     return (f"{words[budget.verdict]}: {budget.words(decimals)}",)
 
 
-def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
+def lint_notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
     """Return the notes on entries. A note that several entries have appears once, with the first of them."""
     keys_of: dict[tuple[str, str, str], list[str]] = {}
     for diagnostic in diagnostics:

@@ -23,7 +23,7 @@ CHECKER = Path(__file__).parents[1] / "checker.py"
 @click.option("--check", metavar="PATH", help="Check the certificate at PATH; with FILE, also that it is about FILE.")
 @click.option("--print-checker", is_flag=True, help="Print the checker, a Python program that needs python-flint alone.")
 @write_option("the certificate (JSON)")
-@output_options("table", "total")
+@output_options("table", "findings", "total")
 def command(
     file: str | None,
     delta: float | None,
@@ -68,15 +68,20 @@ def command(
     from dpcli.certify.certificate import prove
     from dpcli.certify.documents.proof import proved
     from dpcli.cli.options import write as write_file
+    from dpcli.file.pipeline.read import parse
+    from dpcli.file.toml.limits import read_bytes
+    from dpcli.lint.run import judge
 
+    data = read_bytes(file)
+    pipeline = parse(data, file)
     try:
         with working():
-            result = prove(load(file), delta, epsilon, group_size)
+            result = prove(pipeline, delta, epsilon, group_size)
     except NotRepresentable as error:
         raise CannotCertify(f"{file}: not proved: {error}") from None
     if write is not None:
         write_file(write, json.dumps(result.certificate, indent=1) + "\n")
-    return emit(proved(result, write), format_, outputs)
+    return emit(proved(result, judge(pipeline, data, {"--delta": delta}), write), format_, outputs)
 
 
 def read_certificate(path: str) -> dict[str, Any]:

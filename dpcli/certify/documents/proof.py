@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpcli.analysis.documents.account import lint_notes
 from dpcli.base.errors import CannotCertify, NotRepresentable
 from dpcli.certify.certificate import Proof, require_about
 from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.parts import schemes
+from dpcli.file.toml.findings import Diagnostic
+from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 NOT_PROVED = 1  # exit code
 FAILED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OverflowError, MemoryError)
 
 
-def proved(proof: Proof, path: str | None) -> Document:
+def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
     """Return the document of a proof.
 
+    diagnostics: what lint rules find in the file.
     path: where the certificate was written.
     """
     account, (claim, *others) = proof.account, proof.certificate["claims"]
@@ -27,7 +31,8 @@ def proved(proof: Proof, path: str | None) -> Document:
     headline = (
         f"proved: {statement}, per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
     )
-    notes = [] if exact else [f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found"]
+    notes = list(lint_notes(diagnostics))
+    notes += [] if exact else [f"the accountants say {account.quantity} <= {proof.headline}, of which no proof was found"]
     if proof.lower is not None:
         notes.append(f"proved: {account.quantity} > {proof.lower} for some data, since the pairs are attained")
     notes += [f"not proved: {reason}" for reason in proof.reasons]
@@ -39,6 +44,7 @@ def proved(proof: Proof, path: str | None) -> Document:
     over = account.exit_code == NOT_PROVED or (
         cap is not None and account.quantity == "epsilon" and cap.delta == account.at and float(proof.epsilon) > cap.cap
     )
+    code = NOT_PROVED if over else int(any(diagnostic.severity == "error" for diagnostic in diagnostics))
     rows = [
         (entry["bound"], direction, plan["method"], str(plan.get("frequencies", "")), str(_nodes(plan) or ""), str(plan["bits"]))
         for entry in (claim, *others)
@@ -55,7 +61,8 @@ def proved(proof: Proof, path: str | None) -> Document:
         "lower": proof.lower,
         "reasons": list(proof.reasons),
         "certificate": proof.certificate,
-        "exit_code": NOT_PROVED if over else 0,
+        "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
+        "exit_code": code,
     }
     return Document(
         headline,
@@ -64,7 +71,8 @@ def proved(proof: Proof, path: str | None) -> Document:
         (Table("proofs", columns, tuple(rows), frozenset({3, 4, 5})),),
         tuple(notes),
         total=proof.epsilon if account.quantity == "epsilon" else proof.delta,
-        exit_code=NOT_PROVED if over else 0,
+        findings=tuple(finding(diagnostic) for diagnostic in diagnostics),
+        exit_code=code,
         why="the proved epsilon exceeds the budget" if over else "",
     )
 

@@ -99,7 +99,7 @@ def _gaps_table(comparison: Comparison, confidence: float, crossings: dict[ModeR
         )
         for mechanism in MECHANISMS
     )
-    columns = ("mechanism", *(f"{_size(size)} values" for size in comparison.sizes), "test is better from")
+    columns = ("mechanism", *(f"{_size(size)} values" for size in comparison.sizes), "test better from")
     title = f"gap needed to be right with probability {confidence:g}, by the size of the domain"
     return Table(title, columns, rows, frozenset(range(1, len(columns))))
 

@@ -85,7 +85,7 @@ def _pretrained(train: Language, path: str) -> nn.Module:
     loaded, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
     if report["missing_keys"]:
         absent = ", ".join(sorted(report["missing_keys"])[:3])
-        raise InputError(f"{path}: train.model: expected the weights of a causal language model, found none for {absent}")
+        raise InputError(f"{path}: train.model: expected the weights of a causal language model; {absent} have none")
     model: nn.Module = loaded
     return model.eval()
 

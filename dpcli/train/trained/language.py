@@ -38,8 +38,9 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
         task="causal-lm", data=source, model=train.model, clipping=train.clipping, learning_rate=1.0, text=train.text
     )
     texts = texts_of(source, replace(unlabelled, context=train.context), question.source).texts
-    if not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{question.source}: expected texts, found other values")
+    others = {type(text).__name__ for text in texts if not isinstance(text, str)}
+    if others:
+        raise InputError(f"{question.source}: expected texts, found values of type {', '.join(sorted(others))}")
     return [*question.prompts, *map(str, texts)]
 
 

@@ -57,6 +57,7 @@ ARGUMENTS: dict[str, str] = {
     "calibrate": "calibrate {file} --solve noise",
     "calibrate-sigma": "calibrate-sigma {file}",
     "calibrate-sigma, of flags": f"calibrate-sigma --target-epsilon 1 --steps 1 --dataset-size {SIZE}",
+    "certify": "certify {file}",
     "comment github": "comment github {free} --baseline {before} --dry-run",
     "comment gitlab": "comment gitlab {free} --baseline {before} --dry-run",
     "diff": "diff {file} {other}",
