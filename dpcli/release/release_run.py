@@ -100,8 +100,8 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         return session if key is None else replace(session, run=key)
     if session.fingerprint != plan.fingerprint():
         raise InputError(
-            f"{place}: expected the file as it was when this release began{_and_window(plan)}, found a changed file, or a version of dpcli "
-            f"that adds different noise: the unchanged file gives the stored answers; {ANOTHER}"
+            f"{place}: expected the file{_and_window(plan)} with which this release began, found a change, or a version of dpcli that adds "
+            f"different noise: without the change, the stored answers are given; {ANOTHER}"
         )
     if session.charged != (ledger is not None):
         stated = ("the --ledger that was charged for this release", "none") if session.charged else ("no --ledger", "one")
@@ -113,7 +113,7 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
 
 
 def _and_window(plan: ReleasePlan) -> str:
-    return "" if plan.window is None else ", and its window"
+    return "" if plan.window is None else " and the window"
 
 
 def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:

@@ -44,7 +44,7 @@ def test_no_query_is_paid_for_by_another_of_its_mechanisms_name(table: Mapping[s
 
 def test_two_mechanisms_of_one_name_are_not_priced() -> None:
     pipeline = parse(text_of(document({"name": "q", **CHEAP})), "file.toml")
-    with pytest.raises(InputError, match="two of one"):
+    with pytest.raises(InputError, match="two of the same name"):
         account(replace(pipeline, mechanisms=pipeline.mechanisms * 2))
 
 

@@ -138,7 +138,7 @@ def test_the_same_release_gives_the_same_answer_for_ever(tmp_path: Path) -> None
 def test_another_question_in_the_same_folder_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     Table.asked = 0
     release(plan(tmp_path))
-    with pytest.raises(InputError, match="changed") as found:
+    with pytest.raises(InputError, match="found a change") as found:
         release(plan(tmp_path, **change))
     assert Table.asked == 1 and "--resume" not in str(found.value)
 
@@ -301,7 +301,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_drawn(name: str, content: byte
     Table.asked = 0
     release(plan(tmp_path))
     (tmp_path / "out" / name).write_bytes(content)
-    with pytest.raises(InputError, match=r"were changed|not in the form that dpcli writes"):
+    with pytest.raises(InputError, match=r"were changed|not as dpcli wrote it"):
         release(plan(tmp_path))
     assert Table.asked == 1
 

@@ -69,7 +69,7 @@ PATHS = {
     "unreadable.duckdb": "DuckDB cannot open the file",
     "empty.csv": 'one column "age" in the first line, found none',
     "twice.csv": 'one column "age" in the first line, found 2',
-    "others[12].csv": "are not those of",
+    "others[12].csv": "the columns in its first line differ from the columns of",
     "latin.csv": "in UTF-8",
 }
 

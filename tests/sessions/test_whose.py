@@ -65,7 +65,7 @@ def test_a_part_that_the_column_of_the_blocks_names() -> None:
 def test_nothing_is_charged_or_answered_for_another_unit(unit: str, tmp_path: Path) -> None:
     csv(tmp_path, random.Random(1))
     plan = planned(tmp_path, COUNT, ("unit", unit))
-    with pytest.raises(InputError, match=r'source\.unit: expected the column that names the "visitor-'):
+    with pytest.raises(InputError, match=r'source\.unit: expected the column that says which "visitor-'):
         release(plan)
     with ledger(str(tmp_path / "l.db"), unit=unit) as books:
         with pytest.raises(InputError, match=r"source\.unit: expected the column"):

@@ -193,7 +193,7 @@ NAMED = [
 def test_a_part_of_a_unit_is_refused_where_no_column_tells_its_block(name: str, by: str, planned: Callable[..., Any]) -> None:
     """All blocks of the owner are then bounded together; of one block alone that is the same, and so it is of a whole owner."""
     rows, one = rows_of(by, random.Random(4)), {"day": DAYS[0], "week": "2026-W03", "region": "eu"}[by]
-    with pytest.raises(InputError, match=rf'\.units: expected the column that names the "user-{by}".*all records of one "user"'):
+    with pytest.raises(InputError, match=rf'\.units: expected the column that says which "user-{by}".*all records of one "user"'):
         planned(name, by, rows, column="elsewhere")
     assert planned(name, by, rows, column="elsewhere", window=[one]).rows is None
     assert planned(name, by, rows, column="elsewhere", unit="user").rows is None
@@ -214,7 +214,7 @@ def test_a_part_of_a_unit_is_refused_without_blocks(name: str, planned: Callable
         terms = LedgerTerms(unit, "add-remove", 1e5, 0.5, filter="approx-dp")
         with init(str(tmp_path / f"uncut {unit}.db"), "visits", terms) if ledger else nullcontext() as books:
             if unit in ("user-day", "user-week", "visit"):
-                said = rf'\.units: expected the column that names the "{unit}".*all records of one "user"'
+                said = rf'\.units: expected the column that says which "{unit}".*all records of one "user"'
                 with pytest.raises(InputError, match=said):
                     over_window(plan, books)
             else:

@@ -274,7 +274,7 @@ def test_the_table_and_the_frontier(tmp_path: Path) -> None:
     assert {y for _, y in reference.points} == {0.97}
     assert picture.y.low < 0.45
     assert 0.97 < picture.y.high <= 1.0
-    assert "does not cover the search" in picture.notes[0]
+    assert "covers one run, and not the search" in picture.notes[0]
     assert "epsilon 8: learning_rate 1.0: 0.93" in picture.notes
     document = measured(found, [picture])
     assert [row[:7] for row in document.tables[0].rows] == [
@@ -284,7 +284,7 @@ def test_the_table_and_the_frontier(tmp_path: Path) -> None:
         ("8", "learning_rate 1.0", "0.93", "0.91", "0.95", "2", "best"),
     ]
     assert document.exit_code == 0
-    assert any("does not cover the search" in note for note in document.notes)
+    assert any("covers one run, and not the search" in note for note in document.notes)
 
 
 def test_the_frontier_in_every_format(tmp_path: Path) -> None:

@@ -410,7 +410,7 @@ def test_dry_run_prints_the_points_and_loads_no_torch(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
     assert "4 points, 2 runs each, 8 in all" in result.stdout.replace("\n", " ")
-    assert "the epsilon of each point is that of one run, and does not cover the search" in result.stdout.replace("\n", " ")
+    assert "the epsilon of each point covers one run, and not the search" in result.stdout.replace("\n", " ")
     assert not (tmp_path / "runs").exists()
 
 

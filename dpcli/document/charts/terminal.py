@@ -151,7 +151,8 @@ def _rows(grid: Grid, width: int) -> list[str]:
     for square in grid.squares:
         if square.column >= hidden:
             lines[square.row][left + apart * (square.column - hidden)] = mark(grid, square)
-    hidden_words = [f"({hidden} columns on the left are not shown: the screen is too narrow)"] if hidden else []
+    columns = "1 column on the left is" if hidden == 1 else f"{hidden} columns on the left are"
+    hidden_words = _wrapped(f"({columns} not shown: the screen is too narrow)", width) if hidden else []
     return ["".join(line).rstrip() for line in lines] + hidden_words
 
 

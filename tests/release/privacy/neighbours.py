@@ -68,9 +68,9 @@ def watched() -> Iterator[Seen]:
     """Noise is nothing, and what it would have been added to is noted."""
     seen = Seen()
     places = {
-        "noisy_answers.noised": seen.noised,
-        "measures.counting.noised": seen.noised,
-        "measures.averages.noised": seen.noised,
+        "noisy_answers.add_noise": seen.noised,
+        "measures.counting.add_noise": seen.noised,
+        "measures.averages.add_noise": seen.noised,
         "measures.weighted_counts.noisy": seen.noisy,
         "noise.selection.top_k": seen.top_k,
         "noise.selection.exponential": seen.choose,

@@ -22,13 +22,13 @@ print(made.path, flush=True)
 time.sleep(600)
 """
 ASKED = """
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.source_engine import open_source
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.data_source import Column
 from dpcli.release.data_source import Source
 
 columns = {"who": Column(type="text"), "age": Column(type="integer")}
-with opened(Source(columns=columns, path="rows.parquet", unit="who"), "file.toml") as engine:
+with open_source(Source(columns=columns, path="rows.parquet", unit="who"), "file.toml") as engine:
     print("open", flush=True)
     while True:
         engine.totals(Aggregation("who", None, (), (), 1, 1), b"k" * 32)

@@ -178,7 +178,7 @@ def test_a_release_goes_on_with_its_own_window_alone(tmp_path: Path) -> None:
         again = release(over_window(plan, books, ["2020-12-22", "2020-12-21", "2020-12-20"]), books)
         assert (first.fresh, again.fresh) == (True, False) and first.answers == again.answers
         for other in (["2020-12-20"], ["2020-12-20..2020-12-23"], ["2020-12-21..2020-12-23"]):
-            with pytest.raises(InputError, match="with which the session began, found a change"):
+            with pytest.raises(InputError, match="the file and the window with which this release began, found a change"):
                 release(over_window(plan, books, other), books)
         with pytest.raises(InputError):
             release(plan, None)
