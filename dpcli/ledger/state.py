@@ -328,7 +328,8 @@ class LedgerState:
         cost = amounts.read(entry.content["cost"])
         _require_run(entry.content)
         if not entry.key or entry.key in self.runs:
-            raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} a second time: the ledger was changed by hand")
+            charged = f"charges the key {entry.key!r} a second time" if entry.key else "charges a run without a key"
+            raise LedgerError(f"{self._place(entry)}: {charged}: the ledger was changed by hand")
         window = self._window(entry)
         if self.retired_block(window) is not None or not self.on_blocks(window).fits(cost):
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")

@@ -31,7 +31,9 @@ def test_a_misspelt_example_is_asked_about_first(unit: str) -> None:
 @pytest.mark.parametrize("unit", ["user", "household", "patient", "sample"])
 def test_another_unit_is_asked_for_its_records(unit: str) -> None:
     (found,) = said(edited(HEAD, '"example"', f'"{unit}"') + TRAIN)
-    assert "privacy.max_contributions: expected the most records" in found
+    assert (
+        f"privacy.max_contributions: expected the largest number of records that one '{unit}' contributes, found nothing" in found
+    )
 
 
 def test_an_adaptive_pipeline_is_not_told_that_there_are_no_filters() -> None:

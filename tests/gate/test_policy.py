@@ -98,7 +98,9 @@ def test_waivers_of_files_may_be_refused(repository: Path) -> None:
     assert judged(file, *DAY)["exit_code"] == 0
     held = policy(repository, 'waivers = "policy"\n')
     assert judged(file, "--policy", held, *DAY)["exit_code"] == 1
-    assert "does not count" in named("waiver", file, "--policy", held, *DAY)["message"]
+    assert (
+        "is not valid: the policy accepts no waivers in pipeline files" in named("waiver", file, "--policy", held, *DAY)["message"]
+    )
 
 
 def test_an_unused_waiver_of_the_policy_warns(repository: Path) -> None:

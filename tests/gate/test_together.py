@@ -117,7 +117,7 @@ def test_a_file_of_queries_is_a_pipeline_too(folder: Path) -> None:
     assert "release.toml, a pipeline at HEAD, is deleted" in result.out
     (folder / "release.txt").write_text(RELEASE)
     result = dpcli("gate", "ads/a.toml", "--base-ref", "HEAD", "-f", "text", folder=folder)
-    assert result.code == 1 and "was moved to release.txt, which is not judged here" in result.out
+    assert result.code == 1 and "was moved to release.txt, which is not judged: give that file to the gate too" in result.out
 
 
 def test_a_file_is_one_file_however_often_and_by_whatever_name_it_is_given(folder: Path) -> None:

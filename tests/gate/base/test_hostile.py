@@ -81,11 +81,11 @@ PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
         1,
         "restatement: train: it states its own cost, and as gaussian it had a cost that followed from its noise",
     ),
-    "deleted": (deleted, 0, "ads/train.toml, a pipeline at main, is deleted: what it has released stays released"),
+    "deleted": (deleted, 0, "ads/train.toml, a pipeline at main, is deleted: its outputs remain released, and are not counted here"),
     "moved out of the glob": (
         moved,
         1,
-        "ads/train.toml, a pipeline at main, was moved to old/train.toml, which is not judged here",
+        "ads/train.toml, a pipeline at main, was moved to old/train.toml, which is not judged: give that file to the gate too",
     ),
     "renamed out of the policy's rule": (renamed, 1, "statement: the policy's epsilon 2 -> none"),
     "a link out of the repository": (linked, 1, "link: a link out of the repository, to "),

@@ -123,7 +123,7 @@ def test_what_git_says_of_a_repository_that_it_does_not_read_is_passed_on(
     monkeypatch.setenv("HOME", str(repository))
     result = gate(repository, "train.toml", "--base-ref", "main")
     assert result.code == 2
-    assert "is a git repository that git does not read: detected dubious ownership" in result.err
+    assert "is a git repository that git cannot read: detected dubious ownership" in result.err
     for words in (("gate", "train.toml", "--policy", "main:policy.toml"), ("diff", "main:train.toml", "train.toml")):
         told = dpcli(*words, folder=repository)
         assert told.code == 2 and "no git repository here: detected dubious ownership" in told.err, told.err

@@ -333,7 +333,7 @@ def test_what_can_be_read_is_compared_or_stops_the_gate(tmp_path: Path) -> None:
         repository = committed(tmp_path / str(number), f=text)
         (repository / "f.toml").write_text(GATE)
         result = dpcli("gate", "f.toml", "--base-ref", "main", folder=repository)
-        assert result.code == 2 and "f.toml at main cannot be compared with" in result.err, result
+        assert result.code == 2 and "f.toml at main cannot be used for the comparison: " in result.err, result
 
 
 def test_a_decoy_that_is_gone_is_not_what_a_renamed_file_was(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def test_a_read_only_folder_can_be_looked_at(open_place: Path) -> None:
 def test_a_folder_that_may_not_be_entered(open_place: Path) -> None:
     open_place.parent.chmod(0o600)
     result = unprivileged(lambda: show(open_place))
-    assert result == Result(4, "", f"dpcli: {open_place}: cannot be looked at: Permission denied\n")
+    assert result == Result(4, "", f"dpcli: {open_place}: cannot be examined: Permission denied\n")
 
 
 # --- no room

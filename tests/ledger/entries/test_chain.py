@@ -106,8 +106,8 @@ def test_what_is_no_entry_is_refused() -> None:
 NO_SOUND_LEDGER: list[tuple[list[dict[str, object]], str]] = [
     ([charge("a")], "no ledger"),
     ([OPEN, OPEN], "a second opening"),
-    ([OPEN, charge("a"), charge("a")], "charges the key 'a' again"),
-    ([OPEN, charge("")], "charges the key '' again"),
+    ([OPEN, charge("a"), charge("a")], "charges the key 'a' a second time"),
+    ([OPEN, charge("")], "charges a run without a key"),
     ([OPEN, charge("a", "0.6"), charge("b", "0.6")], "overspends"),
     ([OPEN, charge("a", "-0.6")], "amounts written as decimal"),
     ([OPEN, {**charge("a"), "cost": {"rho": "0.1"}}], "overspends"),

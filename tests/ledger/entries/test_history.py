@@ -269,7 +269,7 @@ NO_HISTORY = [
     ("date;key\n", "expected the columns"),
     ("date,key,epsilonn\n", "did you mean 'epsilon'"),
     ("date,key,key\n", "found key twice"),
-    ("date,epsilon\n", "with key among them"),
+    ("date,epsilon\n", "expected a header with the column key, found date, epsilon"),
     ('date,key\n"2024-01-01,a\n', "not csv"),
     ("date,key\n2024-01-01,a,b,c\n", ":2: the row has 4 cells, the header 2"),
     ("date,key,epsilon\n2024-01-01,a\n", ":2: the row has 2 cells, the header 3"),

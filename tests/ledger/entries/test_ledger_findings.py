@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], Ledger], str]] = {
     "DP306": (_no_size, "without dataset_size"),
     "DP304": (_large_epsilon, "epsilon = 10.5"),
     "DP304 amended": (_amended, "more is spent than the cap allows"),
-    "DP005": (_other_size, '"b" states dataset_size 1000000000, "a" (entry 2) 1000'),
+    "DP005": (_other_size, '"b" states dataset_size 1000000000, but "a" (entry 2) 1000'),
     "DP404": (_twice, '"a-retry" repeats the run of "a" (entry 2)'),
     "DP406": (_unnamed, "without a fingerprint"),
     "DP408": (_older, "charged by dpcli 0.0.9"),

@@ -308,7 +308,7 @@ def test_errors_that_nobody_can_cause_here(database: Database) -> None:
         psycopg.errors.FeatureNotSupported: "the server says nothing (SQLSTATE 0A000)",
     }
     for error, text in expected.items():
-        with pytest.raises(LedgerError) as caught, postgres_connection.explained("here"):
+        with pytest.raises(LedgerError) as caught, postgres_connection.explain_errors("here"):
             raise error
         assert str(caught.value).startswith(f"here: {text}")
 
