@@ -87,5 +87,5 @@ def test_a_refuted_curve_is_headed_by_what_refutes_it(audit) -> None:
             assert 0.0 < rate < 100.0
             assert reached > allowed
         else:
-            allowed, right = re.findall(r"more than ([0-9]+) to be right|and ([0-9]+) were", line)
+            allowed, right = re.findall(r"more than ([0-9]+) of|and ([0-9]+) were right", line)
             assert int(right[1]) > int(allowed[0])

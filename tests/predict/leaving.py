@@ -42,7 +42,7 @@ def left(folder: Path) -> list[str]:
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat")  # one that has ended, and that nobody has asked about, runs no more
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:  # also of a file that was opened while the process ran, and is read after its end
         return False
-    stat = Path(f"/proc/{pid}/stat")  # one that has ended, and that nobody has asked about, runs no more
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"

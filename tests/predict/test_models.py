@@ -153,7 +153,7 @@ def test_a_model_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     model, vocabulary = language_model("own_port:both", None, path)
     assert model.vocabulary == 4 and vocabulary.ids("a c") == [2, 0]
     assert language_model("own_port:alone", "own_port:words", path)[0].context == UNLIMITED_CONTEXT
-    with pytest.raises(InputError, match=r"pmixed\.tokenizer: a model of your own needs one: bytes"):
+    with pytest.raises(InputError, match=r"pmixed\.tokenizer: a model from module:function needs a tokenizer: bytes"):
         language_model("own_port:alone", None, path)
     with pytest.raises(InputError, match=r"prompt\.tokenizer: expected an object with ids, text and end"):
         vocabulary_of("own_port:neither", path, "prompt")

@@ -95,19 +95,19 @@ WRONG = {
         CONFIDENT + PAYS + '\npartition = { of = "region", part = "a" }',
         SANITISE,
         2,
-        "found one that is sampled, partitioned",
+        "found an entry that is sampled, partitioned",
     ),
     "it pays for a sample": (
         CONFIDENT + PAYS + '\nsampling = { scheme = "poisson", rate = 0.001 }',
         SANITISE,
         2,
-        "found one that is sampled, partitioned",
+        "found an entry that is sampled, partitioned",
     ),
     "it is paid by another entry": (
         CONFIDENT + PAYS + '\n\n[[mechanism]]\nname = "whole"\ntype = "composed"\nmechanisms = ["told"]',
         SANITISE,
         2,
-        "found one that is sampled, partitioned",
+        "found an entry that is sampled, partitioned",
     ),
     "the conditions fail": (
         CONFIDENT.replace("sigma = 40.0", "sigma = 5.0", 1).replace("threshold_sigma = 5.0", "threshold_sigma = 150.0")

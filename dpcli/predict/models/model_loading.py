@@ -47,7 +47,8 @@ def language_model(
         vocabulary = vocabulary_of(tokenizer, path, table)
     if vocabulary is None:
         raise InputError(
-            f"{path}: {table}.tokenizer: a model from module:function needs a tokenizer: bytes, a path, a name or module:function"
+            f"{path}: {table}.tokenizer: a model from module:function needs a tokenizer: bytes, a path, a name or module:function, "
+            "or one that the function returns with the model"
         )
     if all(hasattr(model, part) for part in ("next_token", "vocabulary", "context")):
         sizes = (model.vocabulary, model.context)

@@ -200,7 +200,7 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
         return None
     if line["of"] != _digest(transcript, release):
         raise InputError(
-            f"{plan.folder}: the cost was released with parameters other than those of pate.sanitise: a second release would cost more, "
+            f"{plan.folder}: the cost was released with parameters other than those of pate.sanitise: a second release would cost again, "
             "and no entry pays for it"
         )
     names = ("rdp", "release_rdp", "order", "failure")

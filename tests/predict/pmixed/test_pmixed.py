@@ -317,7 +317,7 @@ def test_where_one_change_could_touch_two_shards_the_file_is_refused(place: Path
         InputError, match=r"pmixed\.units: set it to the column that names each text's owner, which max_contributions = 4 needs"
     ):
         plan_of(str(written(place, privacy_unit='"user"', privacy_max_contributions="4")))
-    with pytest.raises(InputError, match=r"as change = .remove-shard. needs"):
+    with pytest.raises(InputError, match=r"to the column that names each text's owner, which change = .remove-shard. needs"):
         plan_of(str(written(place, mechanism_change='"remove-shard"')))
 
 

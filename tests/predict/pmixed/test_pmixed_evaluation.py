@@ -144,7 +144,7 @@ def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, m
         ({}, ("--picture", "x.svg"), "--picture: needs --over"),
         ({}, ("--values", "1,2"), "--values: needs --over"),
         ({}, ("--over", "rate", "--values", "0.1,2"), "--values: expected rates that are valid for rate, found 2"),
-        ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that steps may take"),
+        ({}, ("--over", "steps", "--values", "1.5"), "--values: expected whole numbers that are valid for steps, found 1.5"),
         ({}, ("--over", "steps", "--values", "a"), "--values: expected numbers separated by commas, found 'a'"),
         ({"test": '"absent.txt"'}, (), "pmixed.test: expected a file, found no file at absent.txt"),
     ],

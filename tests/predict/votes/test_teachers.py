@@ -407,16 +407,16 @@ def test_votes_that_a_session_was_held_with_are_not_written_over(change: Any, tm
     before = {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
     change(path)
     refused = dpcli(*fit, folder=tmp_path)
-    assert refused.code == 2 and "holds a session on other votes" in refused.err and "set another pate.output" in refused.err
+    assert refused.code == 2 and "found a session on other votes" in refused.err and "set another pate.output" in refused.err
     assert before == {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()}
     path.write_text(path.read_text() + '\noutput = "another"\n')
-    assert "holds a session" not in dpcli(*fit, folder=tmp_path).err
+    assert "found a session" not in dpcli(*fit, folder=tmp_path).err
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("own:raising", "own:raising: raised ValueError (its message may quote a private record, and is not shown)"),
+        ("own:raising", "own:raising: raised ValueError (its message is not shown, as it may quote a private record)"),
         ("own:nothing", "expected a model with predict(inputs), found NoneType"),
         ("own:wrong", "expected a label from 0 to 2 for each input"),
         ("own:missing", "expected a function, found nothing"),

@@ -103,12 +103,12 @@ def test_labels_that_are_said_to_be_some_are_counted(ending: str, tmp_path: Path
 
 LABELLED = {
     "counts": (counts, "expected 250 columns, one for the label from each teacher, found 10"),
-    "beyond the last": (lambda: labels() + 1, "expected labels from 0 to 9, found another in some row"),
-    "negative": (lambda: labels() - 1, "expected labels from 0 to 9, found another in some row"),
-    "fractions": (lambda: labels() / 2.0, "expected whole numbers as labels, found something else in some row"),
+    "beyond the last": (lambda: labels() + 1, "expected labels from 0 to 9, found another label in some row"),
+    "negative": (lambda: labels() - 1, "expected labels from 0 to 9, found another label in some row"),
+    "fractions": (lambda: labels() / 2.0, "expected whole numbers as labels, found another value in some row"),
     "nan": (
         lambda: np.where(np.arange(TEACHERS) == 7, np.nan, labels()),
-        "expected whole numbers as labels, found something else in some row",
+        "expected whole numbers as labels, found another value in some row",
     ),
 }
 

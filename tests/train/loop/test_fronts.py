@@ -183,7 +183,7 @@ def test_what_may_depend_on_a_record_is_charged_first(front: str, tmp_path: Path
     def sums(self: Trainer, batch: Any) -> Any:
         seen.extend(status for status, _ in charged(str(tmp_path / "ledger.db")))
         if len(seen) == 1:
-            raise InputError("model: expected an example's gradient in the batch to be the one that it has alone")
+            raise InputError("model: expected an example's gradient in the batch to equal its gradient alone")
         return real(self, batch)
 
     monkeypatch.setattr(Trainer, "_sums", sums)

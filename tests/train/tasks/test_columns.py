@@ -293,7 +293,7 @@ def test_a_first_record_in_place_of_the_names_is_not_quoted(folder: Path) -> Non
 
 def test_a_declared_column_must_be_there(folder: Path) -> None:
     written(folder, [{name: row[name] for name in ("age", "state", "income")} for row in people()])
-    with pytest.raises(InputError, match=r"people\.csv: expected a column 'hours', as train\.columns declares, found none"):
+    with pytest.raises(InputError, match=r"people\.csv: expected a column 'hours', which train\.columns declares, found none"):
         arrays(train(), "people.toml")
 
 
@@ -311,7 +311,7 @@ DISAGREEING = {
     },
     "train.columns.state.domain: expected values that are all different": {"state": '{ domain = ["1", "1.0"] }'},
     "train.columns.age.domain: expected from 1 to 10,000 values, found 0": {"age": "{ domain = [] }"},
-    "train.columns.income: expected a column that is neither the label": {
+    "train.columns.income: expected a column that is neither label nor units, found one of the two": {
         "age": "{ min = 1, max = 2 }\nincome = { min = 1, max = 2 }"
     },
     "train.labels: expected at least two labels, all different, found the same label twice": {"labels": '["low", "low "]'},
