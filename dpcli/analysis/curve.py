@@ -37,7 +37,7 @@ class ComposedProfile(NamedTuple):
     profile: PrivacyProfile
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on epsilon at delta; inf if the accountant bounds_pipeline none."""
+        """Return an upper bound on epsilon at delta; inf if the accountant certifies no bound."""
         try:
             with self.accountant.within_allowance():
                 return checked(self.profile.epsilon(delta)).upper
@@ -45,7 +45,7 @@ class ComposedProfile(NamedTuple):
             return math.inf
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on delta at epsilon; 1 if the accountant bounds_pipeline none."""
+        """Return an upper bound on delta at epsilon; 1 if the accountant certifies no bound."""
         try:
             with self.accountant.within_allowance():
                 return min(checked(implied_delta(self.profile, epsilon)).upper, 1.0)
@@ -126,17 +126,17 @@ def profile(
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
         raise InputError(f"expected finite epsilons >= 0 in increasing order, found {at.tolist()!r:.80}")
     composed = sound_profiles(pipeline, None, group_size)
-    bounds_pipeline, many = attained(pipeline, group_size), len(pipeline.mechanisms) > MANY_MECHANISMS
+    pairs_are_attained, many = attained(pipeline, group_size), len(pipeline.mechanisms) > MANY_MECHANISMS
     accountants = [accountant for accountant, _ in composed]
     cases = zip(*(profile.cases() for _, profile in composed), strict=True)
-    curves = [_curve(list(map(ComposedProfile, accountants, case)), at, delta, points, bounds_pipeline, many) for case in cases]
+    curves = [_curve(list(map(ComposedProfile, accountants, case)), at, delta, points, pairs_are_attained, many) for case in cases]
     return ProfileCurve(
         at, np.max([curve.upper for curve in curves], axis=0), np.max([curve.lower for curve in curves], axis=0), delta
     )
 
 
 def _curve(
-    composed: Sequence[ComposedProfile], at: Array, delta: float, points: Sequence[float], bounds_pipeline: bool, many: bool
+    composed: Sequence[ComposedProfile], at: Array, delta: float, points: Sequence[float], pairs_are_attained: bool, many: bool
 ) -> ProfileCurve:
     """Return the curve of one composition.
 
@@ -145,7 +145,7 @@ def _curve(
         at: the epsilons.
         delta: the delta of interest.
         points: the epsilons whose delta is printed as a number.
-        bounds_pipeline: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
+        pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
         many: whether there are too many mechanisms to handle each of them at every point.
     """
     profiles = {profile.accountant.name: profile for profile in composed}
@@ -159,7 +159,7 @@ def _curve(
                 answer, delta=delta
             ).is_narrow()  # no accountant improves a narrow interval, even if no data attain the pair
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
-            curve = curve.intersected(answer if bounds_pipeline else replace(answer, lower=np.zeros_like(at)))
+            curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(at)))
         settled = settled or curve.is_narrow()
     if not curve.is_narrow():
         one_sided = [profile for name, profile in profiles.items() if name not in TWO_SIDED]

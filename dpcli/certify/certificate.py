@@ -120,45 +120,40 @@ def _candidates(statement: CertifiedParts, result: Account) -> Iterator[str]:
 
 
 def _upper(statement: CertifiedParts, texts: Json) -> Json:
-    """Return a proof for each direction that the checker has followed."""
-    from dpcli.certify.checker import Unproved, directions
+    """Return a proof for each direction, which the checker has followed. Raises NoPlan or Unproved if a direction has none."""
+    from dpcli.certify.checker import directions
 
     proofs = {}
     for direction in directions(list(statement.parts)):
-        error: Exception = proof_search.NoPlan("no method applies")
-        for plan in proof_search.plans(list(statement.parts), direction, float(texts["epsilon"]), float(texts["delta"]), True):
-            try:
-                _followed(statement, direction, texts, plan, upper=True)
-            except Unproved as problem:
-                error = problem
-                continue
-            proofs[direction] = plan
-            break
-        else:
-            raise error
+        plan = _plan(statement, direction, texts, upper=True)
+        _followed(statement, direction, texts, plan, upper=True)
+        proofs[direction] = plan
     return proofs
 
 
 def _lower(statement: CertifiedParts, texts: Json) -> Json:
-    """Return a proof for the first direction in which one is found."""
+    """Return a proof for the first direction in which one is found. Raises the last direction's NoPlan or Unproved if there is none."""
     from dpcli.certify.checker import Unproved, directions
 
-    error: Exception = proof_search.NoPlan("no method applies")
+    error: Exception = proof_search.NoPlan("no direction")
     for direction in directions(list(statement.parts)):
         try:
-            for plan in proof_search.plans(list(statement.parts), direction, float(texts["epsilon"]), float(texts["delta"]), False):
-                try:
-                    _followed(statement, direction, texts, plan, upper=False)
-                except Unproved as problem:
-                    error = problem
-                    continue
-                return {direction: plan}
-        except proof_search.NoPlan as problem:
+            plan = _plan(statement, direction, texts, upper=False)
+            _followed(statement, direction, texts, plan, upper=False)
+        except (proof_search.NoPlan, Unproved) as problem:
             error = problem
+            continue
+        return {direction: plan}
     raise error
 
 
+def _plan(statement: CertifiedParts, direction: str, texts: Json, upper: bool) -> Json:
+    """Return a plan to prove a bound in one direction. Raises NoPlan if there is none."""
+    return proof_search.find_plan(list(statement.parts), direction, float(texts["epsilon"]), float(texts["delta"]), upper)
+
+
 def _followed(statement: CertifiedParts, direction: str, texts: Json, plan: Json, upper: bool) -> None:
+    """Let the checker follow a plan. Raises Unproved if the plan does not prove the bound."""
     from dpcli.certify import checker
 
     claim = {"bound": "upper" if upper else "lower", **texts, "proofs": {direction: plan}}

@@ -1,321 +1,455 @@
 """Search for a proof that the checker can follow: where the contour lies, how far and how densely it is sampled, and on which panels.
 
-Everything here is floating point, and nothing of it is trusted: a bad plan proves nothing, and no plan proves anything false. It shares no
-code with the accountants, so that a mistake of theirs is not repeated here.
+Everything here is floating point, and nothing of it is trusted: a bad plan proves nothing, and no plan proves anything false. The symbols
+and the numbered items are those of checker.py. Losses and epsilons are in nats, and names that begin with log_ are natural logarithms. No
+code is shared with the accountants, so that a mistake of theirs is not repeated here.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 Array = Any
-Plan = dict[str, Any]
-SLACK = 1e-10  # share of delta that the proof may lose
-MOST_FREQUENCIES = 60_000
+Json = dict[str, Any]  # a part of the certificate
+Plan = dict[str, Any]  # what the checker reads: of a whole proof, or of one part
+LogMoment = Callable[[float], float]  # order z -> log M(z)
+LogDecay = Callable[[Array], tuple[Array, Array]]  # heights y -> log of a bound on |M(t + i y)| / M(t), and the cap that gives it
+
+SLACK = 1e-10  # share of delta that a proof may lose, far less than the last printed digit of epsilon
+LOG_HALF = 0.7  # a little more than log 2, since the slack is divided between two losses
+MARGIN = 1e-6  # by which a logarithm must be on the right side, to allow for rounding errors of the search
+MOST_FREQUENCIES = 60_000  # also of the nodes of an integral; far below what the checker refuses
 MOST_WORK = 4e8  # frequencies times nodes of the dearest proof that is tried
-ORDERS = np.geomspace(1e-3, 1e6, 240)  # of Chernoff's bound
-ELLIPSES = (2.0, 3.0, 4.0, 6.0, 9.0)
-ORDER = 32  # nodes of a panel
-CELLS = 512
-MOST_LATTICE = 400_000  # losses of a composition that are added up one by one
+MOST_LATTICE = 400_000  # losses of a composition that are added up one by one; the checker refuses more than 500,000
 LATTICE = 120_000  # points of the lattice on which few steps are added up
-COARSEST = 0.02  # largest spacing, in about the standard deviations of the sum of all losses
+COARSEST = 0.02  # largest spacing of the lattice, in about the standard deviations of the sum of all losses
+ORDER = 32  # nodes of a panel of Gauss and Legendre's rule in the checker
+ELLIPSES = (2.0, 3.0, 4.0, 6.0, 9.0)  # values of r that are tried for the ellipse around a panel (item 5)
+WIDTHS = np.geomspace(4.0, 1e-4, 160)  # widths of a panel that are tried, the largest first
+LOG_PANELS = math.log(400.0)  # each panel may err by 1/400 of the error that an integral is allowed
+MOST_TURN = 1.5  # largest k theta (item 5), a little less than pi / 2
+CELLS = 512  # cells of the bound on the decay (item 4)
+CAPS = 80  # caps that are tried for the heights of the cells; a lower cap makes the variation smaller
+LOG_ROUGH = 3.0  # an integral that bounds a small term may err by e^-3 of its value
+LOG_CHERNOFF = 24.0  # the integrals of Chernoff's bound may err by e^-24 of their value
 FINE = 4001  # points of an integral in floating point
+LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
+FACTORS = (1.0, 1.5, 2.5)  # multiples of the saddle point; those above 1 are tried only where runs are cut
+LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searched
+LEAST_LINE = 1e-2  # least t, and least order for what is lost of big runs
 
 
 class NoPlan(Exception):
     """No plan within the work that is allowed; the text says what stands in the way."""
 
 
+class Accuracy(NamedTuple):
+    """What is asked of the rule for an integral: an error of at most e^log_error at the orders z + i v, |v| <= y."""
+
+    z: float
+    y: float
+    log_error: float
+
+
+def decimal_text(value: float, digits: int = 6) -> str:
+    """Return a decimal text of a number. The checker reads it exactly, so the search goes on with the number that the text states."""
+    return f"{value:.{digits}g}"
+
+
+def rounded(value: float, digits: int = 6) -> float:
+    """Return the number that `decimal_text` states."""
+    return float(decimal_text(value, digits))
+
+
 def log_sum(values: Array, axis: int = -1) -> Array:
+    """Return the logarithm of a sum along an axis, from the logarithms of the terms."""
     top = values.max(axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
         return np.squeeze(top, axis) + np.log(np.exp(values - top).sum(axis=axis))
 
 
-@dataclass
-class Part:
-    """A part of the certificate in one direction, in floating point."""
+class Form:
+    """A part of the certificate in one direction, in floating point.
 
-    text: dict[str, Any]
-    direction: str
-    count: int = field(init=False)
+    Attributes:
+        count: Number of its runs.
+        lost: Mass of P at an infinite loss of one run.
+        cut: The x beyond which a run is big (item 6); None if no run is.
+    """
+
+    lost = 0.0
     cut: float | None = None
 
-    def __post_init__(self) -> None:
-        self.count = int(self.text["count"])
-        self.form = self.text["kind"]
-        self.rate = float(Fraction(self.text["rate"])) if "rate" in self.text else 1.0
-        self.two_sided = self.text.get("relation", "add-remove") == "replace-one"
-        self.sign = -1.0 if self.direction == "add" and not self.two_sided else 1.0
-        self.records = int(self.text.get("records", 1))
-        if self.form in ("gaussian", "mixture"):
-            self.slope = math.sqrt(Fraction(self.text["mu_squared"]))
-        elif self.form == "zcdp":
-            self.slope = math.sqrt(2 * Fraction(self.text["rho"]))
+    def __init__(self, part: Json, direction: str) -> None:
+        self.count = int(part["count"])
+
+    def log_moment(self, z: float) -> float:
+        """Return log M(z) of one run, or a bound on it."""
+        raise NotImplementedError
+
+    def ends(self, log_left: float) -> tuple[float, float]:
+        """Return losses between which P has all but about e^log_left."""
+        raise NotImplementedError
+
+    def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
+        """Return the bound of item 4 for one run, and the plan of its cells. log_moment: log M(t). Without cells, the bound is 1."""
+        return (lambda y: (np.zeros_like(y), np.zeros_like(y))), {}
+
+    def quadrature(self, accuracies: Sequence[Accuracy]) -> Plan:
+        """Return the plan of panels on which the rule is as accurate as is asked; an empty one if there is no integral."""
+        return {}
+
+
+class GaussianForm(Form):
+    """A part whose loss is Gaussian. mu: its standard deviation, for which log M(z) is mu^2 z (z+1) / 2."""
+
+    def __init__(self, part: Json, direction: str) -> None:
+        super().__init__(part, direction)
+        self.mu = math.sqrt(Fraction(part["mu_squared"]))
+
+    def log_moment(self, z: float) -> float:
+        return 0.5 * self.mu**2 * z * (z + 1.0)
+
+    def ends(self, log_left: float) -> tuple[float, float]:
+        reach = self.mu * math.sqrt(-2.0 * log_left)
+        return 0.5 * self.mu**2 - reach, 0.5 * self.mu**2 + reach
+
+    def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
+        return (lambda y: (-0.5 * self.mu**2 * y * y, np.zeros_like(y))), {}
+
+
+class RenyiForm(Form):
+    """A part that is known to be rho-zCDP alone. Chernoff's bound is all that is proved of it, so it has no ends and no decay."""
+
+    def __init__(self, part: Json, direction: str) -> None:
+        super().__init__(part, direction)
+        self.mu = math.sqrt(2 * Fraction(part["rho"]))  # of the Gaussian with this rho
+
+    def log_moment(self, z: float) -> float:
+        """Return the bound rho z (z+1) on log M(z)."""
+        return 0.5 * self.mu**2 * z * (z + 1.0)
+
+
+class AtomicForm(Form):
+    """A part with separate losses.
+
+    atoms: (log P, loss) of each outcome with a finite loss. rate: sampling rate of one record, 1 without sampling.
+    """
+
+    def __init__(self, part: Json, direction: str) -> None:
+        super().__init__(part, direction)
+        self.rate = float(Fraction(part["rate"])) if "rate" in part else 1.0
+        removed = direction == "remove"
+        lost = float(Fraction(part.get("delta", 0)))
+        self.lost = lost if self.rate == 1.0 else self.rate * lost if removed else 0.0
+        pairs, log_lost = LOG_PAIRS[part["kind"]](part)
+        if self.rate < 1.0:
+            pairs = list(_sampled(pairs, log_lost, self.rate, removed))
+        self.atoms = [(log_p, log_p - log_q) for log_p, log_q in pairs]
+
+    def log_moment(self, z: float) -> float:
+        return float(log_sum(np.array([log_p + z * loss for log_p, loss in self.atoms])))
+
+    def ends(self, log_left: float) -> tuple[float, float]:
+        losses = [loss for _, loss in self.atoms]
+        return min(losses), max(losses)
+
+
+LogPairs = list[tuple[float, float]]  # log P and log Q of each outcome with a finite loss
+
+
+def _sampled(pairs: LogPairs, log_lost: float, rate: float, removed: bool) -> Iterator[tuple[float, float]]:
+    """Yield log P and log Q of each outcome on a sample.
+
+    The record is in the sample with probability `rate`. If it is removed, P becomes the mixture of P and Q; if it is added, Q does. The
+    outcome of an infinite loss, whose mass is e^log_lost, has a finite loss then in one of the two ways.
+    """
+    log_out, log_in = math.log1p(-rate), math.log(rate)
+    for log_p, log_q in pairs:
+        if removed:
+            yield float(np.logaddexp(log_out + log_q, log_in + log_p)), log_q
         else:
-            self.slope, self.e0 = 1.0, float(Fraction(self.text.get("epsilon", 0)))
-        if self.smooth:
-            k, q = self.records, self.rate
-            j = np.arange(k + 1.0)
-            log_rest = (k - j) * math.log1p(-q) if q < 1.0 else np.where(j == k, 0.0, -np.inf)
-            self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + log_rest
-        if not self.smooth and self.form not in ("gaussian", "zcdp"):
-            self.atoms = self._atoms()
+            yield log_p, float(np.logaddexp(log_out + log_p, log_in + log_q))
+    if log_lost > -math.inf:
+        yield (log_out + log_lost, log_lost) if removed else (log_lost, log_out + log_lost)
 
-    @property
-    def lost(self) -> float:
-        """Return the mass of P at an infinite loss."""
-        lost = float(Fraction(self.text.get("delta", 0)))
-        return lost if self.rate == 1.0 else self.rate * lost if self.direction == "remove" else 0.0
 
-    @property
-    def smooth(self) -> bool:
-        return str(self.form) in ("mixture", "laplace", "range")
+def log_two_points(part: Json) -> tuple[LogPairs, float]:
+    """Return the outcomes of what is (epsilon, delta)-DP, or of randomised response, and log of P's mass at an infinite loss."""
+    epsilon, lost = float(Fraction(part.get("epsilon", 0))), float(Fraction(part.get("delta", 0)))
+    others = int(part.get("categories", 2)) - 2
+    high = math.log1p(-lost) - math.log1p((1 + others) * math.exp(-epsilon))
+    pairs = [(high - epsilon, high), (high, high - epsilon)]
+    if others:
+        pairs.append((high - epsilon + math.log(others), high - epsilon + math.log(others)))
+    return pairs, math.log(lost) if lost else -math.inf
 
-    @property
-    def normal(self) -> bool:
-        return str(self.form) == "mixture"
 
-    def _atoms(self) -> list[tuple[float, float]]:
-        """Return (log P, loss) of each separate loss."""
-        pairs, log_lost = self._pairs()
-        rate = self.rate
-        if rate < 1.0:
-            mix: Any = lambda a, b: np.logaddexp(math.log1p(-rate) + a, math.log(rate) + b)  # noqa: E731
-            remove = self.direction == "remove"
-            pairs = [(mix(q, p), q) for p, q in pairs] if remove else [(p, mix(p, q)) for p, q in pairs]
-            if log_lost > -math.inf:
-                less = math.log1p(-rate) + log_lost
-                pairs.append((less, log_lost) if remove else (log_lost, less))
-        return [(p, p - q) for p, q in pairs]
+def log_discrete_laplace(part: Json) -> tuple[LogPairs, float]:
+    """Return as `log_two_points`. All outcomes below 0 are one, and all from the sensitivity on are one."""
+    a, s = 1.0 / float(Fraction(part["scale"])), int(part["sensitivity"])
+    end, middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
+    log_q = [end, *(middle - x * a for x in range(1, s)), end - s * a]
+    return list(zip(log_q[::-1], log_q, strict=True)), -math.inf
 
-    def _pairs(self) -> tuple[list[tuple[float, float]], float]:
-        """Return log P and log Q of each outcome without sampling, and log of P's mass at an infinite loss."""
-        if self.form == "discrete-laplace":
-            a, s = 1.0 / float(Fraction(self.text["scale"])), int(self.text["sensitivity"])
-            end, middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
-            log_q = [end, *(middle - x * a for x in range(1, s)), end - s * a]
-            return list(zip(log_q[::-1], log_q, strict=True)), -math.inf
-        if self.form == "discrete-gaussian":
-            s, reach, variance = int(self.text["sensitivity"]), int(self.text["reach"]), float(Fraction(self.text["sigma_squared"]))
-            x = np.arange(-reach, reach + s + 1.0)
-            log_size = -0.5 * x * x / variance
-            log_gaussian: list[float] = (log_size - float(log_sum(log_size))).tolist()
-            return list(zip(log_gaussian[::-1], log_gaussian, strict=True)), -math.inf
-        e, lost, others = self.e0, float(Fraction(self.text.get("delta", 0))), int(self.text.get("categories", 2)) - 2
-        high = math.log1p(-lost) - math.log1p((1 + others) * math.exp(-e))
-        pairs = [(high - e, high), (high, high - e)]
-        if others:
-            pairs.append((high - e + math.log(others), high - e + math.log(others)))
-        return pairs, math.log(lost) if lost else -math.inf
 
-    # Smooth parts.
+def log_discrete_gaussian(part: Json) -> tuple[LogPairs, float]:
+    """Return as `log_two_points`. Outcomes beyond the part's reach are left out."""
+    s, reach, variance = int(part["sensitivity"]), int(part["reach"]), float(Fraction(part["sigma_squared"]))
+    x = np.arange(-reach, reach + s + 1.0)
+    log_size = -0.5 * x * x / variance
+    log_q: list[float] = (log_size - float(log_sum(log_size))).tolist()
+    return list(zip(log_q[::-1], log_q, strict=True)), -math.inf
 
-    def terms(self, x: Array) -> Array:
+
+class SmoothForm(Form):
+    """A part with a density f(x) = base(x) m_+(x)^a m_-(x)^b of item 5, and perhaps two atoms.
+
+    Attributes:
+        normal: Whether x is normal, for a mixture of Gaussians; else x is the loss without sampling, from -e0 to e0.
+        has_ends: Whether there are atoms at both ends, as Laplace noise has.
+        records: Largest number k of records in the sample.
+        two_sided: Whether Q is the mirror image of P, since records are replaced.
+        sign: 1; -1 if P and Q are exchanged, since records are added.
+        slope: Slope of u_1(x).
+        log_weights: log w_j for j = 0, ..., k.
+    """
+
+    def __init__(self, part: Json, direction: str) -> None:
+        super().__init__(part, direction)
+        self.normal, self.has_ends = part["kind"] == "mixture", part["kind"] == "laplace"
+        self.rate = float(Fraction(part["rate"])) if "rate" in part else 1.0
+        self.records = int(part.get("records", 1))
+        self.two_sided = part.get("relation", "add-remove") == "replace-one"
+        self.sign = -1.0 if direction == "add" and not self.two_sided else 1.0
+        self.e0 = float(Fraction(part.get("epsilon", 0)))
+        self.slope = math.sqrt(Fraction(part["mu_squared"])) if self.normal else 1.0
+        k, q = self.records, self.rate
+        j = np.arange(k + 1.0)
+        log_rest = (k - j) * math.log1p(-q) if q < 1.0 else np.where(j == k, 0.0, -np.inf)
+        self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + log_rest
+
+    def with_cut(self, cut: float) -> SmoothForm:
+        """Return the part with runs that are big if x > cut."""
+        result = copy.copy(self)
+        result.cut = cut
+        return result
+
+    # Functions of x.
+
+    def log_terms(self, x: Array) -> Array:
+        """Return log (w_j e^{u_j(x)}), as an array of shape (j, x)."""
         j = np.arange(self.records + 1.0)[:, None]
         x = np.atleast_1d(x)[None, :]
         u = j * self.slope * x - 0.5 * (j * self.slope) ** 2 if self.normal else j * x
         return self.log_weights[:, None] + u
 
     def log_m(self, x: Array) -> Array:
-        return log_sum(self.terms(x), axis=0)
-
-    def moments(self, x: Array) -> tuple[Array, Array]:
-        """Return the mean and the variance of j under the terms."""
-        terms = self.terms(x)
-        p = np.exp(terms - log_sum(terms, axis=0)[None, :])
-        j = np.arange(self.records + 1.0)[:, None]
-        mean = (j * p).sum(axis=0)
-        return mean, (j * j * p).sum(axis=0) - mean * mean
+        """Return log m_+(x). log m_-(x) is log m_+(-x)."""
+        return log_sum(self.log_terms(x), axis=0)
 
     def drift(self, x: Array) -> Array:
-        """Return the slope of log m at x."""
-        return self.slope * self.moments(x)[0]
+        """Return the slope of log m_+ at x."""
+        terms = self.log_terms(x)
+        shares = np.exp(terms - log_sum(terms, axis=0)[None, :])
+        return self.slope * (np.arange(self.records + 1.0)[:, None] * shares).sum(axis=0)
 
     def log_base(self, x: Array) -> Array:
+        """Return the log density of x without sampling, under Q."""
         if self.normal:
             return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
-        if self.form == "laplace":
+        if self.has_ends:
             return -0.5 * (x + self.e0) - math.log(4.0)
         return 0.5 * (self.e0 - x) - math.log(2.0 * math.expm1(self.e0))
 
     def powers(self, z: float) -> tuple[float, float]:
+        """Return the exponents (a, b) of m_+ and m_- in dP e^{z L}."""
         if self.two_sided:
             return z + 1.0, -z
         return (z + 1.0 if self.sign > 0.0 else -z), 0.0
 
     def loss(self, x: Array) -> Array:
+        """Return the loss at x."""
         return self.log_m(x) - self.log_m(-x) if self.two_sided else self.sign * self.log_m(x)
 
     def log_f(self, x: Array, z: float) -> Array:
+        """Return the log density of dP e^{z L} at x, without the atoms."""
         a, b = self.powers(z)
         value = self.log_base(x) + a * self.log_m(x)
         return value + b * self.log_m(-x) if self.two_sided else value
 
-    def span(self, z: float, depth: float = 80.0) -> tuple[float, float]:
-        """Return where f is more than e^-depth of its largest."""
+    def span(self, z: float, log_depth: float) -> tuple[float, float]:
+        """Return ends between which f is above e^-log_depth of its largest value; all x if they are bounded."""
         if not self.normal:
             return -self.e0, self.e0
         a, b = self.powers(z)
-        reach = 40.0 + 2.0 * self.records * self.slope * (abs(a) + abs(b) + 1.0)
+        reach = 40.0 + 2.0 * self.records * self.slope * (abs(a) + abs(b) + 1.0)  # far enough for every depth
         most = reach if self.cut is None else self.cut
         x = np.linspace(-reach, most, 8001)
-        for _ in range(3):
-            value = self.log_f(x, z)
-            inside = np.flatnonzero(value >= value.max() - depth)
+        for _ in range(3):  # each time on a finer grid
+            log_f = self.log_f(x, z)
+            inside = np.flatnonzero(log_f >= log_f.max() - log_depth)
             low, high = x[max(inside[0] - 1, 0)], x[min(inside[-1] + 1, len(x) - 1)]
             x = np.linspace(low, high, 4001)
         return float(low), float(high)
 
+    def ends(self, log_left: float) -> tuple[float, float]:
+        losses = self.loss(np.array(self.span(0.0, -log_left))).tolist()
+        return min(losses), max(losses)
+
+    # Integrals in floating point.
+
     def log_moment(self, z: float) -> float:
-        if self.form in ("gaussian", "zcdp"):
-            return 0.5 * self.slope**2 * z * (z + 1.0)
-        if not self.smooth:
-            return float(log_sum(np.array([p + z * loss for p, loss in self.atoms])))
-        low, high = self.span(z, 50.0)
-        x = np.linspace(low, high, FINE)
-        value = self.log_f(x, z)
-        if self.normal and self.cut is None:
-            return float(log_sum(value)) + math.log(x[1] - x[0])
+        """Return log M(z) of a run that is not big."""
+        low, high = self.span(z, LEAST_LOG_DENSITY)
+        if self.normal and self.cut is None:  # f falls to 0 on both sides, so a sum over even points is very exact
+            x = np.linspace(low, high, FINE)
+            return float(log_sum(self.log_f(x, z))) + math.log(x[1] - x[0])
         nodes, weights = np.polynomial.legendre.leggauss(64)
         edges = np.linspace(low, high, 41)
         half = 0.5 * np.diff(edges)[:, None]
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
-        value = self.log_f(x, z) + np.log((half * weights).ravel())
-        if self.form == "laplace":
+        log_terms = self.log_f(x, z) + np.log((half * weights).ravel())
+        if self.has_ends:
             a = self.powers(z)[0]
-            ends = np.array([-math.log(2.0) + a * self.log_m(-self.e0)[0], -math.log(2.0) - self.e0 + a * self.log_m(self.e0)[0]])
-            value = np.append(value, ends)
-        return float(log_sum(value))
+            log_atoms = [-math.log(2.0) + a * self.log_m(-self.e0)[0], -math.log(2.0) - self.e0 + a * self.log_m(self.e0)[0]]
+            log_terms = np.append(log_terms, np.array(log_atoms))
+        return float(log_sum(log_terms))
 
-    def ends(self, log_left: float) -> tuple[float, float]:
-        """Return losses between which P has all but about e^log_left."""
-        if self.form == "gaussian":
-            reach = self.slope * math.sqrt(-2.0 * log_left)
-            return 0.5 * self.slope**2 - reach, 0.5 * self.slope**2 + reach
-        if not self.smooth:
-            losses = [loss for _, loss in self.atoms]
-            return min(losses), max(losses)
-        losses = self.loss(np.array(self.span(0.0, -log_left))).tolist()
-        return min(losses), max(losses)
+    # Plans for the checker.
 
-    def decay(self, t: float, log_moment: float) -> tuple[Callable[[Array], tuple[Array, Array]], Plan]:
-        """Return log of the bound on |phi(y)| with the cap that attains it, and the cells."""
-        if self.form == "gaussian":
-            return (lambda y: (-0.5 * self.slope**2 * y * y, np.zeros_like(y))), {}
-        if not self.smooth:
-            return (lambda y: (np.zeros_like(y), np.zeros_like(y))), {}
+    def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
+        """Return the bound of item 4 for one run, and the plan of its cells without the cap, which depends on y. log_moment: log M(t)."""
         low, high = self.span(t, 12.0)
         if self.normal:  # further to the side where the loss hardly moves
             low -= 2.0
-        if not self.normal:  # a rounded end must not lie beyond the largest loss
+        else:  # a rounded end must not lie beyond the largest loss
             low, high = -self.e0 * (1.0 - 1e-5), self.e0 * (1.0 - 1e-5)
-        plan: Plan = {"first": text(low), "last": text(high if self.cut is None else self.cut), "cells": CELLS}
-        low, high = float(plan["first"]), float(plan["last"])
-        x = np.linspace(low, high, CELLS + 1)
+        plan: Plan = {"first": decimal_text(low), "last": decimal_text(high if self.cut is None else self.cut), "cells": CELLS}
+        x = np.linspace(float(plan["first"]), float(plan["last"]), CELLS + 1)
         speed = self.drift(x) + (self.drift(-x) if self.two_sided else 0.0)
-        log_p = self.log_f(x, t) - np.log(speed) - log_moment
-        heights = np.exp(np.minimum(log_p[1:], log_p[:-1]) - 1e-6)
+        log_density = self.log_f(x, t) - np.log(speed) - log_moment  # of the loss
+        heights = np.exp(np.minimum(log_density[1:], log_density[:-1]) - MARGIN)
         lengths = np.abs(np.diff(self.loss(x)))
-        top = heights.max()
-        caps = np.geomspace(top * 1e-9, top, 80)
-        rho = np.minimum(heights[None, :], caps[:, None])
+        caps = np.geomspace(heights.max() * 1e-9, heights.max(), CAPS)
+        rho = np.minimum(heights[None, :], caps[:, None])  # of shape (caps, cells)
         gains = rho @ lengths
         variations = np.abs(np.diff(rho, axis=1)).sum(axis=1) + rho[:, 0] + rho[:, -1]
 
-        def log_bound(y: Array) -> tuple[Array, Array]:
-            share = gains[:, None] - variations[:, None] / y[None, :]
-            best = share.argmax(axis=0)
-            return np.log1p(-np.clip(share.max(axis=0), 0.0, 1.0 - 1e-15)), caps[best]
+        def log_decay(y: Array) -> tuple[Array, Array]:
+            gained = gains[:, None] - variations[:, None] / y[None, :]
+            best = gained.argmax(axis=0)
+            return np.log1p(-np.clip(gained.max(axis=0), 0.0, 1.0 - 1e-15)), caps[best]
 
-        return log_bound, plan
+        return log_decay, plan
 
-    def quadrature(self, orders: Sequence[tuple[float, float, float]]) -> Plan:
-        """Return panels on which, for each (z, y, log_error), the rule errs by at most e^log_error at orders z + i v, |v| <= y."""
-        if not self.smooth:
-            return {}
-        low, high = self._reach(orders)
-        widths = np.geomspace(4.0, 1e-4, 160)
+    def quadrature(self, accuracies: Sequence[Accuracy]) -> Plan:
+        """Return the plan of panels on which the rule is as accurate as is asked.
+
+        Raises:
+            NoPlan: There would be more than MOST_FREQUENCIES nodes, or a panel would be narrower than the narrowest of WIDTHS.
+        """
+        low, high = self._panel_ends(accuracies)
         panels: list[list[str]] = []
         left = low
         while left < high:
-            right = np.minimum(left + widths, high)
-            best = 0.0, 0.0
+            right = np.minimum(left + WIDTHS, high)
+            width, best_r = 0.0, 0.0
             for r in ELLIPSES:
-                errors = [self.log_rule_error(z, y, left, right, r) - log_error for z, y, log_error in orders]
-                fits = np.all(np.array(errors) <= -math.log(400.0), axis=0)
-                if fits.any() and widths[fits.argmax()] > best[0]:
-                    best = float(widths[fits.argmax()]), r
-            if best[0] == 0.0 or len(panels) * ORDER > MOST_FREQUENCIES:
+                excess = [self._log_rule_error(at.z, at.y, left, right, r) - at.log_error for at in accuracies]
+                fits = np.all(np.array(excess) <= -LOG_PANELS, axis=0)
+                if fits.any() and WIDTHS[fits.argmax()] > width:
+                    width, best_r = float(WIDTHS[fits.argmax()]), r
+            if width == 0.0 or len(panels) * ORDER > MOST_FREQUENCIES:
                 raise NoPlan("an integral would take too many nodes")
-            left = min(float(text(left + best[0], 9)), high)
-            panels.append([text(left, 9), text(best[1])])
-        return {"low": text(low), "order": ORDER, "panels": panels}
+            edge = decimal_text(left + width, 9)
+            panels.append([decimal_text(min(float(edge), high), 9), decimal_text(best_r)])
+            left = min(float(edge), high)
+        return {"low": decimal_text(low), "order": ORDER, "panels": panels}
 
-    def _reach(self, orders: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-        """Return ends beyond which the integrands fall, and are small enough."""
+    def _panel_ends(self, accuracies: Sequence[Accuracy]) -> tuple[float, float]:
+        """Return the ends of all panels. Beyond them the integrands fall, and their integrals are less than the errors that are allowed."""
         if not self.normal:
             return -self.e0, self.e0
         low, high = math.inf, -math.inf
-        for z, _, log_error in orders:
-            first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)
+        for z, _, log_error in accuracies:
+            first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)  # e^-25 below the error
             a, b = self.powers(z)
             rises = [max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b)]  # of log f, at the most
             falls = [max(-power, 0.0) * float(self.drift(np.array([x]))[0]) for power, x in ((a, first), (b, -last))]
             low, high = min(low, first - 0.5, -rises[1] - falls[0]), max(high, last + 0.5, rises[0] + falls[1])
-        return float(text(low)), float(text(high)) if self.cut is None else self.cut
+        return rounded(low), rounded(high) if self.cut is None else self.cut
 
-    def log_rule_error(self, z: float, y: float, left: float, right: Array, r: float) -> Array:
-        """Return log of the rule's error on panels from `left` to each of `right`."""
+    def _log_rule_error(self, z: float, y: float, left: float, right: Array, r: float) -> Array:
+        """Return log of the bound of item 5 on panels from `left` to each of `right`, at orders z + i v, |v| <= y.
+
+        r: of the ellipses. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
+        """
         d, middle = 0.5 * (right - left), 0.5 * (right + left)
         wide, height = d * (r + 1.0 / r) / 2.0, d * (r - 1.0 / r) / 2.0
         turn = self.records * self.slope * height
-        small = turn < 1.5
-        turn = np.minimum(turn, 1.5)
+        small = turn < MOST_TURN
+        turn = np.minimum(turn, MOST_TURN)
         first, last = middle - wide, middle + wide
         inside = np.where((first < 0) & (last > 0), 0.0, np.where(first > 0, first, last)) if self.normal else first
-        size = self.log_base(inside) + (0.5 * height * height if self.normal else 0.0)
-        squeeze: Array = np.log(np.cos(0.5 * turn))
+        log_size = self.log_base(inside) + (0.5 * height * height if self.normal else 0.0)
+        log_squeeze: Array = np.log(np.cos(0.5 * turn))
         angle: Array = 0.0
         a, b = self.powers(z)
         for power, near, far in ((a, first, last), (b, -last, -first))[: 2 if self.two_sided else 1]:
-            size = size + (power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + squeeze))
+            log_size = log_size + (power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + log_squeeze))
             with np.errstate(over="ignore"):
                 share = (
                     np.expm1(np.minimum(self.log_m(far) - self.log_weights[0], 700.0)) * np.sin(turn) if self.rate < 1.0 else turn
                 )
             angle = angle + np.minimum(share, turn)
-        value = size + y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * math.log(r)
-        return np.where(small & (d > 0), value, np.inf)
+        log_error = log_size + y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * math.log(r)
+        return np.where(small & (d > 0), log_error, np.inf)
 
 
-def text(value: float, digits: int = 6) -> str:
-    return f"{value:.{digits}g}"
+LOG_PAIRS: dict[str, Callable[[Json], tuple[LogPairs, float]]] = {
+    "two-point": log_two_points,
+    "discrete-laplace": log_discrete_laplace,
+    "discrete-gaussian": log_discrete_gaussian,
+}
+FORMS: dict[str, type[Form]] = {
+    "gaussian": GaussianForm,
+    "zcdp": RenyiForm,
+    "mixture": SmoothForm,
+    "laplace": SmoothForm,
+    "range": SmoothForm,
+    **dict.fromkeys(LOG_PAIRS, AtomicForm),
+}
 
 
-def moment_of(parts: Sequence[Part]) -> Callable[[float], float]:
+def forms_of(parts: Sequence[Json], direction: str) -> list[Form]:
+    """Return the parts of a certificate in one direction."""
+    return [FORMS[part["kind"]](part, direction) for part in parts]
+
+
+def log_moment_of(forms: Sequence[Form]) -> LogMoment:
+    """Return the function log M(z) of all runs. It remembers its values."""
     known: dict[float, float] = {}
 
     def log_moment(z: float) -> float:
         if z not in known:
-            known[z] = math.fsum(part.count * part.log_moment(z) for part in parts)
+            known[z] = math.fsum(form.count * form.log_moment(z) for form in forms)
         return known[z]
 
     return log_moment
 
 
 def minimum(function: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return where a convex function of log x is smallest."""
+    """Return where a convex function of log x is smallest, by golden sections. Each step leaves 0.618 of the interval of log x."""
     a, b = math.log(low), math.log(high)
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     c, d = b - golden * (b - a), a + golden * (b - a)
@@ -332,62 +466,66 @@ def minimum(function: Callable[[float], float], low: float, high: float, steps: 
     return math.exp(0.5 * (a + b))
 
 
-def _room(parts: Sequence[Part], delta: float) -> float:
-    """Return what is left of delta beside the masses at infinite losses."""
-    return delta + math.expm1(math.fsum(part.count * math.log1p(-part.lost) for part in parts))
+def room_beside_lost(forms: Sequence[Form], delta: float) -> float:
+    """Return what is left of delta beside the masses at infinite losses; at most 0 if nothing is."""
+    return delta + math.expm1(math.fsum(form.count * math.log1p(-form.lost) for form in forms))
 
 
-def log_chernoff(log_moment: Callable[[float], float], s: float, epsilon: float) -> float:
+def log_chernoff(log_moment: LogMoment, s: float, epsilon: float) -> float:
+    """Return log C(s) of item 1, for s > 0."""
     return log_moment(s) - s * epsilon + s * math.log(s) - (1.0 + s) * math.log1p(s)
 
 
-def chernoff(parts: Sequence[Part], epsilon: float, log_room: float) -> Plan | None:
-    """Return a proof by Chernoff's bound that delta is at most e^log_room, None if there is none."""
-    log_moment = moment_of(parts)
-    s = minimum(lambda s: log_chernoff(log_moment, s, epsilon), 1e-3, 1e6)
-    s = float(text(s, 12))
-    if not log_chernoff(log_moment, s, epsilon) <= log_room - 1e-6:
+def chernoff(forms: Sequence[Form], epsilon: float, log_room: float) -> Plan | None:
+    """Return the plan of a proof by Chernoff's bound that delta is at most e^log_room; None if the bound is larger."""
+    log_moment = log_moment_of(forms)
+    s = rounded(minimum(lambda s: log_chernoff(log_moment, s, epsilon), LEAST_ORDER, MOST_ORDER), 12)
+    if not log_chernoff(log_moment, s, epsilon) <= log_room - MARGIN:
         return None
-    plans = [part.quadrature([(s, 0.0, part.log_moment(s) - math.log(part.count) - 24.0)]) for part in parts]
-    return {
-        "method": "chernoff",
-        "s": text(s, 12),
-        "parts": plans,
-        "bits": 80 + math.ceil(math.log2(max(part.count for part in parts))),
-    }
+    plans = [form.quadrature([Accuracy(s, 0.0, form.log_moment(s) - math.log(form.count) - LOG_CHERNOFF)]) for form in forms]
+    bits = 80 + math.ceil(math.log2(max(form.count for form in forms)))
+    return {"method": "chernoff", "s": decimal_text(s, 12), "parts": plans, "bits": bits}
 
 
-def chernoff_epsilon(texts: Sequence[dict[str, Any]], direction: str, delta: float) -> float:
-    """Return about the smallest epsilon that Chernoff's bound proves; inf if it proves none."""
-    parts = [Part(text, direction) for text in texts]
-    room = _room(parts, delta)
+def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> float:
+    """Return about the smallest epsilon that Chernoff's bound proves at `delta`; inf if it proves none."""
+    forms = forms_of(parts, direction)
+    room = room_beside_lost(forms, delta)
     if room <= 0.0:
         return math.inf
-    log_delta = math.log(room) - 1e-5
-    log_moment = moment_of(parts)
+    log_room = math.log(room) - 1e-5  # more than MARGIN below, so that `chernoff` finds a proof at this epsilon
+    log_moment = log_moment_of(forms)
 
-    def cost(s: float) -> float:
-        return (log_moment(s) + s * math.log(s) - (1.0 + s) * math.log1p(s) - log_delta) / s
+    def epsilon_at(s: float) -> float:
+        return (log_moment(s) + s * math.log(s) - (1.0 + s) * math.log1p(s) - log_room) / s
 
-    return cost(minimum(cost, 1e-3, 1e6))
+    return epsilon_at(minimum(epsilon_at, LEAST_ORDER, MOST_ORDER))
 
 
-def contour(parts: list[Part], epsilon: float, log_delta: float, upper: bool, jump_order: float | None = None) -> Plan:
-    """Return a proof by the contour that loses at most the share SLACK of delta. Raises NoPlan.
+def contour(forms: Sequence[Form], epsilon: float, log_room: float, upper: bool, jump_order: float | None = None) -> Plan:
+    """Return the plan of a proof by the contour that loses at most the share SLACK of e^log_room.
 
-    jump_order: the order that bounds what is lost of big runs, if parts are cut.
+    Args:
+        forms: The parts, perhaps cut.
+        epsilon: Where delta is bounded.
+        log_room: Log of the delta to prove beside infinite losses.
+        upper: Whether an upper bound is to be proved; a lower bound needs more orders.
+        jump_order: The order v of item 6 if parts are cut; else None.
+
+    Raises:
+        NoPlan: The work is too much for every line that is tried.
     """
-    log_moment = moment_of(parts)
+    log_moment = log_moment_of(forms)
 
-    def log_g(t: float) -> float:
+    def log_g(t: float) -> float:  # log G(0) on the line through t
         return log_moment(t) - t * epsilon - math.log(t) - math.log1p(t)
 
-    saddle = minimum(log_g, 1e-2, 1e6)
+    saddle = minimum(log_g, LEAST_LINE, MOST_ORDER)
     best: tuple[float, Plan] | None = None
     reasons = []
-    for factor in (1.0,) if jump_order is None else (1.0, 1.5, 2.5):  # what a cut measure's floor asks for may lie further out
+    for factor in FACTORS[:1] if jump_order is None else FACTORS:
         try:
-            plan, work = _at(parts, epsilon, log_delta, float(text(saddle * factor, 8)), log_moment, upper, jump_order)
+            plan, work = contour_through(rounded(saddle * factor, 8), forms, epsilon, log_room, log_moment, upper, jump_order)
         except NoPlan as error:
             reasons.append(error)
             continue
@@ -398,173 +536,191 @@ def contour(parts: list[Part], epsilon: float, log_delta: float, upper: bool, ju
     return best[1]
 
 
-def _at(
-    parts: list[Part],
-    epsilon: float,
-    log_delta: float,
+def contour_through(
     t: float,
-    log_moment: Callable[[float], float],
+    forms: Sequence[Form],
+    epsilon: float,
+    log_room: float,
+    log_moment: LogMoment,
     upper: bool,
     jump_order: float | None,
 ) -> tuple[Plan, float]:
-    """Return the plan with its line through t, and the work of following it: frequencies times nodes."""
-    log_slack = log_delta + math.log(SLACK)
-    h, s1, s2 = _spacing(log_moment, epsilon, t, log_slack)
-    size = log_moment(t) - t * epsilon
-    decays = [part.decay(t, part.log_moment(t)) for part in parts]
+    """Return the plan whose line has the real part t, and the checker's work for it: frequencies times nodes.
 
-    def log_left_out(y: Array) -> Array:
-        return size + sum(part.count * decay(y)[0] for part, (decay, _) in zip(parts, decays, strict=True)) - np.log(math.pi * y)
+    log_moment: log M(z) of all runs. The other arguments and the errors are those of `contour`.
+    """
+    log_slack = log_room + math.log(SLACK)
+    h, s1, s2 = frequency_spacing(log_moment, epsilon, t, log_slack)
+    log_scale = log_moment(t) - t * epsilon
+    decays = [form.decay(t, form.log_moment(t)) for form in forms]
+
+    def log_left_out(y: Array) -> Array:  # item 3
+        log_decay = sum(form.count * decay(y)[0] for form, (decay, _) in zip(forms, decays, strict=True))
+        return log_scale + log_decay - np.log(math.pi * y)
 
     ys = np.geomspace(h, h * MOST_FREQUENCIES, 4000)
-    enough = np.flatnonzero(log_left_out(ys) <= log_slack - 0.7)
+    enough = np.flatnonzero(log_left_out(ys) <= log_slack - LOG_HALF)
     if not len(enough):
         raise NoPlan("the characteristic function falls too slowly")
     count = math.ceil(ys[enough[0]] / h) + 1
     y = (count + 1) * h
-    log_largest = size - math.log(2.0 * math.pi * t)  # about the largest term of the sum times the width of the line
+    log_largest = log_scale - math.log(2.0 * math.pi * t)  # about the largest term of the sum times the width of the line
     orders = [*(() if upper else (s1, s2)), *(() if jump_order is None else (-1.0 - jump_order,))]
     plans, nodes = [], 0
-    for part, (decay, cells) in zip(parts, decays, strict=True):
-        log_error = part.log_moment(t) - math.log(part.count) + min(log_slack - log_largest, -1.0) - math.log(20.0 * len(parts))
-        needs = [(t, y, log_error), *((order, 0.0, part.log_moment(order) - math.log(part.count) - 3.0) for order in orders)]
-        plan = part.quadrature(needs)
-        if part.smooth:
-            plan |= cells | {"cap": text(float(decay(np.array([y]))[1][0]))}
-            if part.cut is not None:
-                plan["cut"] = text(part.cut)
+    for form, (decay, cells) in zip(forms, decays, strict=True):
+        # An error of M_i counts `count` times. The factor of 20 keeps the errors of all parts well below the slack.
+        log_error = form.log_moment(t) - math.log(form.count) + min(log_slack - log_largest, -1.0) - math.log(20.0 * len(forms))
+        rough = [Accuracy(order, 0.0, form.log_moment(order) - math.log(form.count) - LOG_ROUGH) for order in orders]
+        plan = form.quadrature([Accuracy(t, y, log_error), *rough])
+        if isinstance(form, SmoothForm):
+            plan |= cells | {"cap": decimal_text(float(decay(np.array([y]))[1][0]))}
+            if form.cut is not None:
+                plan["cut"] = decimal_text(form.cut)
             nodes += len(plan["panels"]) * plan["order"]
         plans.append(plan)
     work = float(count) * max(nodes, 1)
     if work > MOST_WORK:
         raise NoPlan(f"it would take {count} frequencies and {nodes} nodes")
-    bits = 40 + (log_largest - log_slack) / math.log(2.0) + math.log2(max(part.count for part in parts))
-    total: Plan = {"method": "contour", "t": text(t, 8), "h": text(h, 8), "frequencies": count, "parts": plans}
+    bits = 40 + (log_largest - log_slack) / math.log(2.0) + math.log2(max(form.count for form in forms))
+    total: Plan = {"method": "contour", "t": decimal_text(t, 8), "h": decimal_text(h, 8), "frequencies": count, "parts": plans}
     if not upper:
-        total |= {"s1": text(s1, 8), "s2": text(s2, 8)}
+        total |= {"s1": decimal_text(s1, 8), "s2": decimal_text(s2, 8)}
     if jump_order is not None:
-        total |= {"jump_order": text(jump_order, 8)}
+        total |= {"jump_order": decimal_text(jump_order, 8)}
     return total | {"bits": max(64, math.ceil(bits))}, work
 
 
-def _spacing(log_moment: Callable[[float], float], epsilon: float, t: float, log_slack: float) -> tuple[float, float, float]:
-    """Return the largest distance of the frequencies for which aliasing is within the slack, and the orders that show it."""
+def frequency_spacing(log_moment: LogMoment, epsilon: float, t: float, log_slack: float) -> tuple[float, float, float]:
+    """Return the largest distance h of the frequencies for which T - delta is within the slack, and the orders s_1 and s_2 that show it."""
 
-    def step(s: float) -> float:
+    def largest_distance(s: float) -> float:
         log_c = log_chernoff(log_moment, s, epsilon) if s > 0.0 else 0.0
-        return 2.0 * math.pi * abs(t - s) / max(log_c - log_slack + 0.7, 1.0)
+        return 2.0 * math.pi * abs(t - s) / max(log_c - log_slack + LOG_HALF, 1.0)
 
-    below = max([0.0, *(t * np.linspace(0.02, 0.98, 25))], key=step)
-    above = max(t * (1.0 + np.geomspace(0.02, 30.0, 40)), key=step)
-    h = float(text(0.999 * min(step(below), step(above)), 6))
-    return h, float(text(below, 8)), float(text(above, 8))
+    below = max([0.0, *(t * np.linspace(0.02, 0.98, 25))], key=largest_distance)
+    above = max(t * (1.0 + np.geomspace(0.02, 30.0, 40)), key=largest_distance)
+    h = rounded(0.999 * min(largest_distance(below), largest_distance(above)))
+    return h, rounded(below, 8), rounded(above, 8)
 
 
-def with_cuts(parts: Sequence[Part], epsilon: float, log_delta: float) -> tuple[list[Part], float] | None:
-    """Return parts cut where a single loss exceeds epsilon enough, and the order for what is lost; None where nothing is to cut."""
-    best: tuple[float, list[Part], float] | None = None
+def with_cuts(forms: Sequence[Form], epsilon: float, log_room: float) -> tuple[list[Form], float] | None:
+    """Return the parts cut where the loss of one run exceeds a level above epsilon, and the order v for what is lost of big runs.
+
+    The level is the lowest of those tried at which at most the share SLACK of e^log_room is lost. Return None if no loss exceeds a level,
+    or if too much is lost at every level.
+    """
     for extra in np.geomspace(0.02, 3.0, 24):
-        level = epsilon * (1.0 + extra)
-        cut = []
-        for part in parts:
-            one = replace(part)
-            if part.normal and part.sign > 0.0 and part.rate < 1.0:
-                x = np.linspace(-5.0, 60.0 + 3.0 * part.records * part.slope, 20001)
-                above = np.flatnonzero(part.loss(x) > level)
-                if len(above):
-                    one.cut = float(text(float(x[above[0]])))
-            cut.append(one)
-        if all(one.cut is None for one in cut):
+        cut = [_cut_above(form, epsilon * (1.0 + extra)) for form in forms]
+        if all(form.cut is None for form in cut):
             return None
-        order = minimum(partial(log_jump_error, cut, epsilon), 1e-2, 1e6, 25)
-        if log_jump_error(cut, epsilon, order) <= log_delta + math.log(SLACK) - 0.7:
-            best = (extra, cut, order)
-            break
-    return None if best is None else (best[1], float(text(best[2], 8)))
+        order = minimum(partial(log_jump_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
+        if log_jump_error(cut, epsilon, order) <= log_room + math.log(SLACK) - LOG_HALF:
+            return cut, rounded(order, 8)
+    return None
 
 
-def log_jump_error(parts: Sequence[Part], epsilon: float, v: float) -> float:
-    rest, more = 0.0, 0.0
-    for part in parts:
-        small = part.log_moment(-1.0 - v)
-        rest += part.count * small
-        if part.cut is not None:
-            j = np.arange(part.records + 1.0)
+def _cut_above(form: Form, level: float) -> Form:
+    """Return the part cut at about the x where its loss exceeds `level`; the part itself if the checker knows no cut of it there."""
+    if isinstance(form, SmoothForm) and form.normal and form.sign > 0.0 and form.rate < 1.0:
+        x = np.linspace(-5.0, 60.0 + 3.0 * form.records * form.slope, 20001)
+        above = np.flatnonzero(form.loss(x) > level)
+        if len(above):
+            return form.with_cut(rounded(float(x[above[0]])))
+    return form
+
+
+def log_jump_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
+    """Return log of the error of item 6 at the order v."""
+    log_none, log_growth = 0.0, 0.0  # logs of PROD N_i^{n_i}, and of PROD (1 + R_i / N_i)^{n_i} to first order
+    for form in forms:
+        log_n = form.log_moment(-1.0 - v)
+        log_none += form.count * log_n
+        if form.cut is not None:
+            assert isinstance(form, SmoothForm)
+            j = np.arange(form.records + 1.0)
             log_q = (
-                float(log_sum(part.log_weights + log_ndtr(-(part.cut + j * part.slope))))
-                if part.two_sided
-                else float(log_ndtr(-part.cut))
+                float(log_sum(form.log_weights + log_ndtr(-(form.cut + j * form.slope))))
+                if form.two_sided
+                else float(log_ndtr(-form.cut))
             )
-            more += part.count * math.exp(min(log_q - v * float(part.loss(np.array([part.cut]))[0]) - small, 700.0))
-    return (1.0 + v) * epsilon + rest + (math.log(math.expm1(more)) if 0.0 < more < 700.0 else (more if more else -math.inf))
+            log_growth += form.count * math.exp(min(log_q - v * float(form.loss(np.array([form.cut]))[0]) - log_n, 700.0))
+    log_excess = math.log(math.expm1(log_growth)) if 0.0 < log_growth < 700.0 else (log_growth if log_growth else -math.inf)
+    return (1.0 + v) * epsilon + log_none + log_excess
 
 
-def plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delta: float, upper: bool) -> Iterator[Plan]:
-    """Yield plans to prove that delta(epsilon) is at most `delta`, or above it, cheap ones first. Raises NoPlan if there is none."""
+def find_plan(parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool) -> Plan:
+    """Return a plan to prove that delta(epsilon) is at most `delta`, or that it is above it, by the cheapest method that applies.
+
+    Args:
+        parts: The parts of the certificate.
+        direction: "remove" or "add".
+        epsilon: Where delta is bounded, in nats.
+        delta: The bound.
+        upper: Whether the bound is an upper one.
+
+    Raises:
+        NoPlan: No method applies, or the work is too much.
+    """
     try:
         with np.errstate(all="ignore"):
-            yield from _plans(texts, direction, epsilon, delta, upper)
+            return _find_plan(parts, direction, epsilon, delta, upper)
     except (ValueError, OverflowError, ZeroDivisionError, IndexError) as error:  # a search in floating point may fail at extremes
         raise NoPlan(f"the search for a proof fails ({error})") from None
 
 
-def _plans(texts: Sequence[dict[str, Any]], direction: str, epsilon: float, delta: float, upper: bool) -> Iterator[Plan]:
+def _find_plan(parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool) -> Plan:
+    """Return the plan as `find_plan` does. At extremes, errors of floating-point computations are raised as they are."""
     if delta == 0.0:
-        yield {"method": "pure", "bits": 128}
-        return
-    parts = [Part(text, direction) for text in texts]
-    room = _room(parts, delta)
+        return {"method": "pure", "bits": 128}
+    forms = forms_of(parts, direction)
+    room = room_beside_lost(forms, delta)
     if room <= 0.0:
         raise NoPlan("the stated deltas add up to more")
-    log_delta = math.log(room)
-    count = math.fsum(part.count for part in parts)
-    bits = 100 + math.ceil(-log_delta / math.log(2.0) + math.log2(count))
-    if all(part.form == "gaussian" for part in parts):
-        yield {"method": "gaussian", "bits": bits}
-        return
-    alone = parts[0] if len(parts) == 1 else None
-    if alone is not None and alone.count == 1 and alone.smooth and alone.records == 1 and not alone.two_sided:
-        yield {"method": "one-step", "bits": bits}
-        return
-    if upper and (plan := chernoff(parts, epsilon, log_delta)) is not None:
-        yield plan
-        return
-    if any(part.form == "zcdp" for part in parts):
+    log_room = math.log(room)
+    bits = 100 + math.ceil(-log_room / math.log(2.0) + math.log2(math.fsum(form.count for form in forms)))
+    if all(isinstance(form, GaussianForm) for form in forms):
+        return {"method": "gaussian", "bits": bits}
+    alone = forms[0] if len(forms) == 1 else None
+    if isinstance(alone, SmoothForm) and alone.count == 1 and alone.records == 1 and not alone.two_sided:
+        return {"method": "one-step", "bits": bits}
+    if upper and (plan := chernoff(forms, epsilon, log_room)) is not None:
+        return plan
+    if any(isinstance(form, RenyiForm) for form in forms):
         raise NoPlan("what is known by its rho alone has no sharper proof than Chernoff's")
-    if alone is not None and not alone.smooth:
+    if isinstance(alone, AtomicForm):
         if len(alone.atoms) == 2:
-            yield {"method": "sum", "bits": bits}
-            return
+            return {"method": "sum", "bits": bits}
         if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
-            yield {"method": "lattice", "bits": bits}
-            return
-    reason: NoPlan
+            return {"method": "lattice", "bits": bits}
+    return _contour_or_grid(forms, epsilon, log_room, upper)
+
+
+def _contour_or_grid(forms: Sequence[Form], epsilon: float, log_room: float, upper: bool) -> Plan:
+    """Return the plan of a proof by the contour, else by the contour of cut parts, else on a lattice. Raises NoPlan."""
     try:
-        yield contour(parts, epsilon, log_delta, upper)
-        return
+        return contour(forms, epsilon, log_room, upper)
     except NoPlan as error:
         reason = error
-    cut = with_cuts(parts, epsilon, log_delta)
+    cut = with_cuts(forms, epsilon, log_room)
     if cut is not None:
         try:
-            yield contour(cut[0], epsilon, log_delta, upper, cut[1])
-            return
+            return contour(cut[0], epsilon, log_room, upper, cut[1])
         except NoPlan as error:
             reason = error
-    if not upper or any(part.smooth and (part.records > 1 or part.two_sided) for part in parts):
+    if not upper or any(isinstance(form, SmoothForm) and (form.records > 1 or form.two_sided) for form in forms):
         raise reason
-    yield grid(parts, log_delta)
+    return grid(forms, log_room)
 
 
-def grid(parts: Sequence[Part], log_delta: float) -> Plan:
-    """Return a proof on a lattice that is as fine as is allowed. Raises NoPlan if the losses spread too far for it."""
-    count = sum(part.count for part in parts)
-    ends = [part.ends(log_delta - math.log(count) + math.log(1e-7)) for part in parts]
-    total = math.fsum(part.count * (high - low) for part, (low, high) in zip(parts, ends, strict=True))
-    widest = math.sqrt(math.fsum(part.count * (high - low) ** 2 for part, (low, high) in zip(parts, ends, strict=True)))
-    spacing = float(text(total / LATTICE, 4))
-    if not spacing < COARSEST * widest / 30.0:
+def grid(forms: Sequence[Form], log_room: float) -> Plan:
+    """Return the plan of a proof on a lattice that is as fine as is allowed. Raises NoPlan if the losses spread too far for it."""
+    count = sum(form.count for form in forms)
+    ends = [form.ends(log_room - math.log(count) + math.log(1e-7)) for form in forms]  # what is left out is 1e-7 of the room
+    total = math.fsum(form.count * (high - low) for form, (low, high) in zip(forms, ends, strict=True))
+    widest = math.sqrt(math.fsum(form.count * (high - low) ** 2 for form, (low, high) in zip(forms, ends, strict=True)))
+    spacing = rounded(total / LATTICE, 4)
+    if not spacing < COARSEST * widest / 30.0:  # widest / 30 estimates that standard deviation
         raise NoPlan("too many steps for a lattice, and the characteristic function falls too slowly")
     places = [{"first": math.floor(low / spacing) - 1, "last": math.ceil(high / spacing) + 1} for low, high in ends]
-    bits = 140 + math.ceil(-log_delta / math.log(2.0) + 2.0 * math.log2(count))
-    return {"method": "grid", "spacing": text(spacing, 4), "parts": places, "bits": bits}
+    bits = 140 + math.ceil(-log_room / math.log(2.0) + 2.0 * math.log2(count))
+    return {"method": "grid", "spacing": decimal_text(spacing, 4), "parts": places, "bits": bits}

@@ -120,7 +120,8 @@ class Condition:
         mechanism: The name of the mechanism that the condition is about, if there is exactly one.
         measured, target: The epsilon that was judged, and the goal with which the condition would pass.
         pardon: The waiver that covers a failure.
-        shares, delta: For a ledger, the cost of the runs as a share of its cap, the share that was left before, and the delta of the cap.
+        shares: For a ledger, the cost of the runs and what was left before them, both as shares of the cap.
+        delta: For a ledger, the delta of the cap.
     """
 
     name: str
@@ -180,12 +181,12 @@ class Judged:
     """A judged file.
 
     Attributes:
-        account: The account under the caps in force; None if the file cannot be read.
+        account: The account under the caps in force; None if the file cannot be read, has no cap, or gets no account.
         conditions, diagnostics: The verdicts on the file, and its lint findings.
         base, now: The earlier version, and the current epsilon at that version's delta.
         changes: The cost of each change, if it alone were made to the base.
         granting: The positions of the policy's waivers that concern one of the conditions.
-        own: The pipeline with its own caps; None if the file cannot be read.
+        own: The pipeline with its own caps; None if there is no account.
         sources: The paths and addresses of the private data that commands read for the file.
     """
 

@@ -6,7 +6,7 @@ describes. It contains the hashes of that entry and of the opening entry, and ev
 A reader uses a checkpoint under these rules:
 
 * If the checkpoint is damaged, of another dataset or of a later format, it is ignored, and all entries are read.
-* Otherwise both entries must exist with the stated hashes. If an entry does not, entries were lost, and LedgerError is raised.
+* Otherwise the ledger must have both entries, with the stated hashes. LedgerError is raised if one is missing or has another hash.
 * Later entries are checked against the chain as usual. So a checkpoint need not be at the end of the chain.
 
 Anybody who can write the ledger file can write any chain and any checkpoint into it. An anchor reveals such a forgery, as does `verify`,
@@ -89,7 +89,8 @@ def checkpoint_of(state: LedgerState) -> StoredCheckpoint:
 
 
 def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()  # not ASCII, as a server does not escape letters
+    # `chain.digest` escapes characters outside ASCII first. The functions of a server hash the text as it is, so this does too.
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
@@ -186,7 +187,7 @@ def _quota_content(state: LedgerState) -> dict[str, Any]:
 
 
 def _read_people(people: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
-    """Return the total charges of each person. Raises ValueError for an amount without a cap."""
+    """Return the total charges of each person. Raises ValueError for an amount without a cap, and what `_read_amounts` raises."""
     if any(amount_of(name) not in state.caps for total in people.values() for name in total):
         raise ValueError("expected amounts that have a cap")
     return {who: _read_amounts(total, dict.fromkeys(total, Decimal(0))) for who, total in people.items()}
@@ -223,10 +224,14 @@ def _amount_texts(total: amounts.Amounts) -> dict[str, str]:
 
 
 def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
-    """Return one of the fields `SUMS` of a checkpoint as numbers, in the order of the caps.
+    """Return one of the fields `SUMS` of a checkpoint as numbers.
 
-    If the dataset is cut into blocks, each name in "spent" and "reserved" consists of an amount and a block (dpcli.ledger.amounts). Raises
-    ValueError for an amount without a cap.
+    The names are those of the caps, in their order. But if the dataset is cut into blocks, each name in "spent" and "reserved" consists of
+    an amount and a block (dpcli.ledger.amounts), and the order is that of the checkpoint.
+
+    Raises:
+        ValueError: An amount has no cap, a cap has no amount, or a number is negative, not finite or too large.
+        decimal.InvalidOperation: A text is not a number.
     """
     if state.terms is None or state.terms.blocks is None or name == "caps":
         return _read_amounts(content[name], state.caps)
@@ -237,9 +242,13 @@ def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> d
 
 
 def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
-    """Return the amounts in the order of `names`. Raises ValueError if a name is missing or unknown, or a value is invalid.
+    """Return the amounts in the order of `names`.
 
     Each different text is converted once, as blocks with equal charges have equal texts.
+
+    Raises:
+        ValueError: A name is missing or unknown, or a number is negative, not finite or too large.
+        decimal.InvalidOperation: A text is not a number.
     """
     value_of = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
     if texts.keys() != set(names) or not all(

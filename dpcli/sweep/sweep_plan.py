@@ -84,7 +84,7 @@ class Variant:
         return replace(self, plan=self.plan.over(window), fingerprint=_digest([self.fingerprint, *window]), window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
-        """Return the variant restricted to rows of its private data. Earlier runs on all rows do not count as runs of the result."""
+        """Return the variant on some rows of its private data; all rows if `rows` is None. Finished runs on other rows are not reused."""
         if rows is None:
             return self
         return replace(self, plan=self.plan.on_rows(rows), fingerprint=_digest([self.fingerprint, rows.content()]))
@@ -118,7 +118,7 @@ class SweepPlan:
         return self.variants[0].plan.pipeline
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
-        """Return the plan restricted to blocks of the dataset. Earlier runs on other blocks do not count as runs of the result."""
+        """Return the plan on some blocks of the dataset. Finished runs on other blocks are not reused."""
         return replace(self, variants=tuple(one.over(window) for one in self.variants))
 
     @property

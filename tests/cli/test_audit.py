@@ -315,6 +315,27 @@ def test_kept_trials_of_other_code_are_refused(tmp_path: Path) -> None:
     assert result.code == 2 and "holds trials of another audit" in result.err
 
 
+@of_each(
+    "flags, hint",
+    [
+        (("--function", "slow:score", "--data", "slow:pair", "--scores", "t.jsonl"), "the trials so far are in t.jsonl"),
+        (("--function", "slow:score", "--data", "slow:pair"), "the trials so far are lost"),
+        (("--kind", "one-run", "--scores", "t.jsonl"), None),
+        (("--kind", "two-run", "--scores", "t.jsonl"), None),
+    ],
+)
+def test_ctrl_c_is_told_of_trials_only_where_a_function_has_some(
+    flags: tuple[str, ...], hint: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(request: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpcli.audit.audit_run.audit", interrupted)
+    result = dpcli("audit", *flags, "--epsilon", "1", "--delta", "0", folder=tmp_path)
+    assert result.code == 130
+    assert hint in result.err if hint else "trials" not in result.err
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path) -> None:

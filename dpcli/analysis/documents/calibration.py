@@ -14,7 +14,7 @@ from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
-EARLY = "the search ended before the last digit, since each attempt takes much work; the answer errs on the safe side"
+EARLY = "the search ended before the last digit was certain, to save work; the printed value meets the target, and a cheaper one may too"
 FORMULA = "classical formula: sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved only for epsilon < 1 (see dpcli explain sigma)"
 
 

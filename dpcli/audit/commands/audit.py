@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -73,9 +73,11 @@ def command(
 
     with progress("runs") as report:
         requested = audit_request(file, flags, epsilon, delta, correct, jobs, report)
-        if requested.settings.function is not None and requested.settings.scores is not None:  # trials are added to this file
-            require_free(requested.settings.scores)
-        with _hint_after_interrupt(requested.settings.scores):
+        settings = requested.settings
+        if settings.function is not None and settings.scores is not None:  # trials are added to this file
+            require_free(settings.scores)
+        # Only a function has trials. Without one, the file of scores is only read, and an interrupt loses nothing.
+        with nullcontext() if settings.function is None else _hint_after_interrupt(settings.scores):
             result = audit(requested)
     drawn = [chart(result)] if result.measured is not None or pictures else []
     if pictures:
@@ -85,7 +87,7 @@ def command(
 
 @contextmanager
 def _hint_after_interrupt(path: str | None) -> Iterator[None]:
-    """Print after Ctrl-C where the finished trials are stored."""
+    """Print after Ctrl-C where the finished trials of a function are stored. path: their file; None if they are not stored."""
     try:
         yield
     except KeyboardInterrupt:

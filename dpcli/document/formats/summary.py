@@ -17,7 +17,10 @@ FAILURE_WORDS = (*WORDS.values(), "INVALID", "ERROR")  # no word is added to a h
 
 
 def render(document: Document) -> str:
-    """Return the headline with a word for the verdict, the failed checks that the tables do not mention, the tables and the notes."""
+    """Return the headline with a word for the verdict, the failed checks, the tables and the notes, in Markdown.
+
+    A failed check is left out if it is waived, or if the headline, the tables or the notes contain its message.
+    """
     word = WORDS.get(document.verdict, "FAIL" if document.exit_code else "")
     headline = document.headline
     if word and not any(each in headline for each in FAILURE_WORDS):

@@ -21,7 +21,7 @@ from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
 
 EPSILONS = (0.1, 0.9)
-BEYOND = 2.0  # a further epsilon at which accountants are asked; delta then consists mainly of the steps' own delta
+BEYOND = 2.0  # a further epsilon, at which only known.py asks accountants; delta is then mainly the delta of the steps themselves
 SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group)
 # Relative error of sums of many floating-point numbers. It also covers the mass of the tails beyond all cells, which adds to delta.
 ROUNDING = 1e-9

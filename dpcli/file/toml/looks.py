@@ -76,7 +76,7 @@ def mixed_scripts(name: str) -> tuple[str, ...]:
     """Return the scripts of a name that mixes Latin letters with others; an empty tuple if it does not.
 
     Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, as they are
-    commonly mixed_scripts with Latin letters.
+    commonly mixed with Latin letters.
     """
     scripts = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _USUAL_WITH_LATIN)
     return tuple(scripts) if "LATIN" in scripts and len(scripts) > 1 else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, OPEN_UNIT, Key
@@ -19,9 +19,6 @@ from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails
-
-if TYPE_CHECKING:
-    pass
 
 _REVEALS = "a stated delta > 0 may reveal everything with that probability, so its Renyi divergence is infinite"
 

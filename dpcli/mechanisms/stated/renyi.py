@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import NON_NEGATIVE, Key
@@ -18,9 +18,6 @@ from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared, spend
-
-if TYPE_CHECKING:
-    pass
 
 POINTS = 2048  # points of the grid of losses
 OCTAVES = (-20, 20)  # The search covers orders with order - 1 from 2^-20 to 2^20.
@@ -81,7 +78,7 @@ class Renyi(Mechanism):
         return np.asarray(chords / (orders - 1.0))
 
     def witness(self, order: float) -> Mechanism | None:
-        """Return a Gaussian whose divergences are at most the stated ones."""
+        """Return a Gaussian whose divergences are at most the stated ones; None if `_gaussian` has none for this rho."""
         rho = min(value / at for at, value in zip(self.orders, self.values, strict=True)) * (1.0 - 1e-15)
         return _gaussian(rho)
 
@@ -218,7 +215,7 @@ def _by_variance(divergence: float, x: Array) -> Array:
 def _total_variation(divergence: float) -> float:
     """Return a bound on the total variation distance from the Kullback-Leibler divergence.
 
-    It is the smaller one of Pinsker's inequality and the inequality of Bretagnolle and Huber (1979).
+    It is the smaller of the bounds of Pinsker's inequality and of the inequality of Bretagnolle and Huber (1979), and at most 1.
     """
     return min(math.sqrt(0.5 * divergence), math.sqrt(-math.expm1(-divergence)), 1.0)
 

@@ -94,7 +94,7 @@ class TiltedRows:
             if not float(grown.max()) <= math.exp(2.0 * math.pi * part.nodes.strip / part.nodes.step - DIGITS):
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
-    def _above(self, height: float, log_weight: Array | None = None) -> tuple[Array, Array, Array]:
+    def _above(self, height: float) -> tuple[Array, Array, Array]:
         """Return |Q_i (1 - b) r_i^{t+1}| over the norms, of shape (rows, nodes), |arg r|, and log |1 + e^w|, on the line at `height`."""
         nodes = self.part.nodes
         w, s, log_common = nodes.at(nodes.step, height)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "--compare",
     is_flag=True,
-    help="For a mode by propose-test-release: compare its probability of the right answer with other mechanisms; no data are read.",
+    help="Compare propose-test-release with other mechanisms for the mode, by the probability of the right answer. Reads no data.",
 )
 @click.option(
     "--dry-run",

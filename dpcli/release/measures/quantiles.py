@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 MOST_CANDIDATES = 1_000_000  # largest number of steps from min to max
-MOST_PARTS = 10**6  # largest denominator of a share. It keeps the scores, in units of 1 / denominator, of 2^40 rows below 2^62
+# Largest denominator of a share. Scores are in units of 1 / denominator, so the scores of 2^40 rows stay below 2^62.
+MOST_PARTS = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +78,20 @@ class QuantileQuery(Query):
             choice_scale(self.reach(setting, position), epsilon)
         why = (
             f"one unit counts with at most {self.rows:,} row{'s' if self.rows > 1 else ''}",
-            f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self.reach(setting, 0):,}",
+            f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
             f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
         return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=len(self.quantiles)),)
 
     def reach(self, setting: QuerySetting, position: int) -> int:
-        """Return the score range for the quantile at this position in the list of quantiles."""
+        """Return the score range for the quantile at this position, in units of 1 / the denominator of its share."""
         return rank_range(self.share(position), self.rows, setting.adjacency)
+
+    def _most_rows(self, setting: QuerySetting) -> str:
+        """Return the largest score range of the quantiles, in rows."""
+        most = max(Fraction(self.reach(setting, i), self.share(i).denominator) for i in range(len(self.quantiles)))
+        number = Decimal(most.numerator) / most.denominator  # exact, as a share has at most six decimals
+        return f"{number:,f} row{'s' if number != 1 else ''}"
 
     def share(self, position: int) -> Fraction:
         return Fraction(repr(self.quantiles[position]))

@@ -176,7 +176,7 @@ def check_spread(name: str, value: float) -> None:
     """Raise InputError for a scale or sigma that is not positive, or larger than LARGEST."""
     if not 0.0 < value <= LARGEST:
         raise InputError(
-            f"expected a {name} of the noise above 0 and at most 2^50 steps, found {value!r}: a larger step reduces it"
+            f"expected a {name} of the noise above 0 and at most 2^50 steps, found {value!r}; state a larger step if it is too large"
         )
 
 

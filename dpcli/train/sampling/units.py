@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def selected_records(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
     """Return the increasing indices of the records that the run uses. They are at most `most` random records of each unit.
 
-    The selection of a unit's records depends on no other unit. The number of omitted records is private, and is not reported.
+    Each record has a random number of its own, and a unit keeps the records with its smallest numbers. So the distribution of the records
+    that a unit keeps depends on no other unit. The number of omitted records is private, and is not reported.
 
     Args:
         units: Unit of each record.

@@ -17,11 +17,11 @@ class LightningWatch(Callback):
         self.watch = watch
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Follow the loader of the Trainer, before its first batch is drawn."""
+        """Follow the loader of the Trainer, and start its fetcher again, so that the watch observes every batch."""
         self.watch.release()
         trainer.fit_loop.setup_data()
         self.watch.follow_loader(trainer.train_dataloader, trainer.accumulate_grad_batches)
-        # The fetcher has begun to draw already. It begins again here, so that the watch observes every batch.
+        # The fetcher has begun to draw from the loader already, unobserved. `iter` makes it begin again.
         iter(getattr(trainer.fit_loop, "_data_fetcher", ()))
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

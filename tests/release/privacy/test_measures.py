@@ -60,6 +60,26 @@ def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path
 
 
 @of_each(
+    "quantiles, adjacency, max_rows, rows",
+    [
+        ([0.5], "add-remove", 1, "1 row"),
+        ([0.5, 0.25], "add-remove", 1, "1.5 rows"),
+        ([0.1, 0.5], "add-remove", 1000, "1,800 rows"),
+        ([0.25, 0.999999], "add-remove", 1, "1.999998 rows"),
+        ([0.5, 0.25], "replace-one", 5, "10 rows"),
+    ],
+)
+def test_the_largest_move_of_all_quantiles_is_told_in_rows(
+    quantiles: list[float], adjacency: str, max_rows: int, rows: str, tmp_path: Path
+) -> None:
+    query = {"name": "q", "measure": "quantile", "column": "age", "quantiles": quantiles, "epsilon": 0.5, "max_rows": max_rows}
+    path = tmp_path / "file.toml"
+    path.write_bytes(text_of(document(query, adjacency=adjacency)))
+    explained = dpcli("explain", "query", str(path))
+    assert explained.code == 0 and f"changes by at most {rows}\n" in explained.out, explained.err + explained.out
+
+
+@of_each(
     "query, advice",
     [
         ({"measure": "count", "by": ["name"]}, 'keys = "threshold"'),
