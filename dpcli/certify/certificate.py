@@ -10,7 +10,7 @@ from typing import Any
 from dpcli import __version__
 from dpcli.analysis.account import Account, account
 from dpcli.base.errors import InternalError, NotRepresentable
-from dpcli.base.rounding import down, up
+from dpcli.base.rounding import DECIMALS, down, up
 from dpcli.base.values import dataclass
 from dpcli.certify import proof_search
 from dpcli.certify.certified_parts import CertifiedParts, certified_parts
@@ -42,11 +42,14 @@ class Proof:
     certificate: Json
 
 
-def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1) -> Proof:
+def prove(
+    pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, decimals: int = DECIMALS
+) -> Proof:
     """Prove the headline of a pipeline, as it is printed, or the smallest bound for which a proof is found.
 
     Args:
         delta, epsilon, group_size: as for `dpcli.account`.
+        decimals: Decimal places of the bounds that are proved.
 
     Returns:
         The proof. Its upper bound holds if the stated pairs dominate the mechanisms. Its lower bound holds if they are attained.
@@ -64,8 +67,8 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
         raise NotRepresentable("no accountant certifies a bound, so that there is none to prove")
     claims: list[Json] = []
     reasons: list[str] = []
-    headline, proved = up(result.upper), None
-    for value in _candidates(statement, result):
+    headline, proved = up(result.upper, decimals), None
+    for value in _candidates(statement, result, decimals):
         texts = _texts(result, value)
         try:
             claims.append({"bound": "upper", **texts, "proofs": _upper(statement, texts)})
@@ -82,12 +85,12 @@ def prove(pipeline: Pipeline, delta: float | None = None, epsilon: float | None 
         )
     lower = None
     if statement.attained and result.lower is not None and result.lower > 0.0 and result.at > 0.0:
-        texts = _texts(result, down(result.lower))
+        texts = _texts(result, down(result.lower, decimals))
         try:
             claims.append({"bound": "lower", **texts, "proofs": _lower(statement, texts)})
-            lower = down(result.lower)
+            lower = down(result.lower, decimals)
         except (proof_search.NoPlan, checker.Unproved) as error:
-            reasons.append(f"at least {down(result.lower)}: {error}")
+            reasons.append(f"at least {down(result.lower, decimals)}: {error}")
     texts = _texts(result, proved)
     return Proof(
         result,
@@ -105,9 +108,9 @@ def _texts(result: Account, value: str) -> Json:
     return {"epsilon": value, "delta": fixed} if result.quantity == "epsilon" else {"epsilon": fixed, "delta": value}
 
 
-def _candidates(statement: CertifiedParts, result: Account) -> Iterator[str]:
+def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> Iterator[str]:
     """Yield bounds to prove, the smallest first: the headline as printed, and what Chernoff's bound is good for."""
-    yield up(result.upper)
+    yield up(result.upper, decimals)
     if result.quantity == "epsilon" and result.at > 0.0:
         for share in SHARES:
             yield up(Decimal(up(result.upper)) * (1 + share))

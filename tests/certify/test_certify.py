@@ -103,3 +103,9 @@ def test_the_gate_can_ask_for_proofs() -> None:
     unknown = dpcli("gate", SGD, "examples/pmixed.toml", "--require-proof", "--max-epsilon", "1000")
     assert (unknown.code, "has no proof" in unknown.out) == (3, True)
     assert dpcli("gate", SGD, "examples/pmixed.toml", "--max-epsilon", "1000").code == 0
+
+
+def test_nine_decimals_are_proved_of_the_usual_training() -> None:
+    document = json.loads(dpcli("certify", SGD, "--digits", "9", "-f", "json").out)
+    assert (document["epsilon"], document["lower"]) == ("2.600247731", "2.600247730")
+    assert document["headline_proved"]

@@ -20,6 +20,7 @@ CHECKER = Path(__file__).parents[1] / "checker.py"
 @click.option("--delta", type=float, help="Prove epsilon at this delta, in place of the file's.")
 @click.option("--epsilon", type=float, help="Prove delta at this epsilon instead.")
 @click.option("--group-size", type=click.IntRange(1), default=1, show_default=True, help="Units of privacy that change together.")
+@click.option("--digits", type=click.IntRange(0, 9), default=4, show_default=True, help="Decimals of the bounds that are proved.")
 @click.option("--check", metavar="PATH", help="Check the certificate at PATH; with FILE, also that it is about FILE.")
 @click.option("--print-checker", is_flag=True, help="Print the checker, a Python program that needs python-flint alone.")
 @write_option("the certificate (JSON)")
@@ -29,6 +30,7 @@ def command(
     delta: float | None,
     epsilon: float | None,
     group_size: int,
+    digits: int,
     check: str | None,
     print_checker: bool,
     write: str | None,
@@ -76,7 +78,7 @@ def command(
     pipeline = parse(data, file)
     try:
         with working():
-            result = prove(pipeline, delta, epsilon, group_size)
+            result = prove(pipeline, delta, epsilon, group_size, digits)
     except NotRepresentable as error:
         raise CannotCertify(f"{file}: not proved: {error}") from None
     if write is not None:
