@@ -96,7 +96,7 @@ def answer(text: str, name: str) -> str:
         (
             '[[mechanism]]\nname = "best"\ntype = "repeat-and-select"\nmechanism = "count"\n'
             'trials = { distribution = "geometric", mean = 3 }\n',
-            "counted by best",
+            "accounted for by best",
         ),
     ],
 )
