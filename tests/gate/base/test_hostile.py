@@ -81,7 +81,11 @@ PULLS: dict[str, tuple[Callable[[Path], None], int, str]] = {
         1,
         "restatement: train: it states its own cost, and as gaussian it had a cost that followed from its noise",
     ),
-    "deleted": (deleted, 0, "ads/train.toml, a pipeline at main, is deleted: its outputs remain released, and are not counted here"),
+    "deleted": (
+        deleted,
+        0,
+        "ads/train.toml, a pipeline at main, is deleted: its outputs remain released, and are not counted here",
+    ),
     "moved out of the glob": (
         moved,
         1,
