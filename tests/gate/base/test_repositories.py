@@ -47,7 +47,8 @@ def test_a_branch_or_tag_named_as_the_base_does_not_take_its_place(repository: P
         result = gate(repository, "train.toml", *arguments)
         assert result.code == 2
         assert (
-            f"'origin/main' names refs/{kind}/origin/main and refs/remotes/origin/main, which are different commits" in result.err
+            f"'origin/main' is ambiguous: it names refs/{kind}/origin/main and refs/remotes/origin/main, which are different commits"
+            in result.err
         )
     assert gate(repository, "train.toml", "--base-ref", f"refs/remotes/origin/main{suffix}").code == 1
 

@@ -526,7 +526,7 @@ def test_a_file_that_another_program_holds_in_wal_mode(place: Path, monkeypatch:
     content = place.read_bytes()
     for result in (show(place), spend(place)):
         assert result.code == 4 and (
-            "another program holds it in WAL mode" in result.err or "locked by another process" in result.err
+            "another program has opened it in WAL mode" in result.err or "locked by another process" in result.err
         ), result
     assert place.read_bytes() == content
     other.close()
