@@ -157,7 +157,7 @@ def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.upper <= 1.0 < (found.cheaper_upper or 0.0)
     assert [table.rows[1][0] for table in (*document(whole).tables, *document(found).tables)] == [
         "next smaller noise",
-        "less noise",
+        "smaller noise",
     ]
     assert EARLY in document(found).notes
     assert EARLY not in document(whole).notes
