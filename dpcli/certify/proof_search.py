@@ -52,7 +52,7 @@ class NoPlan(Exception):
 
 
 class Accuracy(NamedTuple):
-    """What is asked of the rule for an integral: an error of at most e^log_error at the orders z + i v, |v| <= y."""
+    """The accuracy of an integral that is asked for: an error of at most e^log_error at the orders z + i v, |v| <= y."""
 
     z: float
     y: float

@@ -258,7 +258,7 @@ def test_weights_that_are_missing_are_not_made_up(place: str) -> None:
     half.config.tie_word_embeddings = False
     half.transformer.save_pretrained(Path(place).with_name("half"))
     said = refusal(table(model="half"), place)
-    assert said == "train.model: expected the weights of a causal language model, found none for lm_head.weight"
+    assert said == "train.model: expected the weights of a causal language model; lm_head.weight have none"
 
 
 def test_a_cached_name_needs_no_network(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
