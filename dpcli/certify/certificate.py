@@ -183,7 +183,10 @@ def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Jso
 
 def require_about(certificate: Json, pipeline: Pipeline) -> None:
     """Raise NotRepresentable if a certificate is about other mechanisms than the pipeline's."""
-    group_size = (certificate.get("statement") or {}).get("group_size", 1)
+    stated = certificate.get("statement")
+    group_size = stated.get("group_size") if isinstance(stated, dict) else 1
+    if type(group_size) is not int or group_size < 1:
+        raise NotRepresentable(f"expected a group size of at least 1, found {group_size!r}")
     statement = certified_parts(pipeline, group_size)
     expected, actual = list(statement.parts), certificate.get("parts")
     if actual != expected:

@@ -103,9 +103,9 @@ class AtomicPart:
                 self.lost = outside
         self.atoms = [(p, (p / q).log()) for p, q in self.pairs if not (q.is_zero() or p.is_zero())]
 
-    def big(self, v: arb, plan: Json) -> tuple[arb, arb, arb, arb]:
-        """Return P(big), Q(big), N and R of item 6: nothing is big."""
-        return arb(0), arb(0), self.at(-1 - v, plan), arb(0)
+    def big(self, v: arb, plan: Json) -> tuple[arb, arb, arb, arb, arb, arb]:
+        """Return P and Q of all finite losses, P(big), Q(big), N and R of item 6: nothing is big."""
+        return self.at(arb(0), plan), self.at(arb(-1), plan), arb(0), arb(0), self.at(-1 - v, plan), arb(0)
 
     def at(self, z: arb, plan: Json) -> arb:
         return sum((p * (z * loss).exp() for p, loss in self.atoms), arb(0))
@@ -261,7 +261,7 @@ class SmoothPart:
             wide, high = d * (r + 1 / r) / 2, d * (r - 1 / r) / 2
             low_x, high_x, turn = middle - wide, middle + wide, self.records * self.slope * high
             demand(turn < arb.pi() / 2, "an ellipse on which m is not 0")
-            inside = arb(0).union(arb(0)) if low_x < 0 and high_x > 0 else (low_x if low_x > 0 or not self.normal else high_x)
+            inside = low_x if low_x > 0 else high_x if high_x < 0 else arb(0)  # what is nearest to 0, or 0 where that is not told
             if not self.normal:
                 inside = low_x
             log_size = self.log_base(inside) + (high * high / 2 if self.normal else 0)
@@ -339,15 +339,15 @@ class SmoothPart:
         up, down = first / zeroth, one_ / zero_
         return self.slope * ((second / zeroth - up * up) - (two_ / zero_ - down * down)) / (up + down)
 
-    def big(self, v: arb, plan: Json) -> tuple[arb, arb, arb, arb]:
-        """Return P(big), Q(big), N and R of item 6."""
+    def big(self, v: arb, plan: Json) -> tuple[arb, arb, arb, arb, arb, arb]:
+        """Return P and Q of all finite losses, P(big), Q(big), N and R of item 6."""
         if "cut" not in plan:
-            return arb(0), arb(0), self.at(-1 - v, plan), arb(0)
+            return arb(1), arb(1), arb(0), arb(0), self.at(-1 - v, plan), arb(0)
         cut = number(plan["cut"])
         p, q = (sum((w * beyond(cut - side * j * self.slope) for j, w in enumerate(self.weights)), arb(0)) for side in (1, -1))
         if not self.two_sided:
             q = beyond(cut)
-        return p, q, self.at(-1 - v, plan), (-v * self.loss(cut)).exp() * q
+        return arb(1), arb(1), p, q, self.at(-1 - v, plan), (-v * self.loss(cut)).exp() * q
 
 
 def on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
@@ -395,7 +395,7 @@ def discrete_gaussian(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
     total = 1 + 2 * sum(size[1 : reach + 1], arb(0)) + arb(0).union(2 * rest)
     masses = [size[abs(x)] / total for x in range(-reach, reach + s + 1)]
     pairs = [(masses[::-1][i], q) for i, q in enumerate(masses)]
-    return pairs, arb(0), arb(0).union(rest / total)
+    return pairs, arb(0), arb(0).union(2 * rest / total)
 
 
 PAIRS = {"two-point": two_points, "discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}
@@ -417,6 +417,38 @@ def power(value: acb, scale: arb, count: int) -> acb:
         ball = arb(0, size.upper())
         return acb(ball, ball)
     return (count * ratio.log()).exp()
+
+
+KEYS: dict[str, tuple[set[str], set[str]]] = {  # what a part of each kind must and may state beside its kind and count
+    "gaussian": ({"mu_squared"}, set()),
+    "zcdp": ({"rho"}, set()),
+    "mixture": ({"mu_squared", "rate"}, {"records", "relation"}),
+    "laplace": ({"epsilon"}, {"rate"}),
+    "range": ({"epsilon"}, {"rate"}),
+    "two-point": ({"epsilon"}, {"delta", "categories", "rate"}),
+    "discrete-laplace": ({"scale", "sensitivity"}, {"rate"}),
+    "discrete-gaussian": ({"sigma_squared", "sensitivity", "reach"}, {"rate"}),
+}
+
+
+def well_formed(part: Json) -> None:
+    """Demand that a part states what its kind is about, whole numbers and decimals as such, and nothing that nobody reads."""
+    demand(part["kind"] in KEYS, "a kind that is known")
+    needed, optional = KEYS[part["kind"]]
+    keys = set(part) - {"kind"}
+    demand(
+        needed | {"count"} <= keys <= needed | optional | {"count"},
+        f"{part['kind']}: no other keys than {sorted(needed | optional)}",
+    )
+    for key in keys & {"count", "records", "categories", "sensitivity", "reach"}:
+        demand(type(part[key]) is int and part[key] >= 1, f"{key}: a whole number of at least 1")
+    for key in keys & {"mu_squared", "rho", "scale", "sigma_squared", "rate", "epsilon", "delta"}:
+        demand(type(part[key]) is str, f"{key}: a number as text")
+        number(part[key])
+        demand(Fraction(part[key]) > 0 or (key in ("epsilon", "delta") and Fraction(part[key]) == 0), f"{key}: above 0")
+    demand(Fraction(part.get("rate", "1")) <= 1 and Fraction(part.get("delta", "0")) < 1, "a rate of at most 1, a delta below 1")
+    demand(not ("categories" in part and "delta" in part), "randomised response without a delta")
+    demand(part.get("relation", "add-remove") in ("add-remove", "replace-one"), "relation: add-remove or replace-one")
 
 
 class CheckedParts:
@@ -475,12 +507,13 @@ class CheckedParts:
     def jumps(self, epsilon: arb, v: arb) -> tuple[arb, arb]:
         """Return bounds on delta of the runs of which one is big, by item 6."""
         demand(v >= 0, "an order of at least 0")
-        none_p = none_q = rest = all_of = arb(0)
+        all_p = all_q = none_p = none_q = rest = all_of = arb(0)
         for part, n, plan in self.items:
-            p, q, small, big = part.big(v, plan)
+            total_p, total_q, p, q, small, big = part.big(v, plan)
+            all_p, all_q = all_p + n * total_p.log(), all_q + n * total_q.log()
             none_p, none_q = none_p + n * (-p).log1p(), none_q + n * (-q).log1p()
             rest, all_of = rest + n * small.log(), all_of + n * (big / small).log1p()
-        exact = -none_p.expm1() + epsilon.exp() * none_q.expm1()
+        exact = -all_p.exp() * none_p.expm1() + (epsilon + all_q).exp() * none_q.expm1()
         error = ((1 + v) * epsilon + rest).exp() * all_of.expm1()
         return exact, exact + error
 
@@ -675,6 +708,7 @@ def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tup
     composition = CheckedParts(parts, direction, plan["parts"])
     lost = composition.lost()
     if method == "chernoff":
+        demand(not any("cut" in each for each in plan["parts"]), "Chernoff's bound without a cut")
         return arb("-inf"), composition.chernoff(epsilon, number(plan["s"])) + lost
     demand(not any(isinstance(part, RenyiPart) for part, _, _ in composition.items), "a method for what is known by its rho")
     lower, upper = composition.contour(epsilon, plan)
@@ -714,6 +748,8 @@ def check(certificate: Json) -> list[str]:
     demand(certificate.get("format") == 1, "format 1")
     parts, proved = certificate["parts"], []
     demand(bool(parts) and bool(certificate["claims"]), "parts and claims")
+    for part in parts:
+        well_formed(part)
     for claim in certificate["claims"]:
         wanted = directions(parts) if claim["bound"] == "upper" else list(claim["proofs"])[:1]
         for direction in wanted:
@@ -725,20 +761,25 @@ def check(certificate: Json) -> list[str]:
     return proved
 
 
+def once(pairs: list[tuple[str, Any]]) -> Json:
+    demand(len({key for key, _ in pairs}) == len(pairs), "no key twice")
+    return dict(pairs)
+
+
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python checker.py certificate.json\n")
         return 2
-    with open(arguments[0], encoding="utf-8") as file:
-        certificate = json.load(file)
     try:
+        with open(arguments[0], encoding="utf-8") as file:
+            certificate = json.load(file, object_pairs_hook=once)
         for sentence in check(certificate):
             sys.stdout.write(f"{sentence}\n")
-    except (Unproved, KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+    except (Unproved, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         sys.stderr.write(f"not proved: {error}\n")
         return 1
     for assumption in certificate.get("assumes", []):
-        sys.stdout.write(f"assumed: {assumption}\n")
+        sys.stdout.write(f"assumed: {json.dumps(str(assumption))}\n")
     return 0
 
 

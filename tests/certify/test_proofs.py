@@ -273,3 +273,89 @@ def test_a_stated_rho_has_the_proof_that_a_renyi_curve_has() -> None:
     claim = {"bound": "upper", "epsilon": "1", "delta": "0.1", "proofs": {"remove": plan}}
     with pytest.raises(checker.Unproved, match="a method for what is known by its rho"):
         checker.show(proof.certificate["parts"], claim, "remove")
+
+
+MIXTURE = {"kind": "mixture", "mu_squared": "1", "rate": "1/100", "records": 1, "relation": "replace-one", "count": 1000}
+CUT = {
+    "low": "-12",
+    "order": 32,
+    "panels": [[str(x), "3"] for x in range(-11, -2)],
+    "cut": "-3",
+    "first": "-6",
+    "last": "-3",
+    "cells": 10,
+}
+PURE, ONE, CLOSED = ({"method": method, "bits": 128} for method in ("pure", "one-step", "gaussian"))
+LAPLACE: dict[str, Any] = {"kind": "laplace", "epsilon": "1", "count": 1}
+FORGED: dict[str, tuple[list[dict[str, Any]], str, str, dict[str, Any]]] = {
+    "chernoff with a cut": ([MIXTURE], "0.001", "1e-5", {"method": "chernoff", "s": "1", "bits": 128, "parts": [CUT]}),
+    "delta beside a cut": (
+        [{**MIXTURE, "rate": "1/2", "count": 1}, {"kind": "two-point", "epsilon": "1", "delta": "1/100", "count": 1}],
+        "20",
+        "1e-9",
+        {
+            "method": "contour",
+            "t": "1",
+            "h": "0.1",
+            "frequencies": 20,
+            "jump_order": "0",
+            "bits": 128,
+            "parts": [CUT | {"cap": "1"}, {}],
+        },
+    ),
+    "an epsilon that is not read": (
+        [{"kind": "discrete-laplace", "scale": "1", "sensitivity": 5, "epsilon": "0.01", "count": 1}],
+        "0.01",
+        "0",
+        PURE,
+    ),
+    "a rate below 0": ([{**LAPLACE, "rate": "1/2"}, {**LAPLACE, "rate": "-1/4"}], "0.1", "0", PURE),
+    "records that are not read": ([{**LAPLACE, "rate": "1/10", "records": 4}], "0.16", "0", PURE),
+    "a count below 0": (
+        [{"kind": "gaussian", "mu_squared": "1", "count": 100}, {"kind": "gaussian", "mu_squared": "1", "count": -99}],
+        "4.4",
+        "1e-5",
+        CLOSED,
+    ),
+    "a count that is no whole number": ([{"kind": "gaussian", "mu_squared": "1", "count": 1.99}], "4.4", "1e-5", CLOSED),
+    "a sensitivity that is none": (
+        [{"kind": "discrete-laplace", "scale": "1", "sensitivity": 1.99, "count": 1}],
+        "1.0001",
+        "0",
+        PURE,
+    ),
+    "a relation that nobody knows": ([{**MIXTURE, "rate": "1/2", "relation": "replace", "count": 1}], "3.62", "1e-5", ONE),
+    "a delta that is not read": ([{**LAPLACE, "delta": "0.1"}], "1", "1e-9", ONE),
+    "a rate that is not read": ([{"kind": "gaussian", "mu_squared": "1", "rate": "1/1000", "count": 1}], "4.4", "1e-5", CLOSED),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_certificate_is_refused(name: str) -> None:
+    """Each was once a proof of what is false, or of something else than its parts seem to say."""
+    parts, epsilon, delta, plan = FORGED[name]
+    claim = {"bound": "upper", "epsilon": epsilon, "delta": delta, "proofs": {"remove": plan, "add": plan}}
+    with pytest.raises(checker.Unproved):
+        checker.check({"format": 1, "parts": parts, "claims": [claim]})
+
+
+def test_both_tails_of_a_discrete_gaussian_are_bounded() -> None:
+    """P has some mass beyond either end of what is added up."""
+    part = checker.AtomicPart(
+        {"kind": "discrete-gaussian", "sigma_squared": "100", "sensitivity": 1, "reach": 14, "count": 1}, "remove"
+    )
+    weights = {x: math.exp(-x * x / 200.0) for x in range(-400, 401)}
+    beyond = sum(weight for x, weight in weights.items() if not -14 <= x + 1 <= 15) / sum(weights.values())
+    assert float(part.lost.upper()) >= beyond
+
+
+def test_a_certificate_in_which_a_key_stands_twice_is_no_certificate(tmp_path: Path) -> None:
+    path = tmp_path / "twice.json"
+    path.write_text('{"format": 1, "parts": [], "parts": [], "claims": []}')
+    assert checker.main([str(path)]) == 1
+
+
+@pytest.mark.parametrize("group_size", [0, -1, 0.5, True, "1", None])
+def test_a_group_that_is_none_is_refused(group_size: Any) -> None:
+    with pytest.raises(NotRepresentable, match="expected a group size of at least 1"):
+        certificate.require_about({"statement": {"group_size": group_size}, "parts": []}, pipeline(gaussian("1", "5.0", 1)))

@@ -88,9 +88,11 @@ def command(
 
 def read_certificate(path: str) -> dict[str, Any]:
     """Return the JSON object in a file. Raises InputError if it holds none."""
+    from dpcli.certify.checker import Unproved, once
+
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        value = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=once)
+    except (OSError, Unproved, ValueError) as error:
         raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found {error}") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a certificate of dpcli certify, found a JSON {type(value).__name__}")
