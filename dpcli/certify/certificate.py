@@ -164,30 +164,34 @@ def _followed(statement: CertifiedParts, direction: str, texts: Json, plan: Json
 
 
 def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Json], group_size: int) -> Json:
-    privacy = pipeline.privacy
     return {
         "format": 1,
         "file": {"path": pipeline.path, "sha256": pipeline.sha256},
         "dpcli": __version__,
-        "statement": {
-            "unit": privacy.unit,
-            "adjacency": privacy.adjacency.value,
-            "max_contributions": privacy.max_contributions,
-            "group_size": group_size,
-        },
+        "statement": _statement(pipeline, group_size),
         "assumes": list(statement.assumptions),
         "parts": list(statement.parts),
         "claims": claims,
     }
 
 
+def _statement(pipeline: Pipeline, group_size: int) -> Json:
+    privacy = pipeline.privacy
+    return {
+        "unit": privacy.unit,
+        "adjacency": privacy.adjacency.value,
+        "max_contributions": privacy.max_contributions,
+        "group_size": group_size,
+    }
+
+
 def require_about(certificate: Json, pipeline: Pipeline) -> None:
-    """Raise NotRepresentable if a certificate is about other mechanisms than the pipeline's."""
+    """Raise NotRepresentable if a certificate is about another statement, or other mechanisms, than the pipeline's."""
     stated = certificate.get("statement")
-    group_size = stated.get("group_size") if isinstance(stated, dict) else 1
+    group_size = stated.get("group_size") if isinstance(stated, dict) else None
     if type(group_size) is not int or group_size < 1:
         raise NotRepresentable(f"expected a group size of at least 1, found {group_size!r}")
-    statement = certified_parts(pipeline, group_size)
-    expected, actual = list(statement.parts), certificate.get("parts")
-    if actual != expected:
-        raise NotRepresentable(f"the certificate is about {actual!r}, and the file states {expected!r}")
+    expected = {"statement": _statement(pipeline, group_size), "parts": list(certified_parts(pipeline, group_size).parts)}
+    for key, value in expected.items():
+        if certificate.get(key) != value:
+            raise NotRepresentable(f"the certificate is about {key} {certificate.get(key)!r}, and the file states {value!r}")

@@ -78,7 +78,9 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
             continue
         convert = CONVERSIONS.get(type(mechanism))
         if convert is None:
-            raise NotRepresentable(f'"{line.name}": certify has no pair for this mechanism ({line.entries[0].type})')
+            raise NotRepresentable(
+                f'"{line.name}": certify has no pair for this mechanism ({line.entries[0].type}) as it is sampled and grouped here'
+            )
         part, assumed = convert(mechanism, line, neighbours, privacy.dataset_size)
         key = tuple(part.items())
         counts[key] = counts.get(key, 0) + count
@@ -182,7 +184,7 @@ def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, 
     while isinstance(inner, Dominated):
         inner = inner.by
     convert = CONVERSIONS.get(type(inner))
-    if convert is None or isinstance(inner, PoissonSampled | Gaussian):
+    if convert is None or type(inner) in NEVER_SAMPLED:
         raise NotRepresentable(f'"{line.name}": certify has no pair for this mechanism on a sample ({line.entries[0].type})')
     part, assumed = convert(inner, line, neighbours, None)
     return {**part, "rate": str(_rate(line, dataset_size, mechanism.rate))}, (*assumed, SAMPLED)
@@ -208,6 +210,8 @@ def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | Non
     return part, (TWO_POINTS,)
 
 
+# Mechanisms whose sample has another pair here, or none: of a rho alone nothing follows for a sample.
+NEVER_SAMPLED = (PoissonSampled, Gaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
 _STATED = (Pure, StatedPure, Approx, RandomizedResponse)
 CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     Gaussian: _gaussian,

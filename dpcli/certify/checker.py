@@ -22,18 +22,20 @@ is assumed; the certificate names the theorems. Let M(z) = E_P e^{z L}, the prod
    p. Then |M(t + i y)| / M(t) <= 1 - INT rho + Var(rho) / y: integrate rho e^{i y L} by parts, and bound the rest by its mass. The
    steps are cells. On a cell rho is a lower bound on p, from the values at its ends and a ball that contains the slope of log p.
 5. Integrals. Gauss and Legendre's rule with K nodes on a panel of half-length d errs by at most 8 d F r^{-2K} / (1 - 1/r). F bounds
-   |f| on the ellipse with half axes d (r +- 1/r) / 2 (Trefethen 2013, Approximation Theory and Approximation Practice, Theorem 19.3).
-   Here f is base(x) m_+^a m_-^b. The function m_+ is w_0 + SUM w_j e^{u_j(x)} with rising exponents u_j, and m_-(x) = m_+(-x). At
-   height v the exponent u_j turns by j theta, where theta is its slope times v, and j <= k. If k theta < pi / 2, then m(x) cos(k
-   theta / 2) <= |m(x + i v)| <= m(x), and arg m is at most k theta and at most sin(k theta) (m(x) - w_0) / w_0. Beyond the panels, f
-   falls at least as fast as an exponential whose rate is the slope of log f at the end.
-6. One big run. Call a run of some parts big if x > c. There the loss is at least l. If no run is big, delta is the integral of item 2
-   with M restricted to x < c. If some run is big, event B, delta is P(B) - e^eps Q(B) plus an error between 0 and e^{(1+v) eps} [PROD
-   (N_i + R_i)^{n_i} - PROD N_i^{n_i}] for every v >= 0, where N_i = E_Q[e^{-v L}; not big] and R_i = e^{-v l_i} Q_i(big). The error
-   is the integral of (e^eps Q - P)+, which is at most that of e^{(1+v) eps} e^{-v L} Q.
-7. Grid. The pair whose delta is linear in e^eps between lattice points, and equal to a run's delta at these points, dominates that run
-   (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, arXiv:2207.04380). Its losses are lattice points; beyond the last one they count as
-   infinite. An atom between two points is split between both so that P and Q keep their masses. The losses of all runs add up.
+   |f| on the ellipse with half axes d (r +- 1/r) / 2 (Trefethen 2013, Approximation Theory and Approximation Practice, Theorem 8.2,
+   and weights that sum to 2). Here f is base(x) m_+^a m_-^b. The function m_+ is w_0 + SUM w_j e^{u_j(x)} with rising exponents u_j,
+   and m_-(x) = m_+(-x). At height v the exponent u_j turns by j theta, where theta is its slope times v, and j <= k. If k theta < pi
+   / 2, then m(x) cos(k theta / 2) <= |m(x + i v)| <= m(x), and arg m is at most k theta and at most sin(k theta) (m(x) - w_0) / w_0.
+   Beyond the panels, f falls at least as fast as an exponential whose rate is the slope of log f at the end.
+6. One big run. Runs with an infinite loss are counted apart, with their mass under P. Of the others, call a run of some parts big if
+   x > c. There the loss is at least l. If no run is big, delta is the integral of item 2 with M restricted to x < c. If some run is
+   big, event B, delta is P(B) - e^eps Q(B) plus an error between 0 and e^{(1+v) eps} [PROD (N_i + R_i)^{n_i} - PROD N_i^{n_i}] for
+   every v >= 0, where N_i = E_Q[e^{-v L}; not big] and R_i = e^{-v l_i} Q_i(big). The error is the integral of (e^eps Q - P)+, which
+   is at most that of e^{(1+v) eps} e^{-v L} Q.
+7. Grid. The pair whose delta is linear in e^eps between lattice points, and equal to a run's delta at these points, dominates that
+   run (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, arXiv:2207.04380). Its losses are lattice points; beyond the last one they
+   count as infinite. An atom between two points is split between both so that P and Q keep their masses. The losses of all runs add
+   up.
 """
 
 from __future__ import annotations
@@ -724,6 +726,8 @@ def show(parts: list[Json], claim: Json, direction: str) -> None:
     bits = int(plan["bits"])
     demand(53 <= bits <= 4096, "53 to 4096 bits")
     ctx.prec = bits
+    for part in parts:
+        well_formed(part)
     epsilon, delta = number(claim["epsilon"]), number(claim["delta"])
     demand(Fraction(claim["epsilon"]) >= 0 and 0 <= Fraction(claim["delta"]) < 1, "epsilon of at least 0 and delta below 1")
     if plan["method"] == "pure":
@@ -748,8 +752,6 @@ def check(certificate: Json) -> list[str]:
     demand(certificate.get("format") == 1, "format 1")
     parts, proved = certificate["parts"], []
     demand(bool(parts) and bool(certificate["claims"]), "parts and claims")
-    for part in parts:
-        well_formed(part)
     for claim in certificate["claims"]:
         wanted = directions(parts) if claim["bound"] == "upper" else list(claim["proofs"])[:1]
         for direction in wanted:
@@ -780,6 +782,10 @@ def main(arguments: list[str]) -> int:
         return 1
     for assumption in certificate.get("assumes", []):
         sys.stdout.write(f"assumed: {json.dumps(str(assumption))}\n")
+    for key in ("statement", "file"):
+        sys.stdout.write(f"about: {json.dumps(certificate.get(key))}\n")
+    for part in certificate["parts"]:
+        sys.stdout.write(f"part: {json.dumps(part)}\n")
     return 0
 
 

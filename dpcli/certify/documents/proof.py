@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from dpcli.analysis.documents.account import lint_notes
@@ -92,8 +93,10 @@ def checked(path: str, certificate: dict[str, Any], pipeline: Pipeline | None) -
     except (checker.Unproved, *FAILED) as error:
         reason = f"{path}: not proved: {error or type(error).__name__}"
         return Document(reason, data | {"reason": str(error), "exit_code": NOT_PROVED}, "fail", exit_code=NOT_PROVED)
-    assumed = tuple(f"assumed: {text}" for text in certificate.get("assumes", ()))
-    return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=assumed)
+    assumed = [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
+    assumed += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
+    assumed += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
+    return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=tuple(assumed))
 
 
 def _bits(claim: dict[str, Any]) -> int:
