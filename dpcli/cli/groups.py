@@ -112,7 +112,6 @@ def prepared(command: click.Command, root: click.Command) -> click.Command:
     """
     if "make_parser" not in vars(command):
         with_global_options(command, root)
-        command.context_settings = {**root.context_settings, **command.context_settings}  # click keeps the first names of --help
         command.make_parser = partial(_strict_parser, command.make_parser)  # type: ignore[method-assign]
     return command
 

@@ -30,12 +30,12 @@ def test_every_command_takes_the_global_options_and_its_help_does_not_repeat_the
     words: tuple[str, ...], command: click.Command
 ) -> None:
     own = {name for one in command.params if not getattr(one, "hidden", False) for name in one.opts}
-    shown = command.get_help(click.Context(command))
+    shown = command.get_help(click.Context(command, **cli.context_settings))
     for option in GLOBAL:
         if own.isdisjoint(option.opts):
             assert option.help and option.help[:20] not in " ".join(shown.split())
             for flag in option.opts:
-                parser = command.make_parser(click.Context(command))
+                parser = command.make_parser(click.Context(command, **cli.context_settings))
                 parser.parse_args(
                     [flag] if option.is_flag or option.count else [flag, "auto"]
                 )  # raises where there is no such option
