@@ -72,4 +72,4 @@ def test_a_type_without_references_does_not_pass(tmp_path: Path) -> None:
     code = (place / "staircase.py").read_text()
     (place / "staircase.py").write_text(code.replace(', references={"staircase": "staircase_exam:REFERENCES"}', ""))
     done = examined(place, "staircase")
-    assert done.returncode == 1 and "its plugin states references" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1 and "its plugin must set references" in done.stdout, done.stdout + done.stderr
