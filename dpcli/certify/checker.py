@@ -41,6 +41,7 @@ is assumed; the certificate names the theorems. Let M(z) = E_P e^{z L}, the prod
 from __future__ import annotations
 
 import json
+import re
 import sys
 from fractions import Fraction
 from itertools import pairwise
@@ -433,6 +434,11 @@ KEYS: dict[str, tuple[set[str], set[str]]] = {  # what a part of each kind must 
 }
 
 
+def plain(text: Any) -> bool:
+    """Return whether a text is a decimal or a fraction of ASCII digits, which reads as it is evaluated."""
+    return type(text) is str and re.fullmatch(r"[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?(/[0-9]+)?", text, re.ASCII) is not None
+
+
 def well_formed(part: Json) -> None:
     """Demand that a part states what its kind is about, whole numbers and decimals as such, and nothing that nobody reads."""
     demand(part["kind"] in KEYS, "a kind that is known")
@@ -445,11 +451,12 @@ def well_formed(part: Json) -> None:
     for key in keys & {"count", "records", "categories", "sensitivity", "reach"}:
         demand(type(part[key]) is int and part[key] >= 1, f"{key}: a whole number of at least 1")
     for key in keys & {"mu_squared", "rho", "scale", "sigma_squared", "rate", "epsilon", "delta"}:
-        demand(type(part[key]) is str, f"{key}: a number as text")
+        demand(plain(part[key]), f"{key}: a decimal or a fraction in quotes")
         number(part[key])
         demand(Fraction(part[key]) > 0 or (key in ("epsilon", "delta") and Fraction(part[key]) == 0), f"{key}: above 0")
     demand(Fraction(part.get("rate", "1")) <= 1 and Fraction(part.get("delta", "0")) < 1, "a rate of at most 1, a delta below 1")
     demand(not ("categories" in part and "delta" in part), "randomised response without a delta")
+    demand(part.get("categories", 2) >= 2, "at least two categories")
     demand(part.get("relation", "add-remove") in ("add-remove", "replace-one"), "relation: add-remove or replace-one")
 
 
@@ -652,7 +659,7 @@ def on_lattice(part: AtomicPart | GaussianPart | SmoothPart, spacing: arb, first
             demand(place is not None, "a place on the lattice")
             k = max(int(place or 0), first) - first
             q = p * (-loss).exp()
-            if k + 1 < len(levels) and not levels[k + 1] * q >= p:
+            while k + 1 < len(levels) and not levels[k + 1] * q >= p:
                 k += 1  # The loss may lie at or above the next point; below it, moving the atom up to that point dominates.
             if k + 1 >= len(levels):
                 infinite += p
@@ -728,6 +735,7 @@ def show(parts: list[Json], claim: Json, direction: str) -> None:
     ctx.prec = bits
     for part in parts:
         well_formed(part)
+    demand(plain(claim["epsilon"]) and plain(claim["delta"]), "epsilon and delta as decimals in quotes")
     epsilon, delta = number(claim["epsilon"]), number(claim["delta"])
     demand(Fraction(claim["epsilon"]) >= 0 and 0 <= Fraction(claim["delta"]) < 1, "epsilon of at least 0 and delta below 1")
     if plan["method"] == "pure":
@@ -758,8 +766,8 @@ def check(certificate: Json) -> list[str]:
             demand(direction in claim["proofs"] and direction in directions(parts), f"a proof for the direction {direction}")
             show(parts, claim, direction)
         bits = max(int(claim["proofs"][direction]["bits"]) for direction in wanted)
-        sign = "<=" if claim["bound"] == "upper" else ">"
-        proved.append(f"proved: epsilon {sign} {claim['epsilon']} at delta = {claim['delta']} (ball arithmetic, {bits} bits)")
+        sign, of = ("<=", "") if claim["bound"] == "upper" else (">", " for these pairs")
+        proved.append(f"proved: epsilon {sign} {claim['epsilon']} at delta = {claim['delta']}{of} (ball arithmetic, {bits} bits)")
     return proved
 
 
