@@ -191,7 +191,10 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     group_size = stated.get("group_size") if isinstance(stated, dict) else None
     if type(group_size) is not int or group_size < 1:
         raise NotRepresentable(f"expected a group size of at least 1, found {group_size!r}")
-    expected = {"statement": _statement(pipeline, group_size), "parts": list(certified_parts(pipeline, group_size).parts)}
+    own = certified_parts(pipeline, group_size)
+    expected = {"statement": _statement(pipeline, group_size), "parts": list(own.parts), "assumes": list(own.assumptions)}
     for key, value in expected.items():
         if certificate.get(key) != value:
             raise NotRepresentable(f"the certificate is about {key} {certificate.get(key)!r}, and the file states {value!r}")
+    if not own.attained and any(not isinstance(claim, dict) or claim.get("bound") != "upper" for claim in certificate["claims"]):
+        raise NotRepresentable("the certificate has a lower bound of pairs that the mechanisms of the file need not attain")

@@ -237,6 +237,7 @@ class SmoothPart:
             demand(result[-1][0] < self.e0, "panels up to the largest loss")
         if "cut" in plan:
             demand(self.normal and self.sign > 0, "a cut of a normal mixture whose record is removed or replaced")
+            number(plan["cut"])
             demand(Fraction(plan["cut"]) == Fraction(plan["panels"][-1][0]), "a cut where the panels end")
         return result
 

@@ -367,3 +367,15 @@ def test_a_certificate_in_which_a_key_stands_twice_is_no_certificate(tmp_path: P
 def test_a_group_that_is_none_is_refused(group_size: Any) -> None:
     with pytest.raises(NotRepresentable, match="expected a group size of at least 1"):
         certificate.require_about({"statement": {"group_size": group_size}, "parts": []}, pipeline(gaussian("1", "5.0", 1)))
+
+
+def test_a_lower_bound_is_of_no_file_whose_pairs_need_not_be_attained() -> None:
+    file = pipeline('[[mechanism]]\nname = "a"\ntype = "exponential"\nepsilon = 1.0\n')
+    own = certificate.certified_parts(file)
+    about = {"statement": certificate._statement(file, 1), "parts": list(own.parts), "assumes": list(own.assumptions)}
+    certificate.require_about(about | {"claims": [{"bound": "upper"}]}, file)
+    assert not own.attained
+    with pytest.raises(NotRepresentable, match="a lower bound of pairs"):
+        certificate.require_about(about | {"claims": [{"bound": "lower"}]}, file)
+    with pytest.raises(NotRepresentable, match="the certificate is about assumes"):
+        certificate.require_about(about | {"assumes": []}, file)
