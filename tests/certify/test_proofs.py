@@ -379,3 +379,10 @@ def test_a_lower_bound_is_of_no_file_whose_pairs_need_not_be_attained() -> None:
         certificate.require_about(about | {"claims": [{"bound": "lower"}]}, file)
     with pytest.raises(NotRepresentable, match="the certificate is about assumes"):
         certificate.require_about(about | {"assumes": []}, file)
+
+
+def test_noise_beyond_all_measure_is_no_contradiction() -> None:
+    """The accountants take a ratio of 1e-200 for 1e-150, which is more: that number is proved, and said."""
+    own = certificate.certified_parts(pipeline(gaussian("1", "1e200", 1)))
+    assert own.parts[0]["mu_squared"] == str(Fraction(1e-150) ** 2)
+    assert any("as the accountants computed it" in text for text in own.assumptions)
