@@ -21,6 +21,7 @@ import pytest
 import dpcli
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import verify
 from tests.command import ROOT
 from tests.ledger.cases import every
@@ -131,6 +132,34 @@ def test_one_of_many_threads_starts(books: dpcli.DatasetBudget) -> None:
     for thread in threads:
         thread.join()
     assert len(granted) == 1
+
+
+def test_a_ledger_may_close_while_another_thread_opens_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening looks through all open ledgers; another thread closes its own in the middle of that."""
+    for name in ("a.db", "b.db"):
+        init(str(tmp_path / name), DATASET, terms()).close()
+    is_open, looked, closed = threading.Event(), threading.Event(), []
+
+    def open_and_close() -> None:
+        with open_ledger(str(tmp_path / "a.db"), DATASET):
+            is_open.set()
+            looked.wait()
+        closed.append(True)
+
+    other = threading.Thread(target=open_and_close)
+    other.start()
+    is_open.wait()
+    holds = SqliteStore.holds
+
+    def holds_slowly(store: SqliteStore, path: str) -> bool:
+        looked.set()
+        other.join(0.5)  # time enough to close; it may as well close when the look is over
+        return holds(store, path)
+
+    monkeypatch.setattr(SqliteStore, "holds", holds_slowly)
+    open_ledger(str(tmp_path / "b.db"), DATASET).close()
+    other.join()
+    assert closed
 
 
 PROGRAM = """

@@ -282,7 +282,8 @@ class SqliteStore:
 
     def close(self) -> None:
         self.connection.close()
-        _OPEN.discard(self)
+        with _OPENING:
+            _OPEN.discard(self)
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
@@ -300,7 +301,7 @@ class SqliteStore:
             raise (error_after_write(failure) if self.wrote else failure) from None
 
 
-_OPENING = threading.Lock()
+_OPENING = threading.Lock()  # taken by whoever reads or changes _OPEN: a set that changes while it is read raises RuntimeError
 # The open stores of this process. Their headers are not read again, as closing a second descriptor of a file would drop its locks.
 _OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
