@@ -90,11 +90,11 @@ def _stated(coefficients: tuple[float, ...]) -> WholeColumn:
 
 def _square_root(count: int) -> WholeColumn | None:
     """Return binom(2k, k) / 4^k for k = 0, ..., count - 1. Each is the one before times (2k-1) / 2k."""
-    whole = 2 * (count - 1)  # 4^(count-1) is a multiple of every denominator
-    rounded = 2 * whole > LONGEST or count * whole > MOST_BITS
+    bits = 2 * (count - 1)  # 4^(count-1) is a multiple of every denominator
+    rounded = 2 * bits > LONGEST or count * bits > MOST_BITS
     if rounded and count * FINE > MOST_BITS:
         return None
-    numerators = [1 << (FINE if rounded else whole)]
+    numerators = [1 << (FINE if rounded else bits)]
     for k in range(1, count):
         numerators.append(-(-numerators[-1] * (2 * k - 1) // (2 * k)))
     return WholeColumn(numerators, numerators[0], rounded)

@@ -22,7 +22,7 @@ FAILED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivis
 
 @dataclass(frozen=True, slots=True)
 class NamedProof:
-    """What a certificate proves of a pipeline, and which certificate it is.
+    """A proved upper bound on epsilon, with the certificate that holds the proof.
 
     digest: SHA-256 of the certificate's file, in hexadecimal digits.
     epsilon, delta: texts of the proved upper bound.
