@@ -132,6 +132,7 @@ def test_the_accountants_double_is_rounded_up_from_it(kind: Callable[[Random, in
 def test_a_long_fraction_is_rounded_up_by_next_to_nothing(
     kind: Callable[[Random, int], CorrelatedSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With fewer bits after the point than usual, so that every coefficient is rounded: never down."""
     seed = Random().getrandbits(32)
     random, seen = Random(seed), 0
     while seen < 10:
@@ -140,13 +141,25 @@ def test_a_long_fraction_is_rounded_up_by_next_to_nothing(
         exact = squared_norm(spec)
         with monkeypatch.context() as patch:
             patch.setattr(exact_norms, "LONGEST", -1)
+            patch.setattr(exact_norms, "FINE", 64)
             exact_norms._squared_norm.cache_clear()
             rounded = squared_norm(spec)
         exact_norms._squared_norm.cache_clear()
         assert exact is not None and rounded is not None
         assert (exact.rounded, rounded.rounded) == (False, True)
-        assert exact.value <= rounded.value <= exact.value * (1 + Fraction(1, 2**400)), (seed, spec)
+        assert exact.value <= rounded.value <= exact.value * (1 + Fraction(1, 2**40)), (seed, spec)
         seen += 1
+
+
+def test_coefficients_that_do_not_decay_are_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is the same multiple of a small fraction, and 0.3 is none."""
+    monkeypatch.setattr(exact_norms, "LONGEST", -1)
+    keys = {"noise_multiplier": 1.0, "iterations": 5, "max_participations": 1, "buf_decay": (1.0,), "output_scale": (0.3,)}
+    exact_norms._squared_norm.cache_clear()
+    found = squared_norm(BufferedToeplitzSpec(**keys))  # type: ignore[arg-type]
+    exact_norms._squared_norm.cache_clear()
+    assert found is not None
+    assert found.rounded and found.value > 1 + 4 * Fraction("0.3") ** 2
 
 
 def test_scales_that_exceed_one_as_decimals_are_not_computed() -> None:
