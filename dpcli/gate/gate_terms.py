@@ -54,6 +54,7 @@ class GateTerms:
         room: The verdicts of the ledger.
         together: The cap, from a flag, on the epsilon of each dataset that the files name.
         require_proof: Whether the epsilon of each file must have a proof.
+        certificates: Paths of certificates, one of which must prove the epsilon of each file. If there is none, a proof is searched for.
     """
 
     caps: Caps
@@ -67,6 +68,7 @@ class GateTerms:
     room: LedgerRoom = field(default_factory=LedgerRoom)
     together: float | None = None
     require_proof: bool = False
+    certificates: tuple[str, ...] = ()
 
     @property
     def planned(self) -> Horizon | None:
@@ -94,8 +96,12 @@ def checked_terms(
     max_rho: float | None = None,
     max_together: float | None = None,
     require_proof: bool = False,
+    certificates: tuple[str, ...] = (),
 ) -> GateTerms:
-    """Return the terms that the flags state. Raises InputError if a value is out of range, or if a flag needs another flag."""
+    """Return the terms that the flags state.
+
+    Raises InputError if a value is out of range, if a flag needs another flag, or if a certificate cannot be read.
+    """
     caps = Caps(
         _within("--max-epsilon", max_epsilon, POSITIVE),
         _within("--delta", delta, DELTA),
@@ -114,8 +120,16 @@ def checked_terms(
     shared = _within("--max-together", max_together, POSITIVE)
     if require_proof:
         require("flint")
+    if certificates:
+        from dpcli.certify.named_certificate import read_certificate
+
+        for path in certificates:
+            read_certificate(path)
     return GateTerms(
-        caps, planned, stated, _day(as_of), base_ref, baseline, ledger, dataset, together=shared, require_proof=require_proof
+        *(caps, planned, stated, _day(as_of), base_ref, baseline, ledger, dataset),
+        together=shared,
+        require_proof=require_proof,
+        certificates=certificates,
     )
 
 

@@ -59,7 +59,10 @@ CONDITIONS: dict[str, tuple[str, str]] = {
     ),
     "joined": ("file added to a sum", "A file joined a sum after the base. If it depends on outputs, charge it to a ledger."),
     "ledger": ("room in the ledger", "The runs of all files must fit in the remaining budget of the dataset."),
-    "proof": ("proof of epsilon", "The epsilon of the file, as it is printed, has a proof in ball arithmetic (dpcli certify)."),
+    "proof": (
+        "proof of epsilon",
+        "The epsilon of the file, as it is printed, has a proof in ball arithmetic (dpcli certify), which is named by its SHA-256.",
+    ),
     "policy": ("policy", "The file must follow the policy. Rules and waivers that match nothing are reported."),
     "policy-change": ("changed policy", "The policy changed. The base's version applies; a new policy applies as written."),
     "waiver": (

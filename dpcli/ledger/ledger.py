@@ -213,7 +213,15 @@ class Ledger:
         except (CannotCertify, NotRepresentable) as refusal:
             raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, described_at)}") from None
 
-    def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
+    def spend(
+        self,
+        pipeline: Pipeline,
+        key: str,
+        delta: float | None = None,
+        why: str = "",
+        window: Sequence[str] = (),
+        certificate: str = "",
+    ) -> Receipt:
         """Charge a run that is made at once. Noise may be drawn only after this method returns, as only then the charge is durable.
 
         Args:
@@ -221,11 +229,12 @@ class Ledger:
             delta: As in `cost`.
             why: Reason, which the entry records.
             window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
+            certificate: SHA-256 of a certificate about the run, which the entry names; "" for none.
 
         Raises:
             Denied: The run does not fit in the budget. Nothing was written.
         """
-        return self._charge(self._request("spend", pipeline, key, delta, why, None, window), pipeline)
+        return self._charge(self._request("spend", pipeline, key, delta, why, None, window, certificate), pipeline)
 
     def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
         """Charge the parts of one run, each under its own key, as `spend` does. Either all parts are charged or none.
@@ -247,6 +256,7 @@ class Ledger:
         why: str = "",
         expires: str | None = None,
         window: Sequence[str] = (),
+        certificate: str = "",
     ) -> Receipt:
         """Charge a long run before it starts. Call `start` before the first noise is drawn, and `commit` at the end.
 
@@ -255,8 +265,9 @@ class Ledger:
         Args:
             expires: The time until which the reservation can be voided ("2030-12-31T00:00:00Z", "7d", "36h"). If None, the reservation can
                 be voided until the run is started.
+            certificate: As in `spend`.
         """
-        return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window), pipeline)
+        return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window, certificate), pipeline)
 
     def start(self, key: str, why: str = "") -> Receipt:
         """Record that noise is about to be drawn. The reservation can no longer be voided.
@@ -471,13 +482,17 @@ class Ledger:
         why: str,
         expires: str | None,
         window: Sequence[str],
+        certificate: str = "",
     ) -> Charge:
         """Return the request to charge a run of `pipeline`, with its cost and its blocks."""
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, described_at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.resolve_trailing(window))
-        return Charge(kind, checked_key(key), tables_of(pipeline), described_at, cost, self.who, visible_text(why), expires, blocks)
+        reason, tables = visible_text(why), tables_of(pipeline)
+        return Charge(
+            kind, checked_key(key), tables, described_at, cost, self.who, reason, expires, blocks, certificate=certificate
+        )
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
         """Append the entry of one request, as `append_all` does."""

@@ -16,6 +16,7 @@ A copy that the origin never named stays closed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,6 +30,19 @@ from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
 LONGEST_KEY = 200  # largest number of characters of a key; the grammar of entries has this limit too
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
+
+
+CERTIFICATE = re.compile(r"(?:^|; )certificate sha256:([0-9a-f]{64})\Z", re.ASCII)  # the end of an entry's `detail`
+
+
+def certificate_of(content: Mapping[str, Any]) -> str | None:
+    """Return the SHA-256 of the certificate that the entry of a charge names, in hexadecimal digits; None if it names none.
+
+    It stands in `detail`, the free text of an entry, after the words about the cost. A field of its own would be a new version of the
+    definitions, which every database has to install, and a reader of an earlier version would refuse it.
+    """
+    match = CERTIFICATE.search(str(content.get("detail", "")))
+    return None if match is None else match[1]
 
 
 class LedgerRequest(Protocol):
@@ -67,6 +81,7 @@ class Charge:
             the same key but another body or person is an error.
         expires: ISO time after which a reservation cannot be voided and counts in full.
         window: The blocks that the run reads, sorted; empty if the dataset has no blocks.
+        certificate: SHA-256 of a certificate about the run (dpcli certify), in hexadecimal digits; "" for none. It changes no cost.
         made, maker: When and by whom the run was made, if it was made before the ledger was opened; else "". Such a run is charged once,
             even if several people import it.
     """
@@ -82,6 +97,7 @@ class Charge:
     window: tuple[str, ...] = ()
     made: str = ""
     maker: str = ""
+    certificate: str = ""
 
     def body(self) -> dict[str, Any]:
         """Return the part of the content that must be equal if the charge is repeated."""
@@ -100,7 +116,8 @@ class Charge:
             raise Denied("over the cap")
         if state.over_quota(self.who, self.window, wanted) is not None:
             raise Denied("over a quota")
-        cost = {"cost": dict(self.cost.amounts), "detail": self.cost.detail}
+        proof = f"certificate sha256:{self.certificate}" if self.certificate else ""
+        cost = {"cost": dict(self.cost.amounts), "detail": "; ".join(filter(None, (self.cost.detail, proof)))}
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
     def notes_on_repetition(self, run: Run) -> tuple[str, ...]:
@@ -111,6 +128,10 @@ class Charge:
         if self.kind == "reserve" and self.expires != end:
             given, first = self.expires or "none", end or "none: it can be voided until it is started"
             lines += (f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing',)
+        named = certificate_of(run.content)
+        if self.certificate and self.certificate != named:
+            kept = "no certificate" if named is None else f"the certificate sha256:{named}"
+            lines += (f'"{self.key}" names {kept} in its entry; --certificate changes nothing',)
         return lines
 
     def _refuse_other(self, run: Run) -> None:

@@ -26,6 +26,7 @@ from dpcli.ledger.documents.ledger_data import (
 )
 from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
 from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas
@@ -63,7 +64,12 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     charged = kind in ("spend", "reserve")
     warning = delta_warning(state, run) if run is not None and not result.repeated else ""
     window = run.window if charged and run is not None else ()
-    lines = (*((warning,) if warning else ()), *((f"window: {window_words(state, window)}; {UNCHECKED}",) if window else ()))
+    named = certificate_of(run.content) if charged and run is not None else None
+    lines = (
+        *((warning,) if warning else ()),
+        *(() if named is None else (f"certificate: sha256:{named} (dpcli certify --check)",)),
+        *((f"window: {window_words(state, window)}; {UNCHECKED}",) if window else ()),
+    )
     quota = state.quotas[subject_of(result.entry.content)] if kind == "quota" and result.entry is not None else None
     alerts = uncharged_member_note(state, quota) if quota is not None else quota_warnings(state, ledger.who) if charged else ()
     return Document(

@@ -26,6 +26,7 @@ from dpcli.ledger.filters.declared_set import numbered_runs
 from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent_runs
+from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState, Run, mechanism_names
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.budget import DatasetBudget
 
 WIDTH = 50  # characters of the bar
+SHOWN_DIGITS = 16  # digits of a SHA-256 in the table, as of the head
 SHOWN_RUNS = 20  # largest number of runs in the table; the log shows all runs
 LONGEST_REASON = 80  # characters of a reason in the table
 
@@ -212,9 +214,13 @@ def _bar(remaining: Remaining, of: str) -> str:
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
-    """Return the table of runs. If a run states a reason, the table has a column of reasons, as a random key does not describe a run."""
+    """Return the table of runs. It has a column of reasons if a run states one, as a random key does not describe a run.
+
+    It has a column of certificates, with the first digits of their SHA-256, if a run names one.
+    """
     reasons = [_short(str(run.content.get("why", ""))) for run in last]
-    stated = any(reasons)
+    proofs = [(certificate_of(run.content) or "")[:SHOWN_DIGITS] for run in last]
+    stated, proved = any(reasons), any(proofs)
     rows = [
         (
             run.key,
@@ -224,14 +230,16 @@ def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
             str(run.content.get("who", "")),
             str(run.content.get("when", "")),
             *([why] if stated else []),
+            *([proof] if proved else []),
             run.name,
         )
-        for run, why in zip(last, reasons, strict=True)
+        for run, why, proof in zip(last, reasons, proofs, strict=True)
     ]
     title = (
         "runs" if state.charges <= SHOWN_RUNS else f"the last {SHOWN_RUNS} of {state.charges:,} runs (dpcli budget log lists all)"
     )
-    heads = ("run", "status", "share", "cost", "who", "when", *(["why"] if stated else []), "mechanisms")
+    optional = (*(["why"] if stated else []), *(["certificate"] if proved else []))
+    heads = ("run", "status", "share", "cost", "who", "when", *optional, "mechanisms")
     return Table(title, heads, tuple(rows), frozenset({2}))
 
 

@@ -14,6 +14,7 @@ from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal
 from dpcli.ledger.governance.quotas import Quota, quotas_of
+from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState
 
 
@@ -168,6 +169,7 @@ def run_data(state: LedgerState) -> list[dict[str, Any]]:
             "share": 0.0 if run.status == "void" else share_of(state, run.cost),
             **{name: run.content.get(name) for name in ("who", "when", "why", "pipeline")},
             **({"window": list(run.window)} if run.window else {}),
+            **_certificate_data(run.content),
         }
         for run in state.runs.values()
     ]
@@ -180,7 +182,13 @@ def terms_data(state: LedgerState) -> dict[str, Any]:
 
 def entry_data(entry: LedgerEntry | None) -> dict[str, Any] | None:
     """Return the content and the hash of an entry as JSON values; None for no entry."""
-    return None if entry is None else {**entry.content, "hash": entry.row.hash}
+    return None if entry is None else {**entry.content, **_certificate_data(entry.content), "hash": entry.row.hash}
+
+
+def _certificate_data(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the certificate that a charge names as a JSON value; an empty table if it names none."""
+    digest = certificate_of(content)
+    return {} if digest is None else {"certificate": digest}
 
 
 def amount_texts(total: amounts.Amounts) -> Mapping[str, str]:

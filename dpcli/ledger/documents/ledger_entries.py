@@ -16,6 +16,7 @@ from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_balance import guarantee_words
 from dpcli.ledger.documents.ledger_data import entry_data
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ def _table_row(e: LedgerEntry) -> tuple[str, ...]:
 
 
 def _reason(entry: LedgerEntry) -> str:
-    """Return the reason of an entry, with the origin of a copy or run, the target of a move, and the proposal and approval if any."""
+    """Return the reason of an entry, with the origin of a copy or run, the target of a move, the proposal and approval, and the
+    certificate of a run, if any."""
     content, why = entry.content, str(entry.content.get("why", ""))
     if entry.kind == "propose":
         return f"{_change(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
@@ -183,6 +185,8 @@ def _reason(entry: LedgerEntry) -> str:
         why += f" ({approved}; proposed in entry {content['proposal']})"
     elif "approver" in content:
         why += f" (stated approver: {content['approver']})"
+    digest = certificate_of(content)
+    why += "" if digest is None else f"{' ' if why else ''}(certificate sha256:{digest})"
     return ": ".join(filter(None, (_origin(content), why)))
 
 

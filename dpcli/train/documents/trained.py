@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpcli.certify.named_certificate import NamedProof
 from dpcli.document.document import Document, Sheet, Table, visible
 from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.sessions.documents.dry_run import rows_of, shown
@@ -95,7 +96,7 @@ COVERS = "the signer vouches that the run followed its file; no file can prove t
 def attested(statement: Mapping[str, Any], path: str) -> Document:
     """Return the document of `dpcli attest`, after the attestation was written to `path`."""
     predicate = statement["predicate"]
-    details = (f"written to {shown(path)}", UNSIGNED)
+    details = (*_proof_lines(predicate.get("certificate")), f"written to {shown(path)}", UNSIGNED)
     data = {"schema": "dpcli/attest/v1", "path": path, "attestation": statement, "exit_code": 0}
     headline = f"attested: {statement['subject'][0]['name']} has {_guarantee(predicate['guarantee'])}"
     return Document(headline, data, "pass", notes=details, details=details)
@@ -116,7 +117,13 @@ def verified(verification: Verification) -> Document:
         headline = f"NOT verified: {place} does not match the attestation {visible(verification.file)}"
         return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=f"{headline}: {problems[0]}")
     headline = f"verified: {place} matches the attestation {visible(verification.file)}: {_guarantee(verification.claimed)}"
-    return Document(headline, data, "pass", notes=(signed, COVERS), details=(signed, COVERS))
+    lines = (*_proof_lines(verification.proof), signed, COVERS)
+    return Document(headline, data | {"certificate": verification.proof}, "pass", notes=lines, details=lines)
+
+
+def _proof_lines(proof: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the line about the certificate that an attestation names; an empty tuple if it names none."""
+    return () if proof is None else (NamedProof(proof["digest"]["sha256"], proof["epsilon"], proof["delta"]).words,)
 
 
 def _guarantee(guarantee: Mapping[str, Any]) -> str:
