@@ -173,8 +173,8 @@ def _terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Ar
     shifts = np.linspace(LOG_LEAST_SHIFT, min(last, FAR_SHIFT), SHIFTS)
     if last > FAR_SHIFT:
         shifts = np.append(shifts, np.geomspace(FAR_SHIFT, last, SHIFTS)[1:])
-    values = [max(_largest_line(log_rates, log_ratios, shift), LEAST_G) for shift in shifts[:-1].tolist()]
-    values = np.append(values, 0.0)
+    lines = [_largest_line(log_rates, log_ratios, shift) for shift in shifts[:-1].tolist()]
+    values = np.append(np.maximum(lines, LEAST_G), 0.0)  # G at y_j
     with np.errstate(over="ignore", divide="ignore"):
         steps = np.diff(shifts)
         falls = np.append(1.0, values[:-1]) - values
