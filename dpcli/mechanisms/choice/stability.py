@@ -108,9 +108,14 @@ class OwnOrMovedLoss(TailsOnly):
     """The loss of a pair that dominates a histogram, whichever of a unit's keys it alone holds.
 
     Each key of the unit is either held by others too, and the noise hides how much its count moves, or only the unit holds it, and it is
-    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own` of. Then delta(eps)
-    is at most the delta of the noise on the other keys plus the probability of showing an own key. The largest of these over k is convex,
-    and so is the curve of a pair. Within a range of k, the least k is used for the noise and the largest for the own keys.
+    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own` of, and let p be the
+    probability that an own key of `own` or k is shown, whichever is less. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
+
+        (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
+
+    So delta(eps) is at most p + (1-p) times the delta of the noise on the other keys, whether P or Q or both have own keys. The largest of
+    these over k is convex in s, and so is the curve of a pair. Within a range of k, the least k is used for the noise and the largest for
+    the own keys.
 
     noise: the loss of the noise on one key, which is the same in both directions. keys: number of keys that change.
     own: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
@@ -132,9 +137,10 @@ class OwnOrMovedLoss(TailsOnly):
         first = 0
         for last in self._range_ends():
             moved = self.keys - first
-            log_shown = math.log(shown(min(last, self.own) * self.log_hidden, both=False).delta) if last else -math.inf
+            share = shown(min(last, self.own) * self.log_hidden, both=False).delta if last else 0.0
+            log_share = math.log(share) if share else -math.inf
             log_noise = log_deltas(SumLoss(((self.noise, moved),)), x) if moved else np.full_like(x, -np.inf)
-            heights.append(np.logaddexp(log_noise, log_shown))
+            heights.append(np.logaddexp(log_noise + math.log1p(-share), log_share))
             first = last + 1
         return np.asarray(np.minimum(np.maximum.reduce(heights), 0.0))
 
