@@ -109,7 +109,7 @@ class OwnOrMovedLoss(TailsOnly):
 
     Each key of the unit is either held by others too, and the noise hides how much its count moves, or only the unit holds it, and it is
     hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own` of, and let p be the
-    probability that an own key of `own` or k is shown, whichever is less. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
+    probability that one of min(k, own) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
 
         (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
 
