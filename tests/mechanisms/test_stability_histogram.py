@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.pld import PldProfile
-from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
+from dpcli.mechanisms.choice import stability
+from dpcli.mechanisms.choice.stability import OwnOrMoved, StabilityHistogramSpec
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.numerics.arrays import Array
@@ -73,6 +74,17 @@ def test_the_joint_cost_is_that_of_the_worst_choice_of_keys(
         exact = worst(spec, far, neighbours.replaces, epsilon)
         upper = profile.delta(epsilon).upper
         assert exact <= upper * (1.0 + 1e-9) <= (1.05 + 1.2 * shows) * exact, epsilon
+
+
+def test_ranges_of_the_number_of_own_keys_cost_no_less_than_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = StabilityHistogramSpec(threshold=12, scale=4.0, max_groups=6, max_rows=2).resolve(Neighbours(Adjacency.ADD_REMOVE))
+    joint = mechanism.ways()[1]
+    assert isinstance(joint, OwnOrMoved)
+    at = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.5])
+    one_by_one = joint.loss.log_heights(at)
+    for ranges in (2, 3, 4):
+        monkeypatch.setattr(stability, "RANGES", ranges)
+        assert (joint.loss.log_heights(at) >= one_by_one - 1e-12).all(), ranges
 
 
 def separately(mechanism: Mechanism) -> Mechanism:
