@@ -77,7 +77,7 @@ def test_the_joint_cost_is_that_of_the_worst_choice_of_keys(
 
 
 def test_ranges_of_the_number_of_own_keys_cost_no_less_than_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = StabilityHistogramSpec(threshold=12, scale=4.0, max_groups=6, max_rows=2).resolve(Neighbours(Adjacency.ADD_REMOVE))
+    mechanism = StabilityHistogramSpec(threshold=9, scale=4.0, max_groups=6, max_rows=2).resolve(Neighbours(Adjacency.ADD_REMOVE))
     joint = mechanism.ways()[1]
     assert isinstance(joint, OwnOrMoved)
     at = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.5])
