@@ -9,11 +9,12 @@ from dpcli.analysis.documents.account import headline
 from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value, visible
-from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Perplexity, Way
+from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Way
 from dpcli.predict.pmixed.ensemble_fit import FitOutcome
 from dpcli.predict.pmixed.model_ensemble import EnsembleAnswer
 from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE, PmixedPlan
 from dpcli.predict.pmixed.token_costs import ChangeCost, Costs
+from dpcli.predict.pmixed.token_losses import Perplexity
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 
 COUNTED_IN_FOLDER = (

@@ -62,6 +62,13 @@ class OwnedTexts:
     texts: tuple[str, ...]
     units: tuple[str | int, ...]
 
+    def by_unit(self) -> Mapping[str | int, list[str]]:
+        """Return the texts of each owner, in order."""
+        grouped: dict[str | int, list[str]] = {}
+        for text, unit in zip(self.texts, self.units, strict=True):
+            grouped.setdefault(unit, []).append(text)
+        return grouped
+
 
 def owned_texts(source: TextSource) -> OwnedTexts:
     """Return the texts with their owners.

@@ -74,14 +74,6 @@ def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: fl
     return max(1.0, float(np.sqrt(per_unit * np.mean(squares)))) if squares else 1.0
 
 
-def by_unit(texts: Sequence[str], units: Sequence[str | int]) -> Mapping[str | int, list[str]]:
-    """Return the texts of each unit."""
-    grouped: dict[str | int, list[str]] = {}
-    for text, unit in zip(texts, units, strict=True):
-        grouped.setdefault(unit, []).append(text)
-    return grouped
-
-
 def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
     pairs = np.flatnonzero(total)
     contexts, first = np.unique(pairs // vocabulary, return_index=True)
