@@ -13,7 +13,7 @@ import pytest
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.documents.pmixed import evaluate_document
+from dpcli.predict.documents.pmixed_evaluation import evaluate_document
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.pmixed.ensemble_evaluation import evaluate
 from dpcli.predict.pmixed.model_ensemble import Sound
