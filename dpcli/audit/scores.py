@@ -163,7 +163,8 @@ def _spread_values(ordered: Array) -> Array:
     count = len(ordered)
     spread = np.linspace(0, count - 1, min(count, SPREAD_THRESHOLDS)).astype(int)
     first = np.arange(min(count, END_THRESHOLDS))
-    return ordered[np.unique(np.concatenate([spread, first, count - 1 - first]))]
+    ranks = np.unique(np.concatenate([spread, first, count - 1 - first]))
+    return np.asarray(ordered[ranks])
 
 
 def _midpoints(scores: Scores) -> list[float]:

@@ -206,8 +206,11 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
         both = Records(np.concatenate((known.inputs, pseudo.inputs)), np.concatenate((known.labels, pseudo.labels)))
         student = train_learner(pate.student, both, pate.labels, pate.hidden, plan.path)
     _write_student(plan, student)
-    accuracy = None if test is None else float((student.probabilities(test.inputs).argmax(axis=1) == test.labels).mean())
-    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, 0 if test is None else len(test))
+    accuracy, tested = None, 0
+    if test is not None:
+        predicted = student.probabilities(test.inputs).argmax(axis=1)
+        accuracy, tested = float((predicted == test.labels).mean()), len(test)
+    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, tested)
 
 
 def _released_records(transcript: Transcript, inputs: Array) -> Records:

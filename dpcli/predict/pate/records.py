@@ -33,7 +33,7 @@ def read_records(source: str, extra: tuple[str, ...], label: str | None, with_la
     Raises:
         InputError: If the source cannot be read, or an array is missing.
     """
-    wanted = (INPUTS, *((LABELS,) if with_labels else ()), *extra)
+    wanted = (INPUTS, LABELS, *extra) if with_labels else (INPUTS, *extra)
     if source == BUILT_IN:
         images, labels = images_and_labels(f"{path}: pate")
         return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
@@ -79,9 +79,11 @@ def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list
     """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
     columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
-    missing = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
+    stated_label = [label] if label else []
+    needed = extra + stated_label if LABELS in wanted else extra
+    missing = [name for name in needed if name not in columns]
     if missing:
-        near = instead_of(missing[0], names, (*extra, *filter(None, (label,))))
+        near = instead_of(missing[0], names, (*extra, *stated_label))
         raise InputError(f"{place}: expected a column {missing[0]!r}, found {near}")
     arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_counts import VoteCounts
 
 ROUNDING = 1e-9  # S is raised by this relative amount, which exceeds the rounding error of its computation.
+COST_ROUNDING = 1e-14  # The cost of a release is raised by this relative amount, for the same reason.
 DIGITS = 6  # significant digits of the released number
 # The entry that pays may be below the cost of the release by this relative amount, as the file states a rounded number.
 SLACK = 1e-9
@@ -57,17 +58,16 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) 
         InputError: If there are no votes for a query that was asked.
     """
     transcript.session.require_same({"votes": votes.digest()})
-    charged = np.array(transcript.queries, dtype=int)
-    if plan.pate.check == "student" and not {*transcript.queries} <= transcript.predictions.keys():
+    queries = np.array(transcript.queries, dtype=int)
+    if plan.pate.check == "student" and not set(transcript.queries) <= transcript.predictions.keys():
         raise CannotCertify(
             f"{plan.folder}: the student's predictions for some queries were lost: their cost given the votes is not known; the "
             "guarantee holds whatever the votes are"
         )
-    if charged.max(initial=-1) >= len(votes):
+    if queries.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
-    return plan.aggregator.realised(
-        votes.counts[charged], compared_numbers(votes, transcript)[charged], np.array(transcript.charged, dtype=float)
-    )
+    answered = np.array(transcript.charged, dtype=float)
+    return plan.aggregator.realised(votes.counts[queries], compared_numbers(votes, transcript)[queries], answered)
 
 
 def compared_numbers(votes: VoteCounts, transcript: Transcript) -> Array:
@@ -107,9 +107,9 @@ def release_cost(release: Release) -> float:
     a, beta = release.order, release.beta
     if not (a > 1.0 and beta >= 0.0 and 2.0 * a * beta < 1.0 and release.sigma > 0.0):
         raise CannotCertify(f"expected an order between 1 and 1 / (2 beta) = {0.5 / beta if beta else math.inf:g}, found {a:g}")
-    return (a * math.exp(2.0 * beta) / release.sigma**2 + (-0.5 * math.log1p(-2.0 * a * beta) + beta * a) / (a - 1.0)) * (
-        1.0 + 1e-14
-    )
+    shift = a * math.exp(2.0 * beta) / release.sigma**2
+    change_of_scale = (-0.5 * math.log1p(-2.0 * a * beta) + beta * a) / (a - 1.0)
+    return (shift + change_of_scale) * (1.0 + COST_ROUNDING)
 
 
 def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
@@ -183,10 +183,10 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
         return  # with reproducible noise the labels have no finite cost
     try:
         count.take()
-        made = asdict(_draw_release(plan, votes, file.content, release))
+        released = asdict(_draw_release(plan, votes, file.content, release))
     except (Denied, CannotCertify):
-        made = {}
-    file.add({"what": "sanitised", "of": _digest(file.content, release), **made})
+        released = {}
+    file.add({"what": "sanitised", "of": _digest(file.content, release), **released})
 
 
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
@@ -203,8 +203,9 @@ def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
             f"{plan.folder}: the cost was released with parameters other than those of pate.sanitise: a second release would cost again, "
             "and no entry pays for it"
         )
-    names = ("rdp", "release_rdp", "order", "failure")
-    return Sanitised(*(float(line[name]) for name in names)) if "rdp" in line else None
+    if "rdp" not in line:
+        return None
+    return Sanitised(float(line["rdp"]), float(line["release_rdp"]), float(line["order"]), float(line["failure"]))
 
 
 def _release(plan: VotingPlan) -> Release | None:
@@ -213,7 +214,8 @@ def _release(plan: VotingPlan) -> Release | None:
 
 
 def _digest(transcript: Transcript, release: Release) -> str:
-    return hashlib.sha256((transcript.run + json.dumps(asdict(release), sort_keys=True)).encode()).hexdigest()
+    parameters = json.dumps(asdict(release), sort_keys=True)
+    return hashlib.sha256((transcript.run + parameters).encode()).hexdigest()
 
 
 def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
@@ -260,8 +262,9 @@ def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, r
     answered = votes.counts[sorted(transcript.answered)]
     largest = compared_numbers(votes, transcript)[np.array(transcript.queries, dtype=int)]
     bound = smooth_bound(_by_distance(plan, answered, largest, release), release.beta)
-    noise = float(normal_noise(SystemStream(), 1)[0])
-    return Sanitised(round_up(released_cost(total, bound, release, noise)), release_cost(release), release.order, release.failure)
+    normal = float(normal_noise(SystemStream(), 1)[0])
+    released = round_up(released_cost(total, bound, release, normal))
+    return Sanitised(released, release_cost(release), release.order, release.failure)
 
 
 def round_up(value: float) -> float:

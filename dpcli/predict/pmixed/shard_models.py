@@ -16,7 +16,7 @@ from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan
 from dpcli.predict.pmixed.public_side import PublicSide, Records, public_side
 from dpcli.predict.shard_processes import ShardProcesses
-from dpcli.predict.shards import shards_of, unit_names
+from dpcli.predict.shards import shards_of_texts
 from dpcli.predict.warmed_process import Preparation
 
 KILLED_MESSAGE = "a process that fine-tunes a model was killed, or ran out of memory: --resume continues with the next model"
@@ -31,18 +31,14 @@ def private_texts(plan: PmixedPlan) -> OwnedTexts:
 def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     """Return the texts of each shard, in order.
 
-    The shard of a text depends on its unit alone, so that one change affects one shard. If the file has no units, each text is a unit.
-    Under replace-one, the unit is then named by its position, which does not change if the text does. Under the other adjacencies it is
-    named by its content, as its position changes if other texts are added, removed or blanked. Blank texts are left out. If a change adds
-    or removes a whole shard, each unit is a shard.
+    The shard of a text depends on its unit alone, so that one change affects one shard. Blank texts are left out. If a change adds or
+    removes a whole shard, each unit is a shard.
     """
     if plan.spec.change == "remove-shard":
-        shards = _texts_by_unit(plan, texts)
-    else:
-        names = unit_names(texts.units, plan.pmixed.units is not None, plan.pipeline.privacy.adjacency)
-        indices_of_shards = shards_of(names, plan.spec.shards, plan.pmixed.salt)
-        shards = [[texts.texts[index] for index in indices] for indices in indices_of_shards]
-    return [[text for text in shard if text.strip()] for shard in shards]
+        return _texts_by_unit(plan, texts)
+    names_owners, adjacency = plan.pmixed.units is not None, plan.pipeline.privacy.adjacency
+    shards = shards_of_texts(texts.texts, texts.units, names_owners, adjacency, plan.spec.shards, plan.pmixed.salt)
+    return [[texts.texts[index] for index in indices] for indices in shards]
 
 
 def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
@@ -53,7 +49,7 @@ def _texts_by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
             f"{plan.path}: pmixed.units: expected {plan.spec.shards} units, as each is a shard that may be added or removed (their actual "
             "number is private)"
         )
-    return [by_unit[unit] for unit in sorted(by_unit, key=str)]
+    return [[text for text in by_unit[unit] if text.strip()] for unit in sorted(by_unit, key=str)]
 
 
 @dataclass(frozen=True, slots=True)
