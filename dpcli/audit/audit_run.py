@@ -112,7 +112,7 @@ def _adjacency(evidence: Evidence) -> Adjacency:
     try:
         return Adjacency(evidence.neighbours)
     except ValueError:
-        words = ", ".join(one.value for one in Adjacency)
+        words = ", ".join(adjacency.value for adjacency in Adjacency)
         raise InputError(f"{evidence.path}: neighbours: expected one of {words}, found {evidence.neighbours!r}") from None
 
 

@@ -60,11 +60,11 @@ class StrongestAttack:
         ends = 1 if one_sided else 2
         share = guesses / canaries / ends  # share of the scores with guesses at one end
 
-        def excess(at: float) -> float:
-            return 0.5 * (self.tail(at - shift) + self.tail(at)) - share
+        def excess(score: float) -> float:
+            return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
-        at = bracket_root(excess, -FARTHEST, FARTHEST + shift, 1e-9)[0] if share < 1.0 else -FARTHEST
-        right = min(0.5 * self.tail(at - shift) / share, 1.0 - 1e-12)
+        score = bracket_root(excess, -FARTHEST, FARTHEST + shift, 1e-9)[0] if share < 1.0 else -FARTHEST
+        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)
         return guesses - _binomial_quantile(guesses, 1.0 - right, MISSED)
 
     def counts(self, factor: float, members: int, others: int) -> list[Counts]:

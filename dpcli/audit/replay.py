@@ -251,6 +251,15 @@ def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
 
 
+def _left_steps(pairs: Sequence[Pair]) -> list[Step]:
+    """Return all steps on the datasets with the record."""
+    return [step for pair in pairs for step in pair.left]
+
+
+def _reports_noise(pairs: Sequence[Pair]) -> bool:
+    return any(step.noise for step in _left_steps(pairs))
+
+
 def _flat_noise(step: Step) -> Array:
     return np.concatenate([np.ravel(_array(step.noise, name)) for name in sorted(step.noise)] or [np.empty(0)])
 
@@ -259,7 +268,7 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     """Check that the noise is equal on both datasets, and that it differs between steps and between replays."""
     if declared.noise is None:
         return
-    if not any(step.noise for pair in pairs for step in pair.left):
+    if not _reports_noise(pairs):
         yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
         return
     drawn = [[_flat_noise(step) for step in pair.left] for pair in pairs]
@@ -279,7 +288,7 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
 
     If the noise of different steps is correlated, only the first step of each run is used.
     """
-    if declared.noise is None or not any(step.noise for pair in pairs for step in pair.left):
+    if declared.noise is None or not _reports_noise(pairs):
         return
     runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
     draws = draws_of(runs, declared.noise, declared.fresh)
@@ -310,7 +319,7 @@ def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:
 
 def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Test that batch sizes vary at least as much as under Poisson sampling. The sizes of shuffled batches vary less."""
-    sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
+    sizes = np.array([len(step.batch) for step in _left_steps(pairs)], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
         return
     mean, degrees = float(sizes.mean()), len(sizes) - 1
@@ -326,7 +335,7 @@ def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
 def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Test that no more records are drawn than the declared rate permits."""
     rate = declared.rate or 0.0
-    steps = [step for pair in pairs for step in pair.left]
+    steps = _left_steps(pairs)
     trials, drawn = len(steps) * (declared.records or 0), sum(len(step.batch) for step in steps)
     if not 0.0 < rate < 1.0 or not trials:
         return

@@ -135,8 +135,8 @@ def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings
         findings.add("DP005", path, expected, value)
     stated = values["disclosure"].privacy_model if "disclosure" in values else None
     if stated not in (None, *PRIVACY_MODELS[table.noise]):
-        words = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
-        findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{stated}"')
+        models = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
+        findings.add("DP005", ("disclosure", "privacy_model"), f'{models} with federated.noise = "{table.noise}"', f'"{stated}"')
 
 
 def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
@@ -149,11 +149,11 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
     yield from _privacy_problems(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
-        known = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
+        candidates = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
         stated = "several" if fitting else "none"
         if table.mechanism is not None:
             stated = quoted(table.mechanism)
-        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", stated
+        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({candidates})", stated
         return
     entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
     yield from _entry_problems(entry, entries, place)

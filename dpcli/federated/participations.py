@@ -45,11 +45,11 @@ class ParticipationCounter:
     def _refuse(self, number: int, client: int, paid: int) -> None:
         """Raise InputError if a client may not take part in this round."""
         taken: Sequence[int] = self._taken.get(client, ())
-        near = next((other for other in taken if abs(number - other) < self._limit.apart), None)
-        if near is not None:
+        conflicting = next((other for other in taken if abs(number - other) < self._limit.apart), None)
+        if conflicting is not None:
             raise InputError(
                 f"round {number}: expected clients that take part at least {self._limit.apart} rounds apart, found client {client}, who "
-                f"took part in round {near}"
+                f"took part in round {conflicting}"
             )
         if len(taken) >= self._limit.most:
             raise InputError(

@@ -110,7 +110,7 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
 
 def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array) -> Array:
     """Return upper bounds on the sum of D_a over n releases, (k,). Release i counts weights[i] > 0 times."""
-    sums = np.array([float(weights @ each) for each in _by_order(log_q, sigma, orders)])
+    sums = np.array([float(weights @ bounds) for bounds in _by_order(log_q, sigma, orders)])
     return sums * (1.0 + 1e-16 * math.sqrt(len(log_q)))
 
 
@@ -125,14 +125,16 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
         raise InternalError(
             "a probability above 1, no noise, or an order of at most 1: this is a bug in dpcli, and nothing was computed"
         )
-    place = np.argsort(log_q)
-    terms, log_1q, back = _terms(log_q[place], sigma), log1mexp_array(log_q[place]), np.argsort(place)
+    ascending = np.argsort(log_q)
+    original_order = np.argsort(ascending)
+    sorted_log_q = log_q[ascending]
+    terms, log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
     least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # A positive cost that underflows must not become 0.
     for order in orders.tolist():
-        dependent = divergence(log_q[place], log_1q, terms.log_a, terms.log_b, order - 1.0)
+        dependent = divergence(sorted_log_q, log_1q, terms.log_a, terms.log_b, order - 1.0)
         independent = independent_gaussian(sigma, order)
-        bound = np.where(terms.highest >= order, np.minimum(dependent, independent), independent)[back]
-        yield np.asarray(np.maximum(bound * (1.0 + ROUNDING), least))
+        bounds = np.where(terms.highest >= order, np.minimum(dependent, independent), independent)
+        yield np.asarray(np.maximum(bounds[original_order] * (1.0 + ROUNDING), least))
 
 
 class _Terms(NamedTuple):
@@ -196,19 +198,20 @@ def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_on
     """
     with np.errstate(all="ignore"):
         likely, unlikely = above_one * log_a, log_q + log_expm1_array(above_one * log_b)
-        near = np.log1p(
-            np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT)) + np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
-        )
+        likely_excess = np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT))
+        unlikely_excess = np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
+        log_moment = np.log1p(likely_excess + unlikely_excess)
         far = (likely > LARGEST_EXPONENT) | (unlikely > LARGEST_EXPONENT)
         if far.any():
-            near[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])
-    return np.asarray(np.where(log_q == -np.inf, 0.0, np.where(near >= 0.0, near / above_one, np.inf)))
+            log_moment[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])
+    bounds = np.where(log_moment >= 0.0, log_moment / above_one, np.inf)  # NaN counts as infinite.
+    return np.asarray(np.where(log_q == -np.inf, 0.0, bounds))
 
 
 def log1mexp_array(x: Array) -> Array:
     """Return log(1 - e^x) for x <= 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(x > -0.6931471805599453, np.log(-np.expm1(x)), np.log1p(-np.exp(x))))
+        return np.asarray(np.where(x > -math.log(2.0), np.log(-np.expm1(x)), np.log1p(-np.exp(x))))
 
 
 def inverse_log_ndtr(log_p: Array) -> Array:
@@ -249,12 +252,12 @@ class AnswerSensitivity:
             cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
             return float(cost) - independent * (1.0 - EQUAL)
 
-        far = 1.0
-        while excess_cost(far) > 0.0:
-            far *= 2.0
-            if far > FARTHEST_Q0:
+        certainty = 1.0
+        while excess_cost(certainty) > 0.0:
+            certainty *= 2.0
+            if certainty > FARTHEST_Q0:
                 raise CannotCertify(f"at order {self.order:g} no votes lower the cost of an answer: there is nothing to sanitise")
-        return -bracket_root(excess_cost, 0.0, far)[1]
+        return -bracket_root(excess_cost, 0.0, certainty)[1]
 
     @cached_property
     def log_q1(self) -> float:
@@ -269,15 +272,15 @@ class AnswerSensitivity:
         """Return log of B_L(q), the smallest value that one changed vote can give q."""
         return self._shifted(log_q, -math.sqrt(2.0) / self.sigma)
 
-    def _shifted(self, log_q: Array, by: float) -> Array:
-        others = math.log(self.classes - 1.0)
-        return np.asarray(np.minimum(others + log_ndtr_array(inverse_log_ndtr(log_q - others) + by), 0.0))
+    def _shifted(self, log_q: Array, shift: float) -> Array:
+        log_others = math.log(self.classes - 1.0)
+        return np.asarray(np.minimum(log_others + log_ndtr_array(inverse_log_ndtr(log_q - log_others) + shift), 0.0))
 
     def local(self, log_q: Array) -> Array:
         """Return an upper bound on the change of the cost D by one vote, at each q, (n,)."""
-        at = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
-        cost = self.cost(at)
-        return np.maximum(self.cost(self.more_likely(at)) - cost, cost - self.cost(self.less_likely(at)))
+        evaluated = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
+        cost = self.cost(evaluated)
+        return np.maximum(self.cost(self.more_likely(evaluated)) - cost, cost - self.cost(self.less_likely(evaluated)))
 
     def by_distance(self, counts: Counts, teachers: int) -> Array:
         """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
@@ -293,8 +296,9 @@ class AnswerSensitivity:
         is_costly = log_q > self.log_q0
         for d in range(teachers):
             largest[active, d] = self.local(log_q[active])
-            more = np.where(is_costly[active], (log_q[active] > self.log_q0) & (votes[active, 1] > 0), log_q[active] < self.log_q1)
-            active = active[more]
+            costly_goes_on = (log_q[active] > self.log_q0) & (votes[active, 1] > 0)
+            goes_on = np.where(is_costly[active], costly_goes_on, log_q[active] < self.log_q1)
+            active = active[goes_on]
             if not len(active):
                 break
             step = np.where(is_costly[active], 1, -1)
@@ -315,14 +319,14 @@ def threshold_by_distance(largest: Array, threshold: float, sigma: float, order:
     log_q = np.minimum(*log_answered(counts, threshold, sigma))
     steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
     local = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))
-    at = np.clip(np.rint(largest), 0, teachers).astype(int)
-    each = np.zeros((len(at), teachers))
+    votes = np.clip(np.rint(largest), 0, teachers).astype(int)
+    by_distance = np.zeros((len(votes), teachers))
     for d in range(teachers):
-        up, down = at + d, at - d
-        each[:, d] = np.maximum(
-            np.where(up <= teachers, local[np.minimum(up, teachers)], 0.0), np.where(down >= 0, local[np.maximum(down, 0)], 0.0)
-        )
-    return np.maximum.accumulate(each, axis=1)
+        more, fewer = votes + d, votes - d
+        with_more = np.where(more <= teachers, local[np.minimum(more, teachers)], 0.0)
+        with_fewer = np.where(fewer >= 0, local[np.maximum(fewer, 0)], 0.0)
+        by_distance[:, d] = np.maximum(with_more, with_fewer)
+    return np.maximum.accumulate(by_distance, axis=1)
 
 
 def smooth_bound(by_distance: Array, beta: float) -> float:
@@ -349,11 +353,11 @@ def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> Monoto
     The conditions are tested on a grid, as in the published analysis. It is not proved that they hold between the grid points.
     Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
     """
-    costs = sensitivity.cost(_grid(sensitivity, teachers, sensitivity.log_q0))
-    c5 = _never_decreases(costs)
-    below = _grid(sensitivity, teachers, sensitivity.log_q1)
-    cost = sensitivity.cost(below)
-    return MonotoneConditions(c5, c5 and _never_decreases(sensitivity.cost(sensitivity.more_likely(below)) - cost, cost))
+    c5 = _never_decreases(sensitivity.cost(_grid(sensitivity, teachers, sensitivity.log_q0)))
+    log_q = _grid(sensitivity, teachers, sensitivity.log_q1)
+    cost = sensitivity.cost(log_q)
+    increase = sensitivity.cost(sensitivity.more_likely(log_q)) - cost
+    return MonotoneConditions(c5, c5 and _never_decreases(increase, cost))
 
 
 def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:

@@ -116,8 +116,8 @@ class Writer:
         """
         shown = (*self.prompt, *written)
         public = next_token(self.model, shown, self.place)
-        nothing = np.zeros(len(public), np.int64)
-        sums, parts = nothing.copy(), nothing.copy()
+        no_sums = np.zeros(len(public), np.int64)
+        sums, parts = no_sums.copy(), no_sums.copy()
         for start in range(0, len(contexts), AT_ONCE):
             longer_contexts = [(*context, *written) for context in contexts[start : start + AT_ONCE]]
             private = private_rows(self.model, longer_contexts, len(public))
@@ -127,7 +127,7 @@ class Writer:
         require_forgetful(self.model, public, shown, self.place)
         base = public if self.clips_differences else np.zeros(len(public))
         distance = 0 if test is None else test.distance(public, parts)
-        return NextToken(self.clipping.scores(base, sums), self.clipping.scores(public, nothing), distance)
+        return NextToken(self.clipping.scores(base, sums), self.clipping.scores(public, no_sums), distance)
 
 
 @dataclass(frozen=True, slots=True)

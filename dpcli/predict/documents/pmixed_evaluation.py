@@ -145,7 +145,7 @@ def picture(evaluation: Evaluation) -> Chart:
     paper: Points = tuple(sorted((point.value, point.paper.value) for point in points if point.paper is not None))
     # The private baseline has the epsilon of the file, and is no reference along an axis of epsilon.
     references = [way for way in evaluation.ways if way.kind in REFERENCES and (way.kind != "dp" or evaluation.axis != "epsilon")]
-    perplexities = [end for point in points for end in (point.sound.low, point.sound.high)]
+    perplexities = [point.sound.low for point in points] + [point.sound.high for point in points]
     perplexities += [value for _, value in paper]
     perplexities += [way.perplexity.value for way in references]
     x_ends, y_ends = log_span([point.value for point in points], ROOM), log_span(perplexities, ROOM)

@@ -21,15 +21,15 @@ MANY = 1_000  # number of texts whose cost a dry run prints; `epsilon_of_1000_te
 def generate_plan_document(plan: GenerationPlan) -> Document:
     """Return the document of a dry run of `dpcli generate`: the cost of all texts, of one text per batch, and of MANY texts."""
     generate, rho = plan.generate, plan.rho
-    first, many = plan.epsilon(generate.batches), plan.epsilon(MANY)
+    epsilon_of_one_per_batch, epsilon_of_many = plan.epsilon(generate.batches), plan.epsilon(MANY)
     data = {
         "texts": plan.texts,
         **({} if plan.test is None else {"private_tokens": plan.entry.steps * generate.batches}),
         "tokens": generate.tokens,
         "batches": generate.batches,
         "rho_per_token": rho,
-        "epsilon_of_one_text_per_batch": first,
-        "epsilon_of_1000_texts": many,
+        "epsilon_of_one_text_per_batch": epsilon_of_one_per_batch,
+        "epsilon_of_1000_texts": epsilon_of_many,
     }
     one_per_batch, of_many = f"{_texts(generate.batches)}, one from each batch", f"{MANY:,} texts"
     size = plan.pipeline.privacy.dataset_size
@@ -44,14 +44,14 @@ def generate_plan_document(plan: GenerationPlan) -> Document:
         counts_and_costs: tuple[str, ...] = (
             texts,
             f"rho <= {up(rho, 6)} for a token, {up(rho * generate.tokens, 6)} for a text",
-            f"epsilon <= {up(first)} for {one_per_batch}; <= {up(many)} for {of_many}",
+            f"epsilon <= {up(epsilon_of_one_per_batch)} for {one_per_batch}; <= {up(epsilon_of_many)} for {of_many}",
         )
     else:
         counts_and_costs = (
             f"at most {texts}",
             f"at most {plan.entry.steps:,} private tokens in each batch; tokens drawn from the public context alone cost nothing",
             f"rho <= {up(rho, 6)} for a private token, {up(rho * generate.tokens, 6)} for a text of private tokens only",
-            f"epsilon <= {up(first)} for {one_per_batch}; <= {up(many)} for {of_many}, all tokens private",
+            f"epsilon <= {up(epsilon_of_one_per_batch)} for {one_per_batch}; <= {up(epsilon_of_many)} for {of_many}, all tokens private",
         )
     return dry_run(plan, "dpcli/generate-plan/v1", data, (*counts_and_costs, divisor, folder))
 

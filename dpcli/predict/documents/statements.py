@@ -47,8 +47,8 @@ def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
     from dpcli.document.formats import markdown as format_markdown
 
     stated = priced.pipeline.disclosure
-    known = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
-    missing = {name: text for name, text in known.items() if getattr(stated, name) is None}
+    answers_with_defaults = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
+    missing = {name: text for name, text in answers_with_defaults.items() if getattr(stated, name) is None}
     completed = replace(stated, **missing)  # type: ignore[arg-type]
     facts = gather(replace(priced.pipeline, path=priced.path, disclosure=completed), None, ())
     facts = replace(facts, rows=rows_words(priced))

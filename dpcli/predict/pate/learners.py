@@ -175,10 +175,10 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
 
     def predict(transcript: Transcript, first: int, stop: int) -> Array:
-        known = _released_records(transcript, inputs)
-        if len(np.unique(known.labels)) < 2:
+        labelled = _released_records(transcript, inputs)
+        if len(np.unique(labelled.labels)) < 2:
             return np.full((stop - first, pate.labels), 1.0 / pate.labels)
-        return train_learner(pate.student, known, pate.labels, pate.hidden, plan.path).probabilities(inputs[first:stop])
+        return train_learner(pate.student, labelled, pate.labels, pate.hidden, plan.path).probabilities(inputs[first:stop])
 
     return predict
 
@@ -199,11 +199,11 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
     if test is not None and test.inputs.shape[1] != inputs.shape[1]:
         width = inputs.shape[1]
         raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
-    known = _released_records(transcript, inputs)
-    student = train_learner(pate.student, known, pate.labels, pate.hidden, plan.path)
-    pseudo = _pseudo_labels(student, known, transcript, inputs) if pate.pseudo_labels else known.at(slice(0, 0))
+    labelled = _released_records(transcript, inputs)
+    student = train_learner(pate.student, labelled, pate.labels, pate.hidden, plan.path)
+    pseudo = _pseudo_labels(student, labelled, transcript, inputs) if pate.pseudo_labels else labelled.at(slice(0, 0))
     if len(pseudo):
-        both = Records(np.concatenate((known.inputs, pseudo.inputs)), np.concatenate((known.labels, pseudo.labels)))
+        both = Records(np.concatenate((labelled.inputs, pseudo.inputs)), np.concatenate((labelled.labels, pseudo.labels)))
         student = train_learner(pate.student, both, pate.labels, pate.hidden, plan.path)
     _write_student(plan, student)
     accuracy, tested = None, 0
@@ -220,13 +220,13 @@ def _released_records(transcript: Transcript, inputs: Array) -> Records:
     return Records(inputs[queries], np.array([labels[query] for query in queries.tolist()], dtype=int))
 
 
-def _pseudo_labels(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
+def _pseudo_labels(student: Learnt, labelled: Records, transcript: Transcript, inputs: Array) -> Records:
     """Return the queries without a label, with labels that the student predicts."""
     others = np.ones(len(inputs), dtype=bool)
     others[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
     rest = inputs[others]
     if isinstance(student, Constant) or not len(rest):
-        return known.at(slice(0, 0))
+        return labelled.at(slice(0, 0))
     return Records(rest, np.asarray(student.probabilities(rest).argmax(axis=1)))
 
 

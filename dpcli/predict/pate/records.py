@@ -38,10 +38,10 @@ def read_records(source: str, extra: tuple[str, ...], label: str | None, with_la
         images, labels = images_and_labels(f"{path}: pate")
         return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
     if ending(source) in FILES:
-        place = relative_to_file(source, path)
-        if not os.path.isfile(place):
+        file_path = relative_to_file(source, path)
+        if not os.path.isfile(file_path):
             raise InputError(f"{path}: pate: no file at {source}")
-        return FILES[ending(source)](place, wanted, label)
+        return FILES[ending(source)](file_path, wanted, label)
     result = on_private(source, user(source, path))
     parts = (result,) if len(wanted) == 1 and not isinstance(result, tuple) else result
     if not isinstance(parts, tuple | list) or len(parts) < len(wanted):
@@ -49,33 +49,33 @@ def read_records(source: str, extra: tuple[str, ...], label: str | None, with_la
     return dict(zip(wanted, parts, strict=False))
 
 
-def _npz(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+def _npz(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     try:
-        with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open(file_path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             columns = {name: archive[name] for name in wanted if name in archive.files}
     except Exception:  # numpy, zipfile and zlib raise many kinds of errors for a malformed file.
         raise InputError(
-            f"{place}: expected a .npz file of plain arrays, without objects, found a file that numpy cannot read"
+            f"{file_path}: expected a .npz file of plain arrays, without objects, found a file that numpy cannot read"
         ) from None
     if set(columns) != set(wanted):
         absent = " and ".join(name for name in wanted if name not in columns)
-        raise InputError(f"{place}: expected arrays named {' and '.join(wanted)}; missing: {absent}")
+        raise InputError(f"{file_path}: expected arrays named {' and '.join(wanted)}; missing: {absent}")
     return columns
 
 
-def _csv(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+def _csv(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     from dpcli.train.tasks.files import csv_table
 
-    return _columns(place, wanted, label, *csv_table(place))
+    return _columns(file_path, wanted, label, *csv_table(file_path))
 
 
-def _parquet(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+def _parquet(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     from dpcli.train.tasks.files import parquet_table
 
-    return _columns(place, wanted, label, *parquet_table(place))
+    return _columns(file_path, wanted, label, *parquet_table(file_path))
 
 
-def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
+def _columns(file_path: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
     """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
     columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
@@ -84,22 +84,22 @@ def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list
     missing = [name for name in needed if name not in columns]
     if missing:
         near = instead_of(missing[0], names, (*extra, *stated_label))
-        raise InputError(f"{place}: expected a column {missing[0]!r}, found {near}")
+        raise InputError(f"{file_path}: expected a column {missing[0]!r}, found {near}")
     arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
     if LABELS in wanted:
-        arrays[LABELS] = _numbers(place, columns.pop(label or next(reversed(columns))))
+        arrays[LABELS] = _numbers(file_path, columns.pop(label or next(reversed(columns))))
     elif label is not None:
         columns.pop(label, None)
     if not columns:
-        raise InputError(f"{place}: expected columns of numbers besides the label; there are none")
-    return {**arrays, INPUTS: np.stack([_numbers(place, values) for values in columns.values()], axis=1)}
+        raise InputError(f"{file_path}: expected columns of numbers besides the label; there are none")
+    return {**arrays, INPUTS: np.stack([_numbers(file_path, values) for values in columns.values()], axis=1)}
 
 
-def _numbers(place: str, values: list[Any]) -> Array:
+def _numbers(file_path: str, values: list[Any]) -> Array:
     try:
         return np.asarray(values, dtype=np.float64).reshape(len(values))
     except (ValueError, TypeError, OverflowError):
-        raise InputError(f"{place}: expected numbers in each column, found a value that is not a number") from None
+        raise InputError(f"{file_path}: expected numbers in each column, found a value that is not a number") from None
 
 
 FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

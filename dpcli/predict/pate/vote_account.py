@@ -128,12 +128,12 @@ def released_cost(cost: float, smooth: float, release: Release, normal: float) -
 def raising_factor(release: Release) -> float:
     """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify if there is none."""
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
-    left = 1.0 - z * release.sigma * math.expm1(release.beta)
-    if z > 0.0 and left <= 0.0:
+    denominator = 1.0 - z * release.sigma * math.expm1(release.beta)
+    if z > 0.0 and denominator <= 0.0:
         raise CannotCertify(
             "no margin covers the noise, which grows with the margin: try a smaller beta or sigma, or a larger failure"
         )
-    return max((1.0 + z * release.sigma) / left, 0.0)
+    return max((1.0 + z * release.sigma) / denominator, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ def require_sanitisable(plan: VotingPlan) -> None:
         return
     _require_paid(plan, release, release_cost(release))
     raising_factor(release)
-    nothing = np.zeros((0, plan.pate.labels), dtype=np.int64)
-    _by_distance(plan, nothing, np.zeros(0), release)
+    no_counts = np.zeros((0, plan.pate.labels), dtype=np.int64)
+    _by_distance(plan, no_counts, np.zeros(0), release)
 
 
 def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: QueryBudget) -> None:

@@ -207,28 +207,28 @@ class WholeBall:
 
     def rounded(self, projected: Array) -> Multiples:
         """Return multiples within the bounds that are close to a projected model's probabilities and add up to 2^50."""
-        near = np.multiply(projected, float(ONE))
-        np.rint(near, out=near)
-        np.clip(near, self.low, self.high, out=near)
-        self._fill(near)
-        multiples: Multiples = near.astype(np.int64)
+        nearest = np.multiply(projected, float(ONE))
+        np.rint(nearest, out=nearest)
+        np.clip(nearest, self.low, self.high, out=nearest)
+        self._fill(nearest)
+        multiples: Multiples = nearest.astype(np.int64)
         if int(multiples.sum()) != ONE:
             raise InternalError("probabilities do not add up to 1: this is a bug in dpcli, and no token was drawn")
         return multiples
 
-    def _fill(self, near: Array) -> None:
+    def _fill(self, nearest: Array) -> None:
         """Change the multiples in place, within the bounds, so that they add up to 2^50."""
-        missing = ONE - int(near.sum())  # The sum is exact, as all partial sums are whole numbers below 2^53.
+        missing = ONE - int(nearest.sum())  # The sum is exact, as all partial sums are whole numbers below 2^53.
         bound = self.high if missing > 0 else self.low
-        room = np.abs(bound - near)
+        room = np.abs(bound - nearest)
         roomiest = int(np.argmax(room))
         if abs(missing) <= float(room[roomiest]):
-            near[roomiest] += missing
+            nearest[roomiest] += missing
             return
         # No single token has enough room. The tokens with the most room take the rest, one after another.
         order = np.argsort(-room, kind="stable")
         taken_before = np.cumsum(room[order]) - room[order]
-        near[order] += np.sign(missing) * np.clip(abs(missing) - taken_before, 0.0, room[order])
+        nearest[order] += np.sign(missing) * np.clip(abs(missing) - taken_before, 0.0, room[order])
 
 
 def multiples_ball(ball: Ball) -> WholeBall:
@@ -240,9 +240,9 @@ def multiples_ball(ball: Ball) -> WholeBall:
 
 def multiples(probabilities: Array) -> Multiples:
     """Return the multiples of a distribution, without bounds, for the published protocol."""
-    near: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
-    near[int(np.argmax(near))] += ONE - int(near.sum())
-    return near
+    nearest: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
+    nearest[int(np.argmax(nearest))] += ONE - int(nearest.sum())
+    return nearest
 
 
 def draw_token(total: Multiples, count: int, stream: Stream) -> int:
