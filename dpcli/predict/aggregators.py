@@ -25,16 +25,8 @@ from dpcli.base.lazy import load
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.orders import least_over_orders
 from dpcli.predict.plugin import AGGREGATORS
-from dpcli.predict.vote_bounds import (
-    AnswerSensitivity,
-    log_answered,
-    log_q_gaussian,
-    log_q_laplace,
-    monotone_conditions,
-    threshold_by_distance,
-    total_rdp_gaussian,
-    total_rdp_laplace,
-)
+from dpcli.predict.vote_bounds import log_answered, log_q_gaussian, log_q_laplace, total_rdp_gaussian, total_rdp_laplace
+from dpcli.predict.vote_sensitivity import AnswerSensitivity, monotone_conditions, threshold_by_distance
 from dpcli.random.streams import Stream
 
 if TYPE_CHECKING:

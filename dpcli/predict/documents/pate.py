@@ -9,17 +9,17 @@ from dpcli.analysis.documents import account as account_report
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
 from dpcli.predict.documents.statements import BOTH, counts, sanitised_data, setting
-from dpcli.predict.pate.learners import STUDENT
 from dpcli.predict.pate.pate_session import LABELS
+from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.predict.prediction_session import STATEMENT
 from dpcli.sessions.documents.dry_run import shown, window_note
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
-    from dpcli.predict.pate.learners import StudentOutcome
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.pate_session import SessionOutcome
+    from dpcli.predict.pate.student import StudentOutcome
     from dpcli.predict.pate.teachers import Teachers
     from dpcli.predict.pate.transcript import Transcript
     from dpcli.predict.pate.vote_account import VoteAccount, VoteEpsilon

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
-    from dpcli.predict.pate.vote_account import Sanitised
+    from dpcli.predict.pate.vote_release import Sanitised
     from dpcli.sessions.priced import PricedSession
 
 SCHEMA = "dpcli/pate/v1"

@@ -12,8 +12,8 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_transcript, read_transcript
-from dpcli.predict.pate.vote_account import require_sanitisable, sanitise, sanitised
 from dpcli.predict.pate.vote_files import read_votes
+from dpcli.predict.pate.vote_release import require_sanitisable, sanitise, sanitised
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
 from dpcli.sessions.charged import commit, require_same_books, session_there
 from dpcli.sessions.folder import exclusive, replace_file

@@ -50,9 +50,8 @@ def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
     drawn = below(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
     resampled_means = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     tail_count = int(TAIL * RESAMPLES)
-    mean, low, high = sums.sum() / counts.sum(), resampled_means[tail_count], resampled_means[-tail_count - 1]
-    value, low, high = (math.exp(min(loss, LARGEST_EXPONENT)) for loss in (mean, low, high))
-    return Perplexity(value, low, high)
+    mean_losses = (sums.sum() / counts.sum(), resampled_means[tail_count], resampled_means[-tail_count - 1])
+    return Perplexity(*(math.exp(min(loss, LARGEST_EXPONENT)) for loss in mean_losses))
 
 
 def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
