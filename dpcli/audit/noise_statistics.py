@@ -90,7 +90,7 @@ def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
 
 def _worse(first: NoiseCheck, second: NoiseCheck) -> NoiseCheck:
     """Return the worse of two checks, each of which is tested at half of a level."""
-    return min(NoiseCheck(min(1.0, 2.0 * first.p), first.where), NoiseCheck(min(1.0, 2.0 * second.p), second.where))
+    return min(NoiseCheck(min(1.0, 2.0 * check.p), check.where) for check in (first, second))
 
 
 def chi_square(squares: Array | float, count: Array | float) -> Array:

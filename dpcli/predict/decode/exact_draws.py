@@ -73,8 +73,8 @@ def _first_exceeding(weights: IndexArray, value: int) -> int:
 
 def bernoulli_exp(exponent: Fraction, stream: Stream) -> bool:
     """Return True with probability e^-exponent, for exponent >= 0."""
-    whole, rest = divmod(exponent, 1)
-    for _ in range(whole):
+    unit_count, rest = divmod(exponent, 1)
+    for _ in range(unit_count):
         if not _bernoulli_exp_unit(Fraction(1), stream):
             return False
     return _bernoulli_exp_unit(rest, stream)

@@ -256,10 +256,10 @@ def draw_token(total: Multiples, count: int, stream: Stream) -> int:
 def sample_models(stream: Stream, count: int, rate: float) -> list[int]:
     """Draw the participating models, each independently with probability exactly `rate`, and return their numbers."""
     threshold = Fraction(rate) * WORD
-    whole = int(threshold)
+    integer_part = int(threshold)
     drawn = []
     for number, word in enumerate(stream.words(count).tolist()):
-        if word < whole or (word == whole and _bernoulli(stream, threshold - whole)):
+        if word < integer_part or (word == integer_part and _bernoulli(stream, threshold - integer_part)):
             drawn.append(number)
     return drawn
 
@@ -268,8 +268,8 @@ def _bernoulli(stream: Stream, rate: Fraction) -> bool:
     """Return True with exactly this probability, below 1. A uniform fraction is compared with it, one word at a time."""
     while rate > 0:
         rate *= WORD
-        whole, word = int(rate), int(stream.words(1)[0])
-        if word != whole:
-            return word < whole
-        rate -= whole
+        integer_part, word = int(rate), int(stream.words(1)[0])
+        if word != integer_part:
+            return word < integer_part
+        rate -= integer_part
     return False
