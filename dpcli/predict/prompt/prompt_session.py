@@ -37,7 +37,7 @@ from dpcli.predict.prompt.demonstrations import (
 from dpcli.predict.prompt.labellers import Labeller, labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan
 from dpcli.predict.prompt.prompt_teachers import prompt_teachers
-from dpcli.predict.prompt.student import Student, best_student
+from dpcli.predict.prompt.student_prompt import Student, best_student
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.sessions.charged import Session, commit
