@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
+LONGEST_IDENTITY = 200  # largest number of characters of the fingerprint of a system
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
 # The warning of a statement if no ledger counts the answers.
 RESTORED = (
@@ -59,12 +60,12 @@ class AnswerCount:
         """
         if ledger is not None:
             return LedgerQueries(ledger, session.run, self.total, self.name or self.counted_noun)
-        path = place or os.path.join(session.folder, COUNT_FILE)
-        if self.name:
-            path = os.path.join(session.folder, f"{self.name}.db") if place is None else f"{place}-{self.name}"
-        return open_queries(
-            path, session.identity, self.total, new=not session.counted, moved=moved, counted_noun=self.counted_noun
-        )
+        if place is None:
+            path = os.path.join(session.folder, f"{self.name}.db" if self.name else COUNT_FILE)
+        else:
+            path = f"{place}-{self.name}" if self.name else place
+        is_new = not session.counted
+        return open_queries(path, session.identity, self.total, new=is_new, moved=moved, counted_noun=self.counted_noun)
 
 
 def open_queries(
@@ -93,8 +94,10 @@ def open_queries(
         LedgerError: If the count is missing, locked, damaged or a copy, belongs to another system, or has another total.
         InputError: If the place cannot be read.
     """
-    if not identity or not identity.isascii() or not identity.isprintable() or len(identity) > 200:
-        raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
+    if not (identity.isascii() and identity.isprintable() and 1 <= len(identity) <= LONGEST_IDENTITY):
+        raise InputError(
+            f"identity: expected a fingerprint of at most {LONGEST_IDENTITY} printable characters, found {identity[:60]!a}"
+        )
     require_count(total, "total")
     if place.startswith(POSTGRES):
         budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(

@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpcli.audit.evidence import RUN_FILE, SCHEMA
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios
-from dpcli.audit.scores import RUN_FILE, SCHEMA
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Unsampled
