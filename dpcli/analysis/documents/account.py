@@ -89,20 +89,22 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
     """Return a note with the command that solves for the noise, since --epsilon may be meant as a target. Empty without noise."""
     if account.quantity == "epsilon":
         return ()
-    from dpcli.analysis.calibrate import parameter_key
+    from dpcli.analysis.solved_keys import parameter_key
     from dpcli.file.pipeline.flags import PLACE
 
     pipeline = account.pipeline
     noisy = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]
     if not 0 < len(noisy) <= ROWS_OF_MANY or (flags is None and pipeline.path == PLACE):
         return ()
-    if flags is None:
-        flags = [str(pipeline.path), *(word for name in noisy if len(noisy) > 1 for word in ("-m", name))]
-    group = () if account.group_size == 1 else ("--group-size", str(account.group_size))
-    words = shlex.join((*flags, "--target-epsilon", repr(account.epsilon), *_delta_flag(pipeline), *group))
-    return (
-        f"this is delta with the stated noise; to find the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma {words}",
-    )
+    words = [str(pipeline.path)] if flags is None else list(flags)
+    if flags is None and len(noisy) > 1:
+        for name in noisy:
+            words += ["-m", name]
+    words += ["--target-epsilon", repr(account.epsilon), *_delta_flag(pipeline)]
+    if account.group_size != 1:
+        words += ["--group-size", str(account.group_size)]
+    command = f"dpcli calibrate-sigma {shlex.join(words)}"
+    return (f"this is delta with the stated noise; to find the noise that meets epsilon = {account.epsilon!r}: {command}",)
 
 
 def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
@@ -228,29 +230,37 @@ def _as_json(detail: Mapping[str, float]) -> str:
 
 def _accountants_table(account: Account, decimals: int) -> Table:
     """Return the table of accountants. Reasons are shown as footnotes."""
-    notes: dict[str, int] = {}
+    number_of_reason: dict[str, int] = {}
     rows = []
-    for row in (row for row in account.rows if row.consulted):
+    for row in account.rows:
         name, title = row.accountant.name, row.accountant.title
-        if row.bound is None:
-            mark = notes.setdefault(row.reason or "", len(notes) + 1)
-            rows.append(("", name, "-", f"[{mark}]", title))
+        if not row.consulted:
             continue
-        star = "" if row.accountant.sound else "~"
-        if row is account.listed:
-            star = ">"
-        rows.append((star, name, up(row.bound.upper, decimals), _detail(row, row.bound, account, decimals), title))
-    approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
+        if row.bound is None:
+            number = number_of_reason.setdefault(row.reason or "", len(number_of_reason) + 1)
+            rows.append(("", name, "-", f"[{number}]", title))
+        else:
+            bound, detail = up(row.bound.upper, decimals), _detail(row, row.bound, account, decimals)
+            rows.append((_mark(row, account), name, bound, detail, title))
+    has_approximation = any(row.bound and not row.accountant.sound for row in account.rows)
+    meaning = "upper bounds, rounded up" + ("; ~ marks an approximation" if has_approximation else "")
     return Table(
-        f"{account.quantity} at {_fixed_quantity(account)} = {account.at!r}, by accountant (upper bounds, rounded up{approximate})",
+        f"{account.quantity} at {_fixed_quantity(account)} = {account.at!r}, by accountant ({meaning})",
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
         frozenset({2}),
-        (*(f"[{number}] {reason}" for reason, number in notes.items()), *_left_out(account)),
+        (*(f"[{number}] {reason}" for reason, number in number_of_reason.items()), *_not_run(account)),
     )
 
 
-def _left_out(account: Account) -> tuple[str, ...]:
+def _mark(row: AccountRow, account: Account) -> str:
+    """Return the mark in the first column: > for the row of the headline, and ~ for an approximation."""
+    if row is account.listed:
+        return ">"
+    return "" if row.accountant.sound else "~"
+
+
+def _not_run(account: Account) -> tuple[str, ...]:
     """Return a note that names the accountants that were not run, and says how to run them."""
     names = [row.accountant.name for row in account.rows if not row.consulted]
     if not names:
@@ -272,27 +282,22 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
 def _mechanisms_table(account: Account) -> Table:
     """Return the table of mechanisms. If there are many, it lists only the mechanisms with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
-    rest: list[float] = []
+    omitted_shares: list[float] = []
     if len(lines) > MOST_ROWS:
         lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])
-        lines, rest = lines[:ROWS_OF_MANY], [share for _, share in lines[ROWS_OF_MANY:]]
-    rows = tuple(
-        (
-            charge.name,
-            " | ".join(dict.fromkeys(e.type for e in charge.entries)),
-            _runs(charge),
-            describe(charge.entries[0], account),
-            percent(share),
-        )
-        for charge, share in lines
-    )
-    more: tuple[str, ...] = ()
-    if rest:
-        total = math.fsum(rest)
+        omitted_shares = [share for _, share in lines[ROWS_OF_MANY:]]
+        lines = lines[:ROWS_OF_MANY]
+    rows = []
+    for charge, share in lines:
+        types = " | ".join(dict.fromkeys(entry.type for entry in charge.entries))
+        rows.append((charge.name, types, _runs(charge), describe(charge.entries[0], account), percent(share)))
+    footnotes: tuple[str, ...] = ()
+    if omitted_shares:
+        total = math.fsum(omitted_shares)
         percentage = "" if math.isnan(total) else f", {percent(total)} of the total together"
-        more = (f"and {len(rest):,} more{percentage}; -f json lists all",)
+        footnotes = (f"and {len(omitted_shares):,} more{percentage}; -f json lists all",)
     title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
-    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}), more)
+    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
 
 
 def _runs(charge: BillLine) -> str:
