@@ -73,18 +73,23 @@ def command(
     given, files = files, unfolded(files, is_lintable)
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
-    refused = [file for file in files if fix and not _mend(file, given)]
-    findings = [d for file in files for d in _findings(file, given)] + (_ledger_findings(ledger, dataset) if ledger else [])
+    is_refused = [not _mend(file, given) for file in files] if fix else []
+    places = list(files)
+    findings: list[Diagnostic] = []
+    for file in files:
+        findings += _findings(file, given)
+    if ledger:
+        places.append(ledger)
+        findings += _ledger_findings(ledger, dataset)
     diagnostics, left = scope.selected(findings)
-    places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
         show(render(places, diagnostics, left))
         if code := exit_code(diagnostics):
             complain(first_error(diagnostics))
-        return max(code, 2 if refused else 0)
+        return max(code, 2 if any(is_refused) else 0)
     from dpcli.lint.documents.lint import document
 
-    return emit(document(places, diagnostics, left, bool(refused)), format_, outputs)
+    return emit(document(places, diagnostics, left, any(is_refused)), format_, outputs)
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:
@@ -154,11 +159,11 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     try:
         before = read_bytes(path)
     except InputError:
-        return ()
+        return ()  # lint reports the error
     try:
         data, repairs = mended(before, path)
     except InvalidFile:
-        return ()
+        return ()  # lint reports the error
     if not repairs:
         return ()
     require_posix("lint --fix")
