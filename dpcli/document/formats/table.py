@@ -21,6 +21,7 @@ SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 FOLDED = 12  # smallest width, in characters, of a column whose text may wrap
 PART = 256  # largest number of rows that rich lays out together
+NARROW = 85  # smallest width, in characters, of a screen that shows theorems
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
@@ -130,9 +131,9 @@ def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dic
     """Return the settings of each column, and the width that the console needs."""
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
-        may_fold = i not in table.numeric and (
-            i == len(table.columns) - 1 or longest[i] > width // 3
-        )  # a long path must leave room for the reason in the last column
+        is_last = i == len(table.columns) - 1
+        # Text columns before the last fold too, as a long path must leave room for the reason in the last column.
+        may_fold = i not in table.numeric and (is_last or longest[i] > width // 3)
         folds = may_fold and longest[i] > FOLDED
         needed += 3 + (FOLDED if folds else longest[i])
         columns.append(
@@ -142,7 +143,7 @@ def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dic
                 "no_wrap": not folds,
                 "overflow": "fold",
                 "min_width": FOLDED if folds else None,
-                "max_width": max(width // 3, FOLDED) if folds and i < len(table.columns) - 1 else None,
+                "max_width": max(width // 3, FOLDED) if folds and not is_last else None,
             }
         )
     return columns, needed
@@ -161,16 +162,21 @@ def _widest(table: Table) -> list[tuple[str, ...]]:
         return []
     from rich.cells import cell_len
 
-    result = [[("", 0), ("", 0)] for _ in table.columns]
+    count = len(table.columns)
+    cells, widths = [""] * count, [0] * count
+    cells_of_words, word_widths = [""] * count, [0] * count
     for row in chain([table.columns], table.rows):
-        for known, cell in zip(result, map(visible, row), strict=True):
-            widths = (cell_len(cell), max(map(cell_len, cell.split()), default=0))
-            known[:] = [(cell, wide) if wide > most else (kept, most) for (kept, most), wide in zip(known, widths, strict=True)]
-    return [tuple(known[k][0] for known in result) for k in (0, 1)]
+        for column, cell in enumerate(map(visible, row)):
+            width, word_width = cell_len(cell), max(map(cell_len, cell.split()), default=0)
+            if width > widths[column]:
+                cells[column], widths[column] = cell, width
+            if word_width > word_widths[column]:
+                cells_of_words[column], word_widths[column] = cell, word_width
+    return [tuple(cells), tuple(cells_of_words)]
 
 
 def _without_theorems(table: Table, width: int) -> Table:
     """Return the table without its last column if that is the column of theorems and the screen is narrow."""
-    if width >= 85 or table.columns[-1] != "theorem":
+    if width >= NARROW or table.columns[-1] != "theorem":
         return table
     return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))
