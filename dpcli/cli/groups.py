@@ -119,9 +119,9 @@ def prepared(command: click.Command, root: click.Command) -> click.Command:
 
 def with_global_options(command: click.Command, root: click.Command) -> None:
     """Add the options of the root whose names are free to the command. Only the help of the root lists them."""
-    own = {name for parameter in command.params for name in parameter.opts}
+    flags = {name for parameter in command.params for name in parameter.opts}
     for option in root.params:
-        if isinstance(option, click.Option) and own.isdisjoint(option.opts):
+        if isinstance(option, click.Option) and flags.isdisjoint(option.opts):
             accepted = copy.copy(option)
             accepted.hidden = True
             command.params.append(accepted)

@@ -170,8 +170,10 @@ class Document:
 
 def jsonable(value: Any) -> Any:
     """Return a value that JSON can represent. Infinities become the strings "inf" and "-inf", and NaN becomes null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
     if isinstance(value, str):  # a path may contain bytes that are not valid text
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
@@ -231,10 +233,10 @@ class Walked(Sequence[Item]):
     def __getitem__(self, at: slice) -> Sequence[Item]: ...
 
     def __getitem__(self, at: int | slice) -> Item | Sequence[Item]:
-        wanted = range(self._count)[at]
-        if isinstance(wanted, range):
-            return [self[i] for i in wanted]
-        return next(islice(self._walk(), wanted, None))
+        index = range(self._count)[at]
+        if isinstance(index, range):
+            return [self[i] for i in index]
+        return next(islice(self._walk(), index, None))
 
 
 NOTHING_CHECKED = (

@@ -49,7 +49,10 @@ def tables(top: Members = TOP) -> Iterator[TablePlace]:
     """
     yield TablePlace(TOP_LEVEL, "format = 1 comes first in every file.", top)
     for name, member in top.items():
-        yield from _mechanisms() if isinstance(member.kind, Mechanisms) else places_in(member.kind, name, f"[{name}]")
+        if isinstance(member.kind, Mechanisms):
+            yield from _mechanisms()
+        else:
+            yield from places_in(member.kind, name, f"[{name}]")
 
 
 def _mechanisms() -> Iterator[TablePlace]:
@@ -59,9 +62,9 @@ def _mechanisms() -> Iterator[TablePlace]:
     yield TablePlace(title, Entry.__doc__ or "", shared, path)
     yield from inside(shared, path, title)
     for word, target in MECHANISMS.registry.items():
-        own, choice = MECHANISMS.own(word), f'{selector} = "{word}"'
-        yield TablePlace(choice, load(target).__doc__ or "", own, path, word, choice)
-        yield from inside(own, path, title)
+        keys, choice = MECHANISMS.own(word), f'{selector} = "{word}"'
+        yield TablePlace(choice, load(target).__doc__ or "", keys, path, word, choice)
+        yield from inside(keys, path, title)
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -81,10 +81,10 @@ def _collector_paused() -> Iterator[None]:
 
 def _syntax_error(text: str, message: str) -> NotToml:
     """Return the error for a message of tomli, which ends with the position."""
-    at = _POSITION.search(message)
-    words = message[: at.start()] if at else message
-    if at and at[1]:
-        line, column = int(at[1]), int(at[2])
+    position = _POSITION.search(message)
+    words = message[: position.start()] if position else message
+    if position and position[1]:
+        line, column = int(position[1]), int(position[2])
     else:
         line, column = line_and_column(text, len(text.rstrip("\n")))
     return _error_at(text, words, line, column)
@@ -191,8 +191,11 @@ def digits_hint(before: str, rest: str) -> str:
         before: The line up to the first comma.
         rest: The line from the comma on.
     """
-    head, tail = re.search(r"[1-9]\d{0,2}\Z", before), re.match(r"(?:,\d{3})+(?![\d.,])", rest)
-    return f"; write {head[0]}{tail[0].replace(',', '_')}" if head and tail else ""
+    first_group = re.search(r"[1-9]\d{0,2}\Z", before)
+    other_groups = re.match(r"(?:,\d{3})+(?![\d.,])", rest)
+    if first_group is None or other_groups is None:
+        return ""
+    return f"; write {first_group[0]}{other_groups[0].replace(',', '_')}"
 
 
 def _normalized(words: str) -> str:
@@ -213,5 +216,10 @@ def _invalid_value(rest: str) -> tuple[str, str, bool]:
     if match is None:
         return "a value", "none", False
     word = escaped(match[0])
-    hint = _LITERALS.get(match[0]) or (f"write 0{word}" if match[0].startswith(".") else f'text needs quotes: "{word}"')
+    if match[0] in _LITERALS:
+        hint = _LITERALS[match[0]]
+    elif match[0].startswith("."):
+        hint = f"write 0{word}"
+    else:
+        hint = f'text needs quotes: "{word}"'
     return "a value", f"{word}; {hint}", False
