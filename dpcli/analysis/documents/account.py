@@ -127,35 +127,44 @@ def _no_bounds(account: Account) -> str:
 
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
     """Return the JSON document dpcli/account/v1. Its numbers are not rounded."""
-    privacy, quantity = account.pipeline.privacy, account.quantity
+    pipeline, quantity = account.pipeline, account.quantity
     return {
         "schema": "dpcli/account/v1",
-        "pipeline": {"name": account.pipeline.name, "path": account.pipeline.path, "sha256": account.pipeline.sha256},
-        "statement": {
-            "unit": privacy.unit,
-            "adjacency": privacy.adjacency.value,
-            "releases": privacy.releases,
-            "adaptive": privacy.adaptive,
-            "max_contributions": privacy.max_contributions,
-            "group_size": account.group_size,
-            **({} if privacy.window is None else {"window": list(privacy.window)}),
-        },
+        "pipeline": {"name": pipeline.name, "path": pipeline.path, "sha256": pipeline.sha256},
+        "statement": _statement_data(account),
         _fixed_quantity(account): account.at,
         "result": {
             f"{quantity}_upper": account.upper,
             f"{quantity}_lower": account.lower,
-            "accountant": account.winner.accountant.name if account.winner else None,
+            "accountant": None if account.winner is None else account.winner.accountant.name,
             "rho_upper": account.rho.value if account.rho.reason is None else None,
         },
         "accountants": [_row_data(row, quantity) for row in account.rows],
-        "mechanisms": [
-            {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share}
-            for charge, share in zip(account.charges, account.shares, strict=True)
-        ],
+        "mechanisms": _charges_data(account),
         "budget": None if account.budget is None else _budget_data(account.budget),
-        "diagnostics": [diagnostic_data(d) for d in diagnostics],
+        "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
         "exit_code": exit_code(account, diagnostics),
     }
+
+
+def _statement_data(account: Account) -> dict[str, Any]:
+    privacy = account.pipeline.privacy
+    statement = {
+        "unit": privacy.unit,
+        "adjacency": privacy.adjacency.value,
+        "releases": privacy.releases,
+        "adaptive": privacy.adaptive,
+        "max_contributions": privacy.max_contributions,
+        "group_size": account.group_size,
+    }
+    return statement if privacy.window is None else {**statement, "window": list(privacy.window)}
+
+
+def _charges_data(account: Account) -> list[dict[str, Any]]:
+    shares = zip(account.charges, account.shares, strict=True)
+    return [
+        {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share} for charge, share in shares
+    ]
 
 
 def _fixed_quantity(account: Account) -> str:

@@ -186,7 +186,7 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
 
 
 def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield each reason why the replacement of a file would change more than its text: links, special bits, owner, permissions."""
+    """Yield each reason why the replacement of a file would change more than its text: links, owner, permissions."""
     from dpcli.file.pipeline.read import below
     from dpcli.file.toml.limits import escaped_path
 
@@ -195,8 +195,6 @@ def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
         yield f"it is a link to {escaped_path(real)}, outside of the folder"
     if info.st_nlink > 1:
         yield f"it has {info.st_nlink} names (hard links), which would become different files"
-    if info.st_mode & (stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX):
-        yield "it has a setuid, setgid or sticky bit"
     if not info.st_mode & 0o222 or not os.access(real, os.W_OK):
         yield "it is read-only"
     me = os.geteuid()
