@@ -32,14 +32,44 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
 
 def stream(document: Document, width: int = 100, color: bool = False) -> Iterator[str]:
     """Yield the pieces of `render`."""
+    from rich.text import Text
+
+    console = _console(width, color)
+
+    def write(text: str, style: str | None = None) -> None:
+        console.print(Text(visible(text)), style=style)
+
+    if document.title:
+        write(document.title, "bold")
+    write(document.headline, STYLE[document.verdict])
+    for passage in document.passages:
+        console.print()
+        write(passage.title, "bold")
+        for words in (*passage.paragraphs, *(f"- {point}" for point in passage.points)):
+            write(words)
+    for table in document.tables:
+        console.print()
+        if table.title:  # not as the title of the grid, since rich would wrap the title at the width of the grid
+            write(table.title, "bold")
+        yield _take_text(console)
+        yield from _table_text(_without_theorems(table, width), console, width)
+        for note in table.footnotes:
+            write(f"  {note}", "dim")
+    if document.notes:
+        console.print()
+    for note in document.notes:
+        write(note)
+    yield _take_text(console)
+
+
+def _console(width: int, color: bool) -> Console:
+    """Return a console of rich that writes to memory and interprets no characters of a text."""
     import io
 
     from rich.console import Console
-    from rich.text import Text
 
-    out = io.StringIO()
-    console = Console(
-        file=out,
+    return Console(
+        file=io.StringIO(),
         width=width,
         force_terminal=color,
         no_color=not color,
@@ -49,30 +79,11 @@ def stream(document: Document, width: int = 100, color: bool = False) -> Iterato
         legacy_windows=False,
         color_system="standard" if color else None,
     )
-    if document.title:
-        console.print(Text(visible(document.title)), style="bold")
-    console.print(Text(visible(document.headline)), style=STYLE[document.verdict])
-    for passage in document.passages:
-        console.print()
-        console.print(Text(visible(passage.title)), style="bold")
-        for words in (*passage.paragraphs, *(f"- {point}" for point in passage.points)):
-            console.print(Text(visible(words)))
-    for table in document.tables:
-        console.print()
-        if table.title:  # not as the title of the grid, since rich would wrap the title at the width of the grid
-            console.print(Text(visible(table.title)), style="bold")
-        yield _take_text(out)
-        yield from _table_text(_without_theorems(table, width), console, width)
-        for note in table.footnotes:
-            console.print(Text("  " + visible(note)), style="dim")
-    if document.notes:
-        console.print()
-    for note in document.notes:
-        console.print(Text(visible(note)))
-    yield _take_text(out)
 
 
-def _take_text(out: Any) -> str:
+def _take_text(console: Console) -> str:
+    """Return the text that was written since the last call."""
+    out: Any = console.file
     text = out.getvalue()
     out.seek(0)
     out.truncate()
@@ -124,7 +135,7 @@ def _grid_text(
     for i, row in enumerate(rows):
         grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in flagged else None)
     console.print(grid)
-    return _take_text(console.file)
+    return _take_text(console)
 
 
 def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:

@@ -93,9 +93,11 @@ def _syntax_error(text: str, message: str) -> NotToml:
 def _error_at(text: str, words: str, line: int, column: int) -> NotToml:
     """Return the error for a message of tomli without its position."""
     source = text.split("\n")[line - 1]
-    expected, actual, to_start = reworded(words, source[column - 1 :])
-    actual += digits_hint(source[: column - 1], source[column - 1 :])
-    return NotToml(expected, actual, line, len(source) - len(source.lstrip()) + 1 if to_start else column)
+    before, rest = source[: column - 1], source[column - 1 :]
+    message = reworded(words, rest)
+    if message.at_line_start:
+        column = len(source) - len(source.lstrip()) + 1
+    return NotToml(message.expected, f"{message.actual}{digits_hint(before, rest)}", line, column)
 
 
 def _unhandled_error(text: str, error: Exception) -> NotToml:
@@ -166,8 +168,8 @@ _REWORDED: dict[str, Rewording] = {
 }
 
 
-def reworded(words: str, rest: str) -> tuple[str, str, bool]:
-    """Return the message for a syntax error, as in `Rewording`, but always with the text after "found".
+def reworded(words: str, rest: str) -> Rewording:
+    """Return the message for a syntax error, always with the text after "found".
 
     Args:
         words: Message of tomli, without the position.
@@ -175,13 +177,14 @@ def reworded(words: str, rest: str) -> tuple[str, str, bool]:
     """
     if rest and not rest[0].isascii():
         # The author may be unable to see this error: a letter that looks like an ASCII letter.
-        return "ASCII outside quotes and comments", f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})", False
+        letter = f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})"
+        return Rewording("ASCII outside quotes and comments", letter)
     if words.startswith("Invalid value"):
-        return _invalid_value(rest)
-    for beginning, ours in _REWORDED.items():
+        return Rewording("a value", _invalid_value(rest))
+    for beginning, rewording in _REWORDED.items():
         if _normalized(words).startswith(_normalized(beginning)):
-            return ours.expected, ours.actual or _text_at(rest), ours.at_line_start
-    return "valid TOML", escaped(words[:1].lower() + words[1:]), False
+            return rewording._replace(actual=rewording.actual or _text_at(rest))
+    return Rewording("valid TOML", escaped(words[:1].lower() + words[1:]))
 
 
 def digits_hint(before: str, rest: str) -> str:
@@ -210,11 +213,11 @@ def _text_at(rest: str) -> str:
     return escaped(rest.split()[0] if rest[0].isprintable() else rest[0])
 
 
-def _invalid_value(rest: str) -> tuple[str, str, bool]:
-    """Return the message for an invalid value, with advice about words such as True or null."""
+def _invalid_value(rest: str) -> str:
+    """Return an invalid value, with advice about words such as True or null."""
     match = _WORD.match(rest)
     if match is None:
-        return "a value", "none", False
+        return "none"
     word = escaped(match[0])
     if match[0] in _LITERALS:
         hint = _LITERALS[match[0]]
@@ -222,4 +225,4 @@ def _invalid_value(rest: str) -> tuple[str, str, bool]:
         hint = f"write 0{word}"
     else:
         hint = f'text needs quotes: "{word}"'
-    return "a value", f"{word}; {hint}", False
+    return f"{word}; {hint}"
