@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcli.accountants.base import Bound
-from dpcli.analysis.account import Account, large_epsilon
+from dpcli.analysis.account import Account, large_epsilon, needed_delta
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.budget_verdict import BudgetVerdict, warning_level
 from dpcli.base.rounding import down, percent, up
@@ -36,18 +36,21 @@ def document(
     cite_sources: whether to cite the theorem of each bound.
     flags: the flags that describe the pipeline to dpcli calibrate-sigma; None if no flags do.
     """
-    budget, large = account.budget, large_epsilon(account, diagnostics)
-    verdict = budget.verdict if budget else ""
+    large = large_epsilon(account, diagnostics)
+    verdict = account.budget.verdict if account.budget else ""
     if account.exit_code == 3:
         verdict = "unknown"
+    notes = [*lint_notes(diagnostics), *_calibration_hint(account, flags)]
+    if cite_sources:
+        notes += [f"{row.accountant.name}: {row.accountant.source}" for row in account.rows]
     return Document(
         headline=headline(account, decimals),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
         tables=(_accountants_table(account, decimals), _mechanisms_table(account)),
-        notes=(*lint_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
-        findings=tuple(finding(d) for d in (*diagnostics, *large)),
+        notes=tuple(notes),
+        findings=tuple(map(finding, (*diagnostics, *large))),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
         exit_code=exit_code(account, diagnostics),
@@ -63,8 +66,6 @@ def headline(account: Account, decimals: int = 4) -> str:
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
-        from dpcli.analysis.account import needed_delta
-
         why = _uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     accountant = account.winner.accountant.name
@@ -72,7 +73,7 @@ def headline(account: Account, decimals: int = 4) -> str:
         accountant += "; the cap, which holds for every choice based on outputs"
     given = f"delta = {account.delta!r}" if account.quantity == "epsilon" else f"epsilon = {account.epsilon!r}"
     bound = f"{account.quantity} <= {up(account.upper, decimals)} at {given}"
-    verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
+    verdict = "" if account.budget is None else f"; {_budget_note(account, account.budget, decimals)}"
     return f"{bound} ({setting}; accountant: {accountant}){verdict}"
 
 
@@ -326,17 +327,14 @@ def describe(entry: Entry, account: Account) -> str:
     return f"{scheme}, rate {float(rate):.6g}" if rate else scheme
 
 
-def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
-    budget = account.budget
-    if budget is None:
-        return ()
+def _budget_note(account: Account, budget: BudgetVerdict, decimals: int) -> str:
     words = {
         "pass": "within budget",
         "warn": f"within budget, but above its {warning_level(account.pipeline)}",
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }
-    return (f"{words[budget.verdict]}: {budget.words(decimals)}",)
+    return f"{words[budget.verdict]}: {budget.words(decimals)}"
 
 
 def lint_notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
@@ -355,10 +353,6 @@ def _first_key(keys: list[str]) -> str:
     return f"{named[0]}{more}: "
 
 
-def _sources(account: Account) -> tuple[str, ...]:
-    return tuple(f"{row.accountant.name}: {row.accountant.source}" for row in account.rows)
-
-
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
     """Return the checks for CI: rules that call the file unsound, a missing guarantee, and the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
@@ -366,7 +360,6 @@ def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int
     if account.winner is None:
         result.append(Check(f"{place}: guarantee", False, headline(account, decimals), error=True))
     if budget is not None:
-        note = _budget_notes(account, decimals)[0]
-        passed = budget.verdict in ("pass", "warn")
-        result.append(Check(f"{place}: budget", passed, note, error=budget.verdict == "unknown"))
+        note = _budget_note(account, budget, decimals)
+        result.append(Check(f"{place}: budget", not budget.over, note, error=budget.verdict == "unknown"))
     return tuple(result)

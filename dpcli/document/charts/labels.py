@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 from dpcli.document.chart import Axis, Chart, Line
 
@@ -160,7 +159,7 @@ def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
     for distance in DISTANCES:
         lefts = (x + distance, x - distance - width, x - 0.5 * width, x - 0.25 * width, x - 0.75 * width)
         tops = (y - distance - height, y + distance, y - 0.5 * height)
-        for left, top in itertools.product(lefts, tops):
+        for left, top in product(lefts, tops):
             box = Box(left, top, left + width, top + height)
             if not box.covers(anchor):
                 yield box
@@ -261,7 +260,7 @@ def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, f
     xs, ys = zip(*polygon, strict=True)
     left, right = max(min(xs), frame.left), min(max(xs), frame.right) - width
     top, bottom = max(min(ys), frame.top), min(max(ys), frame.bottom) - height
-    corners = itertools.product(_multiples(top, bottom, step[1]), _multiples(left, right, step[0]))
+    corners = product(_multiples(top, bottom, step[1]), _multiples(left, right, step[0]))
     return [Box(x, y, x + width, y + height) for y, x in corners]
 
 
