@@ -17,7 +17,7 @@ from dpcli.file.toml.shown import shown
 from dpcli.gate.verdicts import Target
 
 if TYPE_CHECKING:
-    from dpcli.analysis.calibrate import Parameter
+    from dpcli.analysis.solved_keys import Parameter
 
 MOST = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
 LISTED = 8  # largest length of a list that a message shows in full
@@ -114,7 +114,8 @@ def _values_for_targets(
     pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]
 ) -> tuple[str, list[float]] | None:
     """Return the key, and for each target the value that meets it. None if the entry has no such key, or if a target cannot be met."""
-    from dpcli.analysis.calibrate import calibrate, parameter_key  # imported only if a file fails
+    from dpcli.analysis.calibrate import calibrate  # imported only if a file fails
+    from dpcli.analysis.solved_keys import parameter_key
 
     key = parameter_key(entry, solve)
     if key is None:

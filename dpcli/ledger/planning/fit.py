@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dpcli.analysis.calibrate import parameter_key, substitute
+from dpcli.analysis.solved_keys import parameter_key, substitute
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.rounding import up
 from dpcli.file.pipeline.model import Entry, Pipeline
