@@ -24,7 +24,7 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.capture import Call, ExampleDim, Recorder, Use, edges, gradients, hooks_refused, recording
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
-from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses
+from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses, trained_parameters
 from dpcli.train.engine.operands import Leaves, Operand, OperandUse
 from dpcli.train.engine.pieces import Piece, PlainRows, merge
 from dpcli.train.engine.recurrent import gru, lstm
@@ -211,7 +211,7 @@ class BookKeeping:
         """
         if not losses.requires_grad:
             return [None] * len(edges)
-        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        parameters = trained_parameters(self.model)
         inputs: list[Any] = [*edges, *parameters.values()]
         with nothing_caught():
             gradients_at = gradients(losses, torch.ones_like(losses), inputs)

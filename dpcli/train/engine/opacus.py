@@ -25,7 +25,7 @@ from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import trainable
-from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, wide
+from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, trained_parameters, wide
 from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
@@ -58,7 +58,7 @@ class OpacusGradients:
         refuse(self.model)
 
     def __call__(self, batch: Batch) -> Sums:
-        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        parameters = trained_parameters(self.model)
         if not size(batch):
             return zero(parameters)
         batch = make_contiguous(batch)
@@ -135,8 +135,9 @@ class Hooked:
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
                     accumulate_gradients(losses.sum())
-            named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-            by_name = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
+            by_name = {
+                name: examples_of(name, p, count) for name, p in trained_parameters(self.model).items() if p.grad is not None
+            }
         yield {name: PlainRows(wide(values)) for name, values in by_name.items()}, count
 
 
@@ -200,7 +201,8 @@ def installed() -> str:
 
 def refusal(model: nn.Module, problem: Exception) -> InputError:
     """Return an error that names the model and the problem."""
-    reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].partition(". ")[0]
+    first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    reason = first_line.partition(". ")[0]
     return InputError(
         f"train.engine: expected Opacus' gradients of {type(model).__name__} to equal gradients computed one example at a time, "
         f'found a difference: {reason}; use engine = "dpcli"'

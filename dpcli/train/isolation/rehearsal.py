@@ -22,7 +22,7 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import DrawnNumbers, recorded_draws, replayed_draws
-from dpcli.train.engine.method import Loss, Method, per_example_losses
+from dpcli.train.engine.method import Loss, Method, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
@@ -100,7 +100,7 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
 
 def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
     """Return the gradient of one record by parameter name, computed after the gradients of other records. Every batch has one record."""
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parameters = trained_parameters(model)
 
     def alone(one: Batch, seed: int) -> Mapping[str, PlainRows]:
         with fixed_seed(model, seed):
@@ -256,7 +256,7 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
 
 def norm_alone(engine: SumEngine, alone: Batch, draws: list[DrawnNumbers]) -> float:
     """Return the gradient norm of one example, computed alone and with the given random numbers."""
-    parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
+    parameters = trained_parameters(engine.model)
     with dense_embeddings(engine.model), replayed_draws(draws) if draws else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters)
     return norm(gradients, engine.clip, parameters)
