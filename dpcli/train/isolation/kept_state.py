@@ -147,8 +147,9 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
                 snapshot.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
         snapshot.visit_class(f"model: {name or 'the model'}", type(module))
     snapshot.visit("loss", loss)
-    for key in (key for key in vars(nn_module) if key.startswith("_global")):
-        snapshot.visit(f"torch's {key.strip('_')}", vars(nn_module)[key])
+    for key, value in vars(nn_module).items():
+        if key.startswith("_global"):
+            snapshot.visit(f"torch's {key.strip('_')}", value)
     snapshot.values["torch's seed"] = torch.initial_seed()
     snapshot.values[f"Python's {DRAWS}"] = random.getstate()
     numbers = sys.modules.get("numpy")

@@ -23,7 +23,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
-from dpcli.train.loop.guard import Guard, require_same_parameters, trained_parameters
+from dpcli.train.engine.method import trained_parameters
+from dpcli.train.loop.guard import Guard, require_same_parameters
 from dpcli.train.noise import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run
