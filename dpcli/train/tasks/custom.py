@@ -129,8 +129,11 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
 
 def same_numbers(public: Batch, private: Batch) -> bool:
     """Check whether two batches have the same numbers in the same order."""
-    ours, theirs = tree_leaves(public), tree_leaves(private)
-    return len(ours) == len(theirs) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(ours, theirs, strict=True))
+    public_leaves, private_leaves = tree_leaves(public), tree_leaves(private)
+    if len(public_leaves) != len(private_leaves):
+        return False
+    pairs = zip(public_leaves, private_leaves, strict=True)
+    return all(a.shape == b.shape and bool((a == b).all()) for a, b in pairs)
 
 
 def metrics(result: Any, source: str) -> Metrics:
@@ -168,11 +171,11 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
     if not callable(loss):
         raise InputError(f"loss: expected a function (model, batch) -> one loss per record, found {type(loss).__name__}")
     problem = Learning(
-        model,
-        own_loss(getattr(loss, "__qualname__", "loss"), loss),
-        records_of(data, path, model),
-        dict,
-        None if units is None else owners_of(units, path),
+        model=model,
+        loss=own_loss(getattr(loss, "__qualname__", "loss"), loss),
+        records=records_of(data, path, model),
+        measure=dict,
+        units=None if units is None else owners_of(units, path),
     )
     if not problem.count:
         raise InputError("data: there are no records")

@@ -227,14 +227,19 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
     Raises:
         InputError: The tokenizer cannot be loaded.
     """
-    model_is_own_code = ":" in train.model
-    if not train.tokenizer and model_is_own_code:
+    source = tokenizer_source(train)
+    if source is None:
         return None
-    source = train.tokenizer or train.model
     if source == "bytes":
         return Bytes()
     load = library("transformers").AutoTokenizer.from_pretrained
     return Pretrained(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED)))
+
+
+def tokenizer_source(train: Language) -> str | None:
+    """Return the tokenizer that [train] names, or else its model; None if the model is the user's own."""
+    model_is_own_code = ":" in train.model
+    return train.tokenizer or (None if model_is_own_code else train.model)
 
 
 def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
