@@ -305,7 +305,7 @@ class LoopSteps:
 
     def _repeated(self) -> list[tuple[int, int]]:
         """Return the portions of steps that count twice."""
-        return self.run.plan.repeated_portions(self.run.before.resumed)
+        return self.run.plan.repeated_portions(self.run.initial.resumed)
 
     def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
         """Check before a step of the optimizer that it uses the noisy gradient and nothing else."""
