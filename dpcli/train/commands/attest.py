@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from dpcli.cli.options import emit, output_options
@@ -31,8 +33,6 @@ def command(run: str, verify: str | None, format_: str, outputs: tuple[str, ...]
         from dpcli.train.trained.attestation import verify as compared
 
         return emit(verified(compared(run, verify)), format_, outputs)
-    import os
-
     from dpcli.sessions.folder import replace_file
     from dpcli.train.run.outcome import ATTESTATION
     from dpcli.train.trained.attestation import attestation, text_of

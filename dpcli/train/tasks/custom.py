@@ -39,9 +39,15 @@ def build(train: Custom, path: str) -> Learning:
     """
     model = build_model(train.model, train.data, path)
     records, units = _data(train, path, model)
-    loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path, model)
-    measure = measure_of(train, path, model, records)
-    problem = Learning(model, loss, records, measure, units, draw, code_of(train.model, path))
+    problem = Learning(
+        model=model,
+        loss=own_loss(train.loss, user(train.loss, path)),
+        records=records,
+        draw=_draw(train, records, path, model),
+        measure=measure_of(train, path, model, records),
+        units=units,
+        facts=code_of(train.model, path),
+    )
     return with_augmentation(problem, train, path)
 
 

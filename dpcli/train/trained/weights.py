@@ -16,7 +16,7 @@ from dpcli.train.engine.method import trained_parameters
 def released_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the trained parameters if others are frozen, or the whole model otherwise. A tensor with several names occurs once."""
     if all(parameter.requires_grad for parameter in model.parameters()):
-        return dict(model.named_parameters()) | dict(model.named_buffers())
+        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return dict(trained_parameters(model))
 
 
