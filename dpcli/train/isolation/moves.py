@@ -262,7 +262,8 @@ def index(call: Call) -> Layouts:
     rows = [layout for layout in aligned if isinstance(layout, AlongRecords)]
     numbers = [layout for layout in aligned if isinstance(layout, RecordIndices)]
     self_layout = call.layout_of(call["self"])
-    if len({layout.dim for layout in (*rows, *numbers)}) > 1:
+    record_dims = {layout.dim for layout in rows} | {layout.dim for layout in numbers}
+    if len(record_dims) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
     if not isinstance(self_layout, AlongRecords):
         if numbers or not rows or any(layout != rows[0] for layout in rows):

@@ -376,7 +376,7 @@ def require_no_hooks(optimizer: torch.optim.Optimizer, allowed: tuple[Callable[.
 def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield each hook on the optimizer's steps as a pair: a description of the place where it is registered, and the hook."""
     registered = "hook of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
-    hooks_by_place = {
+    hooks_by_place: dict[str, dict[int, Callable[..., Any]]] = {
         registered.format("pre"): torch_optimizer._global_optimizer_pre_hooks,
         "hook before them (register_step_pre_hook)": optimizer._optimizer_step_pre_hooks,
         "hook after them (register_step_post_hook)": optimizer._optimizer_step_post_hooks,
