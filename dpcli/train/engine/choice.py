@@ -120,11 +120,11 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None
 
 def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: float) -> None:
     """Raise Unsuitable if the norm of an example changes when another example is replaced."""
-    before = unit_sums(model, method, few).norms
+    norms = unit_sums(model, method, few).norms
     for row in range(size(few)):
         others = [other for other in range(size(few)) if other != row]
-        after = unit_sums(model, method, replace_example(few, row, others[0])).norms
-        if not near(after[others], before[others], tolerance):
+        changed_norms = unit_sums(model, method, replace_example(few, row, others[0])).norms
+        if not near(changed_norms[others], norms[others], tolerance):
             raise Unsuitable("the norm of one example depends on another")
 
 
@@ -149,8 +149,8 @@ def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
 @contextmanager
 def shift_parameters(model: nn.Module) -> Iterator[None]:
     """Shift trainable parameters away from special values within the block, and restore them exactly afterwards."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    before = [p.detach().clone() for p in parameters]
+    parameters = list(trained_parameters(model).values())
+    values = [p.detach().clone() for p in parameters]
     try:
         with torch.no_grad(), fixed_seed(model):
             for parameter in parameters:
@@ -158,7 +158,7 @@ def shift_parameters(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         with torch.no_grad():
-            for parameter, value in zip(parameters, before, strict=True):
+            for parameter, value in zip(parameters, values, strict=True):
                 parameter.copy_(value)
 
 

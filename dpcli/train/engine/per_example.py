@@ -31,8 +31,8 @@ class Refusal:
 
     module: type[nn.Module] | tuple[type[nn.Module], ...]
     applies: Callable[[Any], bool]
-    why: str
-    instead: str
+    reason: str
+    replacement: str
 
 
 def uses_batch_statistics(module: Any) -> bool:
@@ -93,7 +93,7 @@ def refuse(model: nn.Module) -> None:
             if isinstance(module, refusal.module) and refusal.applies(module):
                 raise InputError(
                     f"model: {name or 'the model'}: expected modules that keep examples apart, "
-                    f"found {type(module).__name__}, {refusal.why}; {refusal.instead}"
+                    f"found {type(module).__name__}, {refusal.reason}; {refusal.replacement}"
                 )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: no parameter has requires_grad: nothing to train")

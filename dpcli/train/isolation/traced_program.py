@@ -27,7 +27,7 @@ from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
 from dpcli.train.engine.draws import EXPECTED_LOSS
-from dpcli.train.engine.method import Loss, RaisedErrors
+from dpcli.train.engine.method import Loss, RaisedErrors, trained_parameters
 from dpcli.train.isolation.batch_size import Shapes, batch_symbol, called_by_operator
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
@@ -103,7 +103,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
     with torch.enable_grad():
         losses = loss(model, batch)
         require_losses(losses, tracker)
-        trained = [p for p in model.parameters() if p.requires_grad]
+        trained = list(trained_parameters(model).values())
         if not isinstance(tracker.layout_of(losses), Unknown):
             findings.unknown.clear()  # the losses do not depend on the unknown results
         if losses.requires_grad:

@@ -73,10 +73,10 @@ class IsolationFindings:
     random: bool = False
     custom_operators: bool = False
 
-    def doubt(self, why: str) -> None:
+    def doubt(self, reason: str) -> None:
         """Add a reason for doubt, with the line of the user's code that is running."""
         line = own_line()
-        self.doubts.append(f"{why} at {line}" if line else why)
+        self.doubts.append(f"{reason} at {line}" if line else reason)
 
 
 @dataclass(slots=True)
@@ -161,10 +161,10 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(layout, AlongRecords) and layout.dim == values["dim"] % values["self"].dim():
                 raise self.unfollowed(f"{name} loops over the records")
 
-    def unfollowed(self, why: str) -> Unfollowed:
+    def unfollowed(self, reason: str) -> Unfollowed:
         """Record a doubt, and return it as an exception to raise."""
-        self.findings.doubt(why)
-        return Unfollowed(why)
+        self.findings.doubt(reason)
+        return Unfollowed(reason)
 
     def record_properties(self, func: Any, call: Call) -> None:
         """Record whether the operator is torch's own, whether it is random, and how precise its outputs are."""

@@ -372,7 +372,10 @@ def _returned(parts: Any, key: str, train: Classification, place: str) -> RawRec
     """Return the records that the user's function returned. Owners of public records are optional and ignored."""
     owned = train.units is not None
     needs_units = owned and key == "data"
-    counts = {3} if needs_units else {2, 3} if owned else {2}
+    may_have_units = owned and key == "public"
+    counts = {3} if needs_units else {2}
+    if may_have_units:
+        counts.add(3)
     if not isinstance(parts, tuple | list) or len(parts) not in counts:
         # The message omits the number of parts, which may be the number of records.
         actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
