@@ -39,7 +39,6 @@ UNIT = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each e
 MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]
-TracedRows = tuple[Trace, list[int]]
 Build = Callable[[nn.Module, Loss, Batch], Method]
 
 
@@ -212,16 +211,33 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
         others = [other for other in rows if other != row]
         changed, changed_trace = trace_outputs(model, loss, replace_example(batch, row, others[0]), seed)
         if not close(changed[others], together[others], exact):
-            raise mixing_error(model, doubt, (trace, others), (changed_trace, others), exact)
+            first, second = TracedRows(trace, others, len(rows)), TracedRows(changed_trace, others, len(rows))
+            raise mixing_error(model, doubt, first, second, exact)
         alone, alone_trace = trace_outputs(model, loss, take(batch, [row]), seed)
         if not close(together[row : row + 1], alone, tolerance):
-            raise mixing_error(model, doubt, (trace, [row]), (alone_trace, [0]), tolerance)
+            first, second = TracedRows(trace, [row], len(rows)), TracedRows(alone_trace, [0], count=1)
+            raise mixing_error(model, doubt, first, second, tolerance)
 
 
 def replace_example(batch: Batch, row: int, by: int) -> Batch:
     """Return a neighbouring batch, in which one example is replaced by a copy of another."""
     rows = [by if other == row else other for other in range(size(batch))]
     return take(batch, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRows:
+    """The outputs of the modules in one run of a batch, and the records that are compared.
+
+    Attributes:
+        trace: Outputs of each module, by its name.
+        rows: Rows of the records.
+        count: Number of records in the batch.
+    """
+
+    trace: Trace
+    rows: list[int]
+    count: int
 
 
 def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
@@ -235,17 +251,14 @@ def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second:
 
 
 def differing_module(first: TracedRows, second: TracedRows, tolerance: float) -> str | None:
-    """Return the name of the first module, in the order in which calls end, whose outputs differ in the given rows; None if there is none.
+    """Return the name of the first module, in the order in which calls end, whose outputs differ for the compared records.
 
-    Args:
-        first: Outputs of the modules in one run, and the rows to compare.
-        second: Outputs of the modules in the other run, and the rows to compare.
+    Outputs whose first dimension is not the number of records are passed over. Returns None if no module is left.
     """
-    (trace, rows), (other_trace, other_rows) = first, second
-    for name, outputs in trace.items():
-        for output, other_output in zip(outputs, other_trace.get(name, []), strict=False):
-            has_rows = comparable(output, other_output) and max(rows) < len(output) and max(other_rows) < len(other_output)
-            if has_rows and not close(output[rows], other_output[other_rows], tolerance):
+    for name, outputs in first.trace.items():
+        for output, other_output in zip(outputs, second.trace.get(name, []), strict=False):
+            has_records = comparable(output, other_output) and len(output) == first.count and len(other_output) == second.count
+            if has_records and not close(output[first.rows], other_output[second.rows], tolerance):
                 return name
     return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -29,7 +29,7 @@ from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_ca
 from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
-from dpcli.train.engine.vectorised import Looped
+from dpcli.train.engine.vectorised import Looped, empty_gradients
 from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
@@ -130,7 +130,7 @@ class Hooked:
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         count = size(batch)
-        with preserved_gradients(self.model), attached_hooks(self.model):
+        with empty_gradients(self.model.parameters()), attached_hooks(self.model):
             with nothing_caught():
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
@@ -176,19 +176,6 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
                 vars(module).pop(attribute, None)
         for module, mode in modes.items():
             module.training = mode
-
-
-@contextmanager
-def preserved_gradients(model: nn.Module) -> Iterator[None]:
-    """Clear the .grad of all parameters for the block, and restore it afterwards."""
-    before: Mapping[nn.Parameter, Tensor | None] = {p: p.grad for p in model.parameters()}
-    try:
-        for parameter in before:
-            parameter.grad = None
-        yield
-    finally:
-        for parameter, gradient in before.items():
-            parameter.grad = gradient
 
 
 def installed() -> str:

@@ -35,6 +35,7 @@ BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension 
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 ROUNDS = 3  # rounds of the check, each with fresh random numbers
 SEED_BITS = 40  # length of the seeds of the program's random numbers
+LARGEST_RANGE = 2**52  # integers are drawn by random numbers in double precision, which tell so many apart
 SPAN = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated
 BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
 
@@ -168,61 +169,65 @@ def double(batch: Batch) -> Batch:
 def draws_like(records: Batch) -> Draw:
     """Return a function that draws synthetic records with the shapes and types of some records.
 
-    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, because the program accepts labels
-    or tokens of this range. Nothing else depends on the values of the given records.
+    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, separately for each place in a
+    record: columns of a table may be categories of different numbers. The program accepts labels or tokens of this range. Nothing else
+    depends on the values of the given records.
     """
-    forms = tree_map(lambda leaf: Form(leaf.shape[1:], leaf.dtype, leaf.device, *span(leaf)), records)
-    return lambda count: tree_map(lambda form: draw_tensor(count, form), forms)
+    forms = tree_map(form_of, records)
+    return lambda count: tree_map(lambda form: form.draw(count), forms)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RecordForm:
     """The form of one tensor of the records.
 
     Attributes:
-        shape: Shape of one record.
-        dtype: Type of the numbers.
-        device: Device of the tensor.
-        low: Smallest integer.
-        high: Largest integer.
+        shape: Shape of one record's part.
+        dtype, device: Type and device of the numbers.
+        low, high: Smallest and largest integer at each place, of shape `shape`; zeros and ones for other types.
     """
 
     shape: torch.Size
     dtype: torch.dtype
     device: torch.device
-    low: int
-    high: int
+    low: Tensor
+    high: Tensor
+
+    def draw(self, count: int) -> Tensor:
+        """Draw the part of `count` synthetic records."""
+        size = (count, *self.shape)
+        if self.dtype == torch.bool:
+            values = torch.rand(size, device=self.device) < 0.5
+            if values.dim() > 1:
+                values[:, 0] = True
+            return values
+        if self.dtype.is_floating_point or self.dtype.is_complex:
+            return torch.randn(size, dtype=torch.promote_types(self.dtype, torch.float32), device=self.device).to(self.dtype)
+        return self.integers(size).to(self.dtype)
+
+    def integers(self, size: tuple[int, ...]) -> Tensor:
+        """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1."""
+        smallest = self.low.clamp(min=0)
+        value_counts = (self.high - smallest).clamp(0, LARGEST_RANGE) + 1
+        if not self.shape and int(value_counts) <= SPAN:  # labels and lengths: even few records have many different values
+            count, value_count = size[0], int(value_counts)
+            permutations = [torch.randperm(value_count, device=self.device) for _ in range(0, count, value_count)]
+            numbers = smallest + torch.cat([*permutations, smallest.new_zeros(0)])[:count]
+        else:
+            fractions = torch.rand(size, dtype=torch.float64, device=self.device)
+            numbers = smallest + torch.minimum((fractions * value_counts).long(), value_counts - 1)
+        padding = (self.low < 0) & (torch.rand(size, device=self.device) < 0.1)
+        return torch.where(padding, self.low, numbers)
 
 
-def span(leaf: Tensor) -> tuple[int, int]:
-    """Return the smallest and the largest integer of a tensor; (0, 1) if it holds no integers."""
-    if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool or not leaf.numel():
-        return 0, 1
-    return int(leaf.min()), int(leaf.max())
-
-
-def draw_tensor(count: int, form: Form) -> Tensor:
-    """Draw one tensor of synthetic records.
-
-    A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1.
-    """
-    shape, dtype, device = form.shape, form.dtype, form.device
-    if dtype == torch.bool:
-        values = torch.rand(count, *shape, device=device) < 0.5
-        if values.dim() > 1:
-            values[:, 0] = True
-        return values
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(count, *shape, dtype=torch.promote_types(dtype, torch.float32), device=device).to(dtype)
-    smallest, largest = max(0, form.low), max(0, form.low, form.high)
-    value_count = largest - smallest + 1
-    numbers = torch.randint(smallest, largest + 1, (count, *shape), device=device)
-    if not shape and value_count <= SPAN:  # labels and lengths: even few records have many different values
-        permutations = [torch.randperm(value_count, device=device) for _ in range(0, count, value_count)]
-        numbers = smallest + torch.cat([*permutations, numbers[:0]])[:count]
-    if form.low < 0:
-        numbers = torch.where(torch.rand(numbers.shape, device=device) < 0.1, form.low, numbers)
-    return numbers.to(dtype)
+def form_of(leaf: Tensor) -> RecordForm:
+    """Return the form of one tensor of the records."""
+    integers = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
+    if integers and len(leaf):
+        low, high = leaf.long().aminmax(dim=0)
+    else:
+        low, high = (torch.full(leaf.shape[1:], limit, device=leaf.device) for limit in (0, 1))
+    return RecordForm(leaf.shape[1:], leaf.dtype, leaf.device, low, high)
 
 
 def scale_numbers(batch: Batch, scale: float) -> Batch:
