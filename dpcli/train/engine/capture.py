@@ -112,7 +112,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class RunningLayer:
     """A recorded layer that is running.
 
     Attributes:
@@ -129,7 +129,7 @@ class Entered:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class CallNodes:
     """The part of the autograd graph that belongs to one call of a layer.
 
     Attributes:
@@ -164,10 +164,10 @@ class Recorder:
     size: int
     uses: list[Use] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    running: dict[str, Entered | None] = field(default_factory=dict)
+    running: dict[str, RunningLayer | None] = field(default_factory=dict)
     keeps_shared: bool = False
     shared_uses: list[Use] = field(default_factory=list)
-    insides: list[Inside] | None = None
+    insides: list[CallNodes] | None = None
 
     def example_dim(self, layer: Layer, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of the next call of a layer.
@@ -199,9 +199,9 @@ class Recorder:
         if dim is None:
             repeated = repeat_for_examples(layer.name, inputs, self.size)
             inputs = inputs if self.keeps_shared and inputs.dim() > 1 else repeated
-            self.running[layer.name] = Entered(repeated, inputs.shape[0], 0, input_node)
+            self.running[layer.name] = RunningLayer(repeated, inputs.shape[0], 0, input_node)
         else:
-            self.running[layer.name] = Entered(inputs.detach(), self.size, dim, input_node)
+            self.running[layer.name] = RunningLayer(inputs.detach(), self.size, dim, input_node)
         detach_parameters(layer)
         return (inputs,), {}
 
@@ -219,7 +219,7 @@ class Recorder:
         uses.append(Use(layer, entered.inputs, edge, shape, dim, entered.inputs._version))
         if self.insides is not None and output.grad_fn is not None:
             nodes = ancestors(output.grad_fn, entered.input_node)
-            self.insides.append(Inside(layer.name, nodes, {output.grad_fn, edge.node}))
+            self.insides.append(CallNodes(layer.name, nodes, {output.grad_fn, edge.node}))
 
     def record(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
         """Record the call of a layer within a compound. Such a layer runs without hooks.
@@ -234,7 +234,7 @@ class Recorder:
 
     def require_inside(self, losses: Tensor) -> None:
         """Raise Unsuitable if a parameter of a call is used for anything but the call's output, such as a gradient within the loss."""
-        call_of_node: dict[Node, Inside] = {}
+        call_of_node: dict[Node, CallNodes] = {}
         for inside in self.insides or ():
             call_of_node.update(dict.fromkeys(inside.nodes - inside.outputs, inside))
         for node, _, operand_node in edges(losses):

@@ -130,7 +130,7 @@ class Rescaled:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class GradientNorms:
     """Norms of per-example gradients, with the gradients that were rescaled to measure them.
 
     Attributes:
@@ -146,7 +146,7 @@ class Measured:
     kind: torch.dtype
 
 
-def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> Measured:
+def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> GradientNorms:
     """Measure the norms of the gradients, in double precision where the number format of the sums is too narrow.
 
     Args:
@@ -155,10 +155,10 @@ def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_n
     norms = group_norms(pieces, groups, zero_norms)
     in_range = (norms < LARGE).all(1)  # False for a NaN
     if bool(in_range.all()):
-        return Measured(norms, in_range, {}, norms.dtype)
+        return GradientNorms(norms, in_range, {}, norms.dtype)
     rescaled = {name: Rescaled.of(piece.select(~in_range), zero_norms.dtype) for name, piece in pieces.items()}
     large_norms = rescaled_norms(rescaled, groups, norms[~in_range].double(), zero_norms.dtype)
-    return Measured(norms.double().index_put((~in_range,), large_norms), in_range, rescaled, norms.dtype)
+    return GradientNorms(norms.double().index_put((~in_range,), large_norms), in_range, rescaled, norms.dtype)
 
 
 def norms_over_groups(norms: Tensor, kind: torch.dtype) -> Tensor:
@@ -189,7 +189,7 @@ def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str
 
 
 def add_clipped(
-    totals: dict[str, Tensor], pieces: Mapping[str, Piece], measured: Measured, clip: Clip, groups: Sequence[Sequence[str]]
+    totals: dict[str, Tensor], pieces: Mapping[str, Piece], measured: GradientNorms, clip: Clip, groups: Sequence[Sequence[str]]
 ) -> None:
     """Add the clipped gradients of all examples to the totals. An example whose gradient is not finite adds nothing."""
     norms, in_range = measured.norms, measured.in_range
