@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from dpcli.cli.options import emit, output_options
@@ -37,8 +39,6 @@ def command(run: str, verify: str | None, certificate: str | None, format_: str,
         from dpcli.train.trained.attestation import verify as compared
 
         return emit(verified(compared(run, verify, certificate)), format_, outputs)
-    import os
-
     from dpcli.sessions.folder import replace_file
     from dpcli.train.run.outcome import ATTESTATION
     from dpcli.train.trained.attestation import attestation, text_of

@@ -30,19 +30,21 @@ SEEDED = "NOT PRIVATE (the noise is seeded, or visible to an audit): the run gua
 
 def predictions(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
-    columns, count = answers.columns[: answers.brief], len(answers.rows)
+    private, count = description.guarantee["private"], len(answers.rows)
+    columns = answers.columns[: answers.brief]
     rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:LARGEST_TABLE])
     more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
-    numeric = frozenset(at for at in range(len(columns)) if answers.rows and not isinstance(answers.rows[0][at], str))
+    first_row = answers.rows[0][: answers.brief] if answers.rows else ()
+    numeric = frozenset(number for number, value in enumerate(first_row) if not isinstance(value, str))
     headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)
     data = {"schema": "dpcli/predict/v1", "run": description.run, "result": result(description), "answers": records, "exit_code": 0}
     return Document(
         headline,
         data,
-        "pass" if description.guarantee["private"] else "warn",
-        (Table("answers", columns, rows, numeric, more),),
-        (FREE,) if description.guarantee["private"] else (SEEDED,),
+        verdict="pass" if private else "warn",
+        tables=(Table("answers", columns, rows, numeric, more),),
+        notes=(FREE,) if private else (SEEDED,),
         records=records,
         sheet=Sheet(answers.columns, answers.rows),
     )
@@ -78,9 +80,8 @@ def guaranteed(description: Description) -> str:
     guarantee = description.guarantee
     if guarantee["epsilon"] is None:
         return SEEDED
-    return (
-        f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} (per {visible(guarantee['unit'])}, {guarantee['adjacency']})"
-    )
+    setting = f"per {visible(guarantee['unit'])}, {guarantee['adjacency']}"
+    return f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} ({setting})"
 
 
 def result(description: Description) -> dict[str, Any]:
@@ -128,8 +129,8 @@ def _proof_lines(proof: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def _guarantee(guarantee: Mapping[str, Any]) -> str:
     """Return the guarantee of a private run in words, with its setting."""
-    window = (
-        f"; window {visible(blocks_words(guarantee['window']))}, {visible(rows_of(guarantee))}" if "window" in guarantee else ""
-    )
+    window = ""
+    if "window" in guarantee:
+        window = f"; window {visible(blocks_words(guarantee['window']))}, {visible(rows_of(guarantee))}"
     setting = f"per {visible(guarantee['unit'])}, {guarantee['adjacency']}; {guarantee['accountant']} accountant{window}"
     return f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} ({setting})"

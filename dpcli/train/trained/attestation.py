@@ -59,16 +59,23 @@ def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
         "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
-            "run": description.run,
-            "dpcli": description.version,
-            "guarantee": dict(description.guarantee),
-            "repeated": [list(portion) for portion in description.repeated],
-            "statement": _resource(STATEMENT, description.files[STATEMENT]),
-            "pipeline": _resource(PIPELINE, description.files[PIPELINE]),
-            "description": _resource(DESCRIPTION, digest_of(description.path(DESCRIPTION))),
-            "ledger": description.ledger,
+            **_predicate(description),
             **({} if certificate is None else {"certificate": _proof_data(description, plan, certificate)}),
         },
+    }
+
+
+def _predicate(description: Description) -> dict[str, Any]:
+    """Return the claims of an attestation: the guarantee, and the digests of the files from which it follows."""
+    return {
+        "run": description.run,
+        "dpcli": description.version,
+        "guarantee": dict(description.guarantee),
+        "repeated": [list(portion) for portion in description.repeated],
+        "statement": _resource(STATEMENT, description.files[STATEMENT]),
+        "pipeline": _resource(PIPELINE, description.files[PIPELINE]),
+        "description": _resource(DESCRIPTION, digest_of(description.path(DESCRIPTION))),
+        "ledger": description.ledger,
     }
 
 
@@ -107,12 +114,12 @@ def require_claim(description: Description, plan: TrainingPlan) -> TrainingPlan:
             f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
         )
     claimed = dict(description.guarantee)
-    own = _on_its_blocks(description, plan).on_rows(description.rows)
-    priced = guarantee(own, description.repeated, True)
-    smallest, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
-    if not stated >= smallest:
+    plan_of_run = _on_its_blocks(description, plan).on_rows(description.rows)
+    priced = guarantee(plan_of_run, description.repeated, private=True)
+    cost, stated = priced["epsilon"], claimed["epsilon"]
+    if not stated >= cost * (1.0 - ROUNDING):
         raise InputError(
-            f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, the cost of its file, found {stated!r}"
+            f"{description.path(DESCRIPTION)}: expected epsilon {cost!r} or more, the cost of its file, found {stated!r}"
         )
     may_differ = {"epsilon", "accountant"}  # versions of dpcli may compute another bound by another accountant
     for name in sorted((priced.keys() | claimed.keys()) - may_differ):
@@ -120,7 +127,7 @@ def require_claim(description: Description, plan: TrainingPlan) -> TrainingPlan:
             raise InputError(
                 f"{description.path(DESCRIPTION)}: guarantee.{name}: expected {priced.get(name)!r}, found {claimed.get(name)!r}"
             )
-    return own
+    return plan_of_run
 
 
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
@@ -236,15 +243,15 @@ def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
             yield f"{name}: not the file that was attested"
             return
         for name in sorted(expected.keys() | stated.keys()):
-            where = f"{place}.{name}" if place else str(name)
+            inner_place = f"{place}.{name}" if place else str(name)
             if name not in stated:
-                yield f"{where}: expected {json.dumps(expected[name])} of the run, found no such name in the attestation"
+                yield f"{inner_place}: expected {json.dumps(expected[name])} of the run, found no such name in the attestation"
             elif name not in expected:  # null is also a difference, because another reader may give it a meaning
-                yield f"{where}: expected no such name, found {json.dumps(stated[name])} in the attestation"
+                yield f"{inner_place}: expected no such name, found {json.dumps(stated[name])} in the attestation"
             else:
-                yield from _differences(expected[name], stated[name], where)
+                yield from _differences(expected[name], stated[name], inner_place)
     elif isinstance(expected, list) and isinstance(stated, list) and len(expected) == len(stated):
-        for number, (one, other) in enumerate(zip(expected, stated, strict=True)):
-            yield from _differences(one, other, f"{place}[{number}]")
+        for number, (expected_item, stated_item) in enumerate(zip(expected, stated, strict=True)):
+            yield from _differences(expected_item, stated_item, f"{place}[{number}]")
     elif type(expected) is not type(stated) or expected != stated:
         yield f"{place}: expected {json.dumps(expected)} of the run, found {json.dumps(stated)} in the attestation"
