@@ -16,7 +16,7 @@ from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
-from dpcli.git.command import commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
+from dpcli.git.command import SUBMODULE, commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
 from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
 
 # The start of a table that only pipelines have, by which a pipeline that is not valid TOML is recognised. The word "privacy" alone can also
@@ -72,7 +72,7 @@ def submodule_folders(top: str) -> Iterator[str]:
     """Yield the folders of all submodules of a repository, including submodules that are not checked out."""
     for line in list_entries(top, "ls-files", "-z", "--stage"):
         about, _, name = line.partition(b"\t")
-        if about.startswith(b"160000"):
+        if about.startswith(SUBMODULE):
             yield os.path.join(top, os.fsdecode(name))
 
 

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ParamSpec
+from typing import NamedTuple, ParamSpec
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.limits import escaped_path, read_bytes
@@ -20,6 +20,7 @@ from dpcli.file.toml.limits import escaped_path, read_bytes
 P = ParamSpec("P")
 # The answers of git that `cached_answers` keeps, by function, working directory and arguments. None if answers are not cached.
 _cache: ContextVar[dict[tuple[object, ...], str] | None] = ContextVar("known", default=None)
+SUBMODULE, LINK = b"160000", b"120000"  # modes of entries of a tree; the mode of a file begins with 100
 # The variables that git sets for a hook. They can name another repository, work tree or index than those of the folder.
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE")
 
@@ -44,11 +45,15 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
 
 def work_tree(folder: str) -> str | None:
     """Return the root of the git work tree that contains a folder. It is the folder itself or the nearest one above it; None if none is."""
-    while not _is_work_tree(folder):
-        folder, below = os.path.dirname(folder), folder
-        if folder == below:
-            return None
-    return folder
+    return next((place for place in (folder, *folders_above(folder)) if _is_work_tree(place)), None)
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that contain a path, from the innermost to the root of the file system."""
+    folder = os.path.dirname(path)
+    while folder != path:
+        yield folder
+        folder, path = os.path.dirname(folder), folder
 
 
 def _is_work_tree(folder: str) -> bool:
@@ -101,17 +106,20 @@ def path_in_repository(path: str) -> str:
         return path_in_repository(inside) if inside.startswith("./") else inside or revision
     real = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
     for place in (real, absolute):
-        root = next((top for top in roots(place, "") if holds(top, place)), None)
-        if root is not None:
-            return os.path.relpath(place, root).replace(os.sep, "/")
+        for root in roots(place, ""):
+            if holds(root, place):
+                return os.path.relpath(place, root).replace(os.sep, "/")
     return path.replace(os.sep, "/")
 
 
 def roots(path: str, policy: str) -> Iterator[str]:
     """Yield the work trees to which a path may be relative: those around the policy, the working directory and the file itself."""
     current = os.path.realpath(os.getcwd())
-    folder = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else current
-    yield from (top for top in map(work_tree, (folder, current, os.path.dirname(path))) if top is not None)
+    around_policy = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else current
+    for folder in (around_policy, current, os.path.dirname(path)):
+        root = work_tree(folder)
+        if root is not None:
+            yield root
 
 
 def holds(top: str, path: str) -> bool:
@@ -188,22 +196,34 @@ def top_of(folder: str) -> str:
     return os.fsdecode(done.stdout.removesuffix(b"\n"))
 
 
-def review_of(path: str) -> tuple[str, str | None]:
-    """Return the root of the repository under review for a file, and the root of the repository inside it that contains the file, or None.
+class Review(NamedTuple):
+    """The repositories that contain a file under review.
+
+    Attributes:
+        top: Root of the repository under review.
+        inner: Root of the repository inside it that contains the file; None if there is none. It is a submodule, or a repository to which a
+            link leads.
+    """
+
+    top: str
+    inner: str | None
+
+
+def review_of(path: str) -> Review:
+    """Return the repositories that contain a file.
 
     The work tree around the working directory is under review if it contains the file, with links resolved or not. Otherwise the file's own
-    repository is under review. A repository inside is a submodule, or a repository to which a link leads. Raises InputError if the file is
-    in no repository.
+    repository is under review. Raises InputError if the file is in no repository.
     """
     absolute = os.path.abspath(path)
     folder, current = os.path.dirname(absolute), work_tree(os.path.realpath(os.getcwd()))
     if current is None or not (holds(current, absolute) or holds(current, os.path.realpath(absolute))):
-        return top_of(folder), None
+        return Review(top_of(folder), None)
     try:
         inner = top_of(folder)
     except InputError:  # a link leads out of every repository
-        return current, None
-    return current, None if inner == current else inner
+        return Review(current, None)
+    return Review(current, None if inner == current else inner)
 
 
 def link_of(tree: str, top: str, inner: str) -> str | None:
@@ -214,8 +234,10 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
     if not holds(top, inner):
         return None
     entries = list_entries(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
-    words = entries[0].partition(b"\t")[0].split(b" ") if entries else [b""]
-    return commit_of(inner, os.fsdecode(words[2])) if words[0] == b"160000" else None
+    if not entries:
+        return None
+    mode, _, linked_commit = entries[0].partition(b"\t")[0].split(b" ")
+    return commit_of(inner, os.fsdecode(linked_commit)) if mode == SUBMODULE else None
 
 
 @_cached_in_context

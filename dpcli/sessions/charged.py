@@ -137,9 +137,10 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
         ledger: Given ledger; None if none is given.
         what: Kind of session, for the message.
     """
-    if charged != (ledger is not None):
-        words = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
-        raise InputError(f"{place}: expected {words[0]}, found {words[1]}")
+    if charged and ledger is None:
+        raise InputError(f"{place}: expected the --ledger that was charged for this {what}, found none")
+    if not charged and ledger is not None:
+        raise InputError(f"{place}: expected no --ledger, as at its start, found one")
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
@@ -148,16 +149,15 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
     Args:
         place: Start of the message.
         run: Key of the run.
-        ledger: The ledger.
-        run: Key of the run.
         ledger: Ledger of the run.
         what: Kind of session, for the message.
     """
     reserved = ledger.state().run(run)
-    if reserved.status in ("committed", "void"):
-        ended = "has ended (this folder is a copy)" if reserved.status == "committed" else "was voided"
+    ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}
+    if reserved.status in ends:
         raise InputError(
-            f"{place}: expected a {what} that is charged and unfinished, found one that {ended}: begin a new one in another folder"
+            f"{place}: expected a {what} that is charged and unfinished, found one that {ends[reserved.status]}: "
+            "begin a new one in another folder"
         )
     owner = reserved.content.get("who")
     if owner != ledger.who:
@@ -221,22 +221,6 @@ def mark_counted(session: Session) -> Session:
     return counted
 
 
-def _read(path: str, folder: str) -> Session:
-    """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
-    try:
-        with open(path, "rb") as file:
-            content = json.load(file)
-        session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
-        rows_from_content(session.rows, session.window)
-        values = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)
-        types = [type(value) for value in values] + [type(value) for value in session.inputs.values()]
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        types = []
-    if types[:5] != [str, str, bool, bool, dict] or {*types[5:]} - {str}:
-        raise InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
-    return session
-
-
 def require_charged(ledger: Ledger, run: str) -> None:
     """Check that the ledger has charged and started the run. Raises LedgerError if it has not.
 
@@ -257,3 +241,30 @@ def reason(command: str, path: str, pipeline: Pipeline) -> str:
     """
     name = f" ({pipeline.name})" if pipeline.name else ""
     return f"dpcli {command} {os.path.basename(path)}{name}"
+
+
+def _read(path: str, folder: str) -> Session:
+    """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
+    wrong_form = InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
+    try:
+        with open(path, "rb") as file:
+            content = json.load(file)
+        session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
+        rows_from_content(session.rows, session.window)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        raise wrong_form from None
+    if not _has_written_types(session):
+        raise wrong_form
+    return session
+
+
+def _has_written_types(session: Session) -> bool:
+    """Return whether the values of a session that was read from a file have the types that dpcli writes."""
+    return (
+        isinstance(session.run, str)
+        and isinstance(session.fingerprint, str)
+        and isinstance(session.charged, bool)
+        and isinstance(session.counted, bool)
+        and isinstance(session.inputs, dict)
+        and all(isinstance(digest, str) for digest in session.inputs.values())
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.document.document import Document, Sheet, Table, visible
 from dpcli.file.pipeline.datasets import blocks_words
-from dpcli.sessions.documents.dry_run import rows_of, shown
+from dpcli.sessions.documents.dry_run import shown, stored_rows_words
 from dpcli.train.documents.run_statement import metrics_words
 from dpcli.train.run.outcome import epsilon_at_delta
 
@@ -122,7 +122,9 @@ def verified(verification: Verification) -> Document:
 def _guarantee(guarantee: Mapping[str, Any]) -> str:
     """Return the guarantee of a private run in words, with its setting."""
     window = (
-        f"; window {visible(blocks_words(guarantee['window']))}, {visible(rows_of(guarantee))}" if "window" in guarantee else ""
+        f"; window {visible(blocks_words(guarantee['window']))}, {visible(stored_rows_words(guarantee))}"
+        if "window" in guarantee
+        else ""
     )
     setting = f"per {visible(guarantee['unit'])}, {guarantee['adjacency']}; {guarantee['accountant']} accountant{window}"
     return f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} ({setting})"
