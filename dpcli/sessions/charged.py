@@ -137,10 +137,11 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
         ledger: Given ledger; None if none is given.
         what: Kind of session, for the message.
     """
-    if charged and ledger is None:
-        raise InputError(f"{place}: expected the --ledger that was charged for this {what}, found none")
-    if not charged and ledger is not None:
-        raise InputError(f"{place}: expected no --ledger, as at its start, found one")
+    if charged == (ledger is not None):
+        return
+    expected = f"the --ledger that was charged for this {what}" if charged else "no --ledger, as at its start"
+    given = "none" if ledger is None else "one"
+    raise InputError(f"{place}: expected {expected}, found {given}")
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:

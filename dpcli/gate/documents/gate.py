@@ -72,7 +72,9 @@ def document(gated: Gated) -> Document:
     }
     premises = [f"{total.path}: {_premise()}" for total in gated.together if total.account or total.uncapped]
     policy_warnings = [f"{gated.policy}: warning: {notice.message}" for notice in gated.notices]
-    findings = [found for file in judged for found in _findings(file)]
+    findings: list[Finding] = []
+    for file in judged:
+        findings += _findings(file)
     findings += [_notice(gated, notice) for notice in gated.notices]
     return Document(
         headline(gated),
