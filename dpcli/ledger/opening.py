@@ -43,7 +43,9 @@ def fingerprint_of(paths: Sequence[str]) -> str:
         InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
     """
     digests = sorted({_digest(path) for path in paths})
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(f"{digest}\n" for digest in digests).encode()).hexdigest()
 
 
 def _digest(path: str) -> str:
@@ -114,7 +116,10 @@ def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the required flags, which depend on the mode and on the kind of blocks."""
     yield from ALWAYS
     if given.get("blocks") is not None:
-        yield from ("column", "max_blocks", *filter(None, [known_kinds().get(given["blocks"])]))
+        yield from ("column", "max_blocks")
+        needed = known_kinds().get(given["blocks"])
+        if needed:
+            yield needed
     yield {"adaptive": "name", "declared": "plans"}[given["mode"]]
 
 
@@ -131,13 +136,19 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the terms of the blocks into which the dataset is cut; None if it is not cut."""
-    by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
-    if by is None:
-        unused = next((name for name in flags if given.get(name)), None)
+    if given.get("blocks") is None:
+        unused = next((name for name in ("column", "max_blocks", "names", "count") if given.get(name)), None)
         if unused is not None:
             raise InputError(f"--{FLAGS[unused]}: only with --blocks")
         return None
-    return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
+    family = BlockFamily(
+        given["blocks"],
+        given["column"],
+        given["max_blocks"],
+        names=sorted(given.get("names") or ()),
+        count=given.get("count"),
+    )
+    return family.content()
 
 
 def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
@@ -264,11 +275,16 @@ def quota_from_flags(person: str | None, team: str | None, members: Sequence[str
     name = person if team is None else team
     if name is None:
         raise InputError("--person, --team: state one of the two")
-    for flag, each in (("--person" if team is None else "--team", name), *(("--member", member) for member in members)):
-        if not is_a("name", each):
-            raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
     of = "person" if team is None else "team"
+    _require_name(f"--{of}", name)
+    for member in members:
+        _require_name("--member", member)
     return QuotaTerms(of, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at))
+
+
+def _require_name(flag: str, name: str) -> None:
+    if not is_a("name", name):
+        raise InputError(f"{flag}: expected {WORDS['name']}, found {name[:60]!a}")
 
 
 def _portion(flag: str, text: str) -> str:

@@ -131,7 +131,9 @@ def day_of(value: object) -> str | None:
 
 def _text_of(value: object) -> str | None:
     """Return a text unchanged, and a whole number as its digits; None for anything else."""
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
 
 
 # The function for each type of column that returns the comparable text of a value; None if the value is of another type.

@@ -90,7 +90,9 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     total: dict[str, Decimal] = {}
     for request in requests:
         total = amounts.add(total, cost_on_blocks(request.wanted, request.window))
-    return tuple(_answer(state, each, total, len(requests)) if isinstance(each, RequestedRuns) else each for each in answers)
+    return tuple(
+        _answer(state, answer, total, len(requests)) if isinstance(answer, RequestedRuns) else answer for answer in answers
+    )
 
 
 def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote:
@@ -133,7 +135,8 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
     elif not _after_spending(balance, everything).on_blocks(window).fits({}):
         message = _together_too_much(state, request, total, files)
     else:
-        message, fits = _cost_words(state, request) + _together_words(state, total, files), True
+        fits = True
+        message = _cost_words(state, request) + _together_words(state, total, files)
     left = 1.0 - amounts.largest_share(state.spent, state.caps)
     return Quote(fits, message, amounts.largest_share(request.wanted, state.caps), left, state.open_terms().delta)
 
@@ -146,16 +149,22 @@ def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState
 
 
 def _cost_words(state: LedgerState, request: RequestedRuns) -> str:
-    name, amount = max(request.wanted.items(), key=lambda item: amounts.largest_share(dict([item]), state.caps))
-    of = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
-    return f"{request.subject} {of}; {down(state.left()[name])} is left"
+    name = _scarcest(state, request.wanted)
+    amount = request.wanted[name]
+    cost = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
+    return f"{request.subject} {cost}; {down(state.left()[name])} is left"
 
 
 def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -> str:
     if files == 1:
         return ""
-    name = max(total, key=lambda amount: amounts.largest_share({amount: total[amount]}, state.caps))
+    name = _scarcest(state, total)
     return f" ({percent_of_cap(total[name], state, name)} of the cap for all {files} files together)"
+
+
+def _scarcest(state: LedgerState, wanted: dict[str, Decimal]) -> str:
+    """Return the name of the amount that takes the largest share of its cap."""
+    return max(wanted, key=lambda name: amounts.largest_share({name: wanted[name]}, state.caps))
 
 
 def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
@@ -172,8 +181,8 @@ def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
 def _together_too_much(state: LedgerState, request: RequestedRuns, total: dict[str, Decimal], files: int) -> str:
     """Return the message for runs that would fit alone, but not together with the runs of the other files."""
     name = amounts.exceeded(amounts.add(state.spent, total), state.caps) or next(iter(total))
-    alone = request.wanted.get(name, Decimal(0))
+    subject = "this file" if request.runs == 1 else f"{request.runs} runs of this file"
     return (
         f"{state.dataset}: all {files} files together cost {up(total[name])} of {label(name)}, {down(state.left()[name])} is left; "
-        f"{'this file' if request.runs == 1 else f'{request.runs} runs of this file'} alone: {up(alone)}"
+        f"{subject} alone: {up(request.wanted.get(name, Decimal(0)))}"
     )
