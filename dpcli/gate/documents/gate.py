@@ -208,13 +208,13 @@ def _file_data(file: Judged) -> dict[str, Any]:
     """Return the verdict on a file as JSON values. If it has an account, they contain the form with which a later gate compares."""
     common = {
         "verdict": file.verdict,
-        "conditions": [_condition_data(c) for c in file.conditions],
+        "conditions": [_condition_data(condition) for condition in file.conditions],
         "base_epsilon": file.base.epsilon if file.base else None,
         "epsilon_at_base_delta": file.epsilon_at_base_delta,
         "changes": [priced_data(change) for change in file.changes],
     }
     if file.account is None:
-        diagnostics = [diagnostic_data(d) for d in file.diagnostics]
+        diagnostics = [diagnostic_data(diagnostic) for diagnostic in file.diagnostics]
         return {"pipeline": {"path": file.path}, **common, "result": None, "diagnostics": diagnostics}
     account = account_report.data(file.account, file.diagnostics)
     return {
@@ -232,7 +232,7 @@ def _sum_data(total: JudgedSum) -> dict[str, Any]:
         "premise": _premise(),
         "path": total.reported_at,
         "verdict": total.verdict,
-        "conditions": [_condition_data(c) for c in total.conditions],
+        "conditions": [_condition_data(condition) for condition in total.conditions],
         "base_epsilon": total.base.epsilon if total.base else None,
     }
     account = total.account or total.uncapped
@@ -299,7 +299,9 @@ def _findings(file: Judged) -> Iterator[Finding]:
     for condition in file.conditions:
         if condition.verdict != "pass" and not (condition.name == "file" and has_errors):
             yield _finding(file, condition)
-    yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _is_repeated(d, file))
+    for diagnostic in file.diagnostics:
+        if diagnostic.rule not in names and not _is_repeated(diagnostic, file):
+            yield finding(diagnostic)
 
 
 def _is_repeated(diagnostic: Diagnostic, file: Judged) -> bool:

@@ -125,7 +125,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
             raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
     # Messages number the columns that the training file does not name. In a file without a line of names, the first line is a record.
     shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
-    blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
+    blocks = None if only is None or only.block_part is None else [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     raw_labels = columns.pop(label, [])
     if train.labels is None:

@@ -154,7 +154,7 @@ def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) 
         [row[train.text] for row in rows],
         [row[label] for row in rows] if label else None,
         [row[train.units] for row in rows] if train.units is not None else None,
-        None if only is None or only.each is None else [only.part(row[only.column]) for row in rows],
+        None if only is None or only.block_part is None else [only.part(row[only.column]) for row in rows],
     )
 
 
