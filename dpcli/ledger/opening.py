@@ -29,50 +29,8 @@ from dpcli.ledger.terms import LedgerTerms
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-
 PIECE = 1 << 20  # number of bytes of a file that are read at once
-
-
-def fingerprint_of(paths: Sequence[str]) -> str:
-    """Return the fingerprint of files.
-
-    Equal contents count once, as a repeated file would otherwise give known data a new fingerprint and a second budget. The fingerprint of
-    one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per line.
-
-    Raises:
-        InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
-    """
-    digests = sorted({_digest(path) for path in paths})
-    if len(digests) == 1:
-        return digests[0]
-    return hashlib.sha256("".join(f"{digest}\n" for digest in digests).encode()).hexdigest()
-
-
-def _digest(path: str) -> str:
-    """Return the SHA-256 of the content of one file. Raises InputError as `fingerprint_of`."""
-    total, size = hashlib.sha256(), 0
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe may never end, and its content can be read only once
-            raise InputError(f"--data {path}: not a file: name each file of a folder")
-        with open(path, "rb") as file:
-            before = _size_and_time(file.fileno())
-            while piece := file.read(PIECE):
-                size += len(piece)
-                total.update(piece)
-            after = _size_and_time(file.fileno())
-    except OSError as error:
-        raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
-    if not size:
-        raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
-    if before != after:  # the digest of a mixture of two contents would be the fingerprint of neither
-        raise InputError(f"--data {path}: was changed while it was read: nobody may write to it meanwhile")
-    return total.hexdigest()
-
-
-def _size_and_time(file: int) -> tuple[int, int]:
-    """Return the size of an open file in bytes, and the time of its last change in nanoseconds."""
-    info = os.fstat(file)
-    return info.st_size, info.st_mtime_ns
+LONGEST_PORTION = 20  # largest number of characters of a share
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
@@ -254,6 +212,48 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     return replace(terms, mode="declared", declared=declared, certified={"epsilon": epsilon, "accountant": accountant})
 
 
+def fingerprint_of(paths: Sequence[str]) -> str:
+    """Return the fingerprint of files.
+
+    Equal contents count once, as a repeated file would otherwise give known data a new fingerprint and a second budget. The fingerprint of
+    one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per line.
+
+    Raises:
+        InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
+    """
+    digests = sorted({_digest(path) for path in paths})
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(f"{digest}\n" for digest in digests).encode()).hexdigest()
+
+
+def _digest(path: str) -> str:
+    """Return the SHA-256 of the content of one file. Raises InputError as `fingerprint_of`."""
+    total, size = hashlib.sha256(), 0
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe may never end, and its content can be read only once
+            raise InputError(f"--data {path}: not a file: name each file of a folder")
+        with open(path, "rb") as file:
+            before = _size_and_time(file.fileno())
+            while piece := file.read(PIECE):
+                size += len(piece)
+                total.update(piece)
+            after = _size_and_time(file.fileno())
+    except OSError as error:
+        raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
+    if not size:
+        raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
+    if before != after:  # the digest of a mixture of two contents would be the fingerprint of neither
+        raise InputError(f"--data {path}: was changed while it was read: nobody may write to it meanwhile")
+    return total.hexdigest()
+
+
+def _size_and_time(file: int) -> tuple[int, int]:
+    """Return the size of an open file in bytes, and the time of its last change in nanoseconds."""
+    info = os.fstat(file)
+    return info.st_size, info.st_mtime_ns
+
+
 class QuotaTerms(NamedTuple):
     """The terms of a quota, in the order of the parameters of `Ledger.quota`."""
 
@@ -290,11 +290,11 @@ def _require_name(flag: str, name: str) -> None:
 def _portion(flag: str, text: str) -> str:
     """Return the spelling that entries use for a decimal in [0, 1]; both 0.250 and .25 become 0.25. Raises InputError otherwise."""
     try:
-        number = Decimal(text) if len(text) <= 20 else Decimal("nan")
+        number = Decimal(text) if len(text) <= LONGEST_PORTION else Decimal("nan")
     except InvalidOperation:
         number = Decimal("nan")
     # No decimal with a large exponent is valid, and its plain spelling could fill the memory.
-    is_short = number.is_finite() and -20 <= number.as_tuple().exponent <= 1  # type: ignore[operator]
+    is_short = number.is_finite() and -LONGEST_PORTION <= number.as_tuple().exponent <= 1  # type: ignore[operator]
     spelling = format(number.normalize(), "f") if is_short else ""
     if not is_a("portion", spelling):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
