@@ -124,9 +124,9 @@ class Outside:
                 yield StatedCap(value, source)
 
 
-def with_defaults(first: Caps, second: Caps) -> Caps:
-    """Return the caps of `first`. If a cap is not stated there, it is taken from `second`."""
-    return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
+def with_defaults(caps: Caps, defaults: Caps) -> Caps:
+    """Return the caps. If a cap is not stated, it is taken from `defaults`."""
+    return Caps(**{key: getattr(defaults if getattr(caps, key) is None else caps, key) for key in KEYS})
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:

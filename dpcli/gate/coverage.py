@@ -25,10 +25,10 @@ from dpcli.gate.repository import (
     touched_files,
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
-from dpcli.git.command import SUBMODULE, commit_of, holds, present_files, tree_entries
+from dpcli.git.command import commit_of, holds, present_files, tree_entries
 from dpcli.git.past_files import (
     LEAST_KEPT_SHARE,
-    contents_at,
+    contents_in,
     differing_paths,
     is_pipeline_file,
     kept_share,
@@ -85,10 +85,10 @@ def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn")
 def _removed_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Yield a warning for each submodule of the base that no longer exists."""
     for top in dict.fromkeys(top for top, _ in reviewed_commits(ref, paths)):
-        now = {os.path.relpath(place, top) for place in submodule_folders(top)}
-        for mode, _, name in tree_entries(top, commit_of(top, ref)):
-            if mode == SUBMODULE and name not in now:
-                place = os.path.relpath(os.path.join(top, name))
+        present = {os.path.relpath(place, top) for place in submodule_folders(top)}
+        for entry in tree_entries(top, commit_of(top, ref)):
+            if entry.is_submodule and entry.path not in present:
+                place = os.path.relpath(os.path.join(top, entry.path))
                 text = f"{escaped_path(place)}, a repository inside this one at {ref}, was removed: nothing counts its pipelines' outputs"
                 yield _verdict_on_path(place, "deleted", text)
 
@@ -157,18 +157,21 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
 
 def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
     """Return the paths of the files whose content has changed. A file is not returned if only its mode has changed."""
-    touched = {file.path: places[os.path.realpath(file.path)] for file in files if os.path.realpath(file.path) in places}
-    by_folder: dict[str, list[tuple[OtherFile, str]]] = {}  # the files of each repository, with their names at the revision
+    touched = {}
+    names: dict[tuple[str, str], list[str]] = {}  # by repository and its commit at the revision
     for file in files:
-        if file.path in touched and touched[file.path].tree is not None:
-            folder, tree, name = touched[file.path]
-            by_folder.setdefault(folder, []).append((file, f"{tree}:{name}"))
-    for folder, named_files in by_folder.items():
-        contents = contents_at(folder, [name for _, name in named_files])  # git is called once for each repository
-        for (file, _), was in zip(named_files, contents, strict=True):
-            if was == file.data:
-                del touched[file.path]
-    return list(touched)
+        place = places.get(os.path.realpath(file.path))
+        if place is not None:
+            touched[file.path] = place
+            if place.tree is not None:
+                names.setdefault((place.folder, place.tree), []).append(place.name)
+    old_contents = {(folder, tree): contents_in(folder, tree, paths) for (folder, tree), paths in names.items()}
+    data = {file.path: file.data for file in files}
+    return [
+        path
+        for path, place in touched.items()
+        if place.tree is None or old_contents[place.folder, place.tree][place.name] != data[path]
+    ]
 
 
 def _unchecked_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -192,8 +195,7 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
         if tree is None or top != folder:  # the workflows of a submodule are not run
             continue
         names = sorted(name for name in touched_paths(top, tree) if WORKFLOWS.fullmatch(name))
-        old_contents = contents_at(top, [f"{tree}:{name}" for name in names])
-        for name, old in zip(names, old_contents, strict=True):
+        for name, old in contents_in(top, tree, names).items():
             place = os.path.join(top, name)
             new = content_of(place)
             if new != old and (b"dpcli" in (new or b"") or b"dpcli" in (old or b"")):

@@ -17,7 +17,7 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
 from dpcli.git.command import SUBMODULE, commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
-from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
+from dpcli.git.past_files import contents_in, files_at, is_pipeline_file, touched_paths
 
 # The start of a table that only pipelines have, by which a pipeline that is not valid TOML is recognised. The word "privacy" alone can also
 # occur in the files of other programs.
@@ -210,7 +210,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
-        old = None if tree is None else contents_at(folder, [f"{tree}:{name}"])[0]
+        old = None if tree is None else contents_in(folder, tree, [name])[name]
         stated = {looks(dataset_of(_tables(data))) for data in (old, content_of(place))} - {""}
         if stated & skeletons and _can_be_compared(old):
             yield os.path.relpath(place)

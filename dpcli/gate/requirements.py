@@ -215,8 +215,12 @@ def binding_horizons(*stated: Horizon | None) -> tuple[Horizon, ...]:
 
     A horizon implies another if it has at least as many runs and at most the same epsilon.
     """
-    ordered = sorted((horizon for horizon in stated if horizon is not None), key=lambda horizon: (-horizon.count, horizon.epsilon))
-    return tuple(horizon for k, horizon in enumerate(ordered) if all(horizon.epsilon < other.epsilon for other in ordered[:k]))
+    horizons = [horizon for horizon in stated if horizon is not None]
+    binding: list[Horizon] = []
+    for horizon in sorted(horizons, key=lambda horizon: (-horizon.count, horizon.epsilon)):
+        if all(horizon.epsilon < longer.epsilon for longer in binding):
+            binding.append(horizon)
+    return tuple(binding)
 
 
 def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:

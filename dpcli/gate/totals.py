@@ -29,7 +29,7 @@ from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, 
 from dpcli.gate.requirements import cap_conditions, caps_in_force, runs_of, with_caps_in_force
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
 from dpcli.git.command import commit_of, tree_entries
-from dpcli.git.past_files import contents_at, is_based_on
+from dpcli.git.past_files import contents_in, is_based_on
 from dpcli.lint.delta import judged_deltas
 
 NAME = "together"  # the name of the condition
@@ -245,9 +245,8 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     """Yield the pipelines at the revision, in the repository with the root `top`, that name one of the datasets."""
     tree, skeletons = commit_of(top, ref), {looks(name) for name in caps.datasets}
-    names = [name for mode, _, name in tree_entries(top, tree) if mode.startswith(b"100") and toml_name(name)]
-    contents = contents_at(top, [f"{tree}:{name}" for name in names])
-    for name, data in zip(names, contents, strict=True):
+    names = [entry.path for entry in tree_entries(top, tree) if entry.is_file and toml_name(entry.path)]
+    for name, data in contents_in(top, tree, names).items():
         try:
             tables = toml_document(data or b"", name)[1]
         except InvalidFile:

@@ -20,7 +20,7 @@ from dpcli.file.toml.limits import escaped_path, read_bytes
 P = ParamSpec("P")
 # The answers of git that `cached_answers` keeps, by function, working directory and arguments. None if answers are not cached.
 _cache: ContextVar[dict[tuple[object, ...], str] | None] = ContextVar("known", default=None)
-SUBMODULE, LINK = b"160000", b"120000"  # modes of entries of a tree; the mode of a file begins with 100
+SUBMODULE = b"160000"  # the mode of a submodule in a commit and in the index
 # The variables that git sets for a hook. They can name another repository, work tree or index than those of the folder.
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE")
 
@@ -137,10 +137,10 @@ def git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Complete
 
 def list_entries(folder: str, *arguments: str) -> list[bytes]:
     """Return the entries, each ended by a NUL, that a git command lists. Raises InputError if git cannot list all of them."""
-    done = git(folder, *arguments)
-    if done.returncode != 0:
-        raise InputError(f"--base-ref: git cannot list the files in {folder}: {error_line(done)}")
-    return done.stdout.split(b"\0")[:-1]
+    answer = git(folder, *arguments)
+    if answer.returncode != 0:
+        raise InputError(f"--base-ref: git cannot list the files in {folder}: {error_line(answer)}")
+    return answer.stdout.split(b"\0")[:-1]
 
 
 def present_files(top: str) -> frozenset[str]:
@@ -148,12 +148,38 @@ def present_files(top: str) -> frozenset[str]:
     return frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "-co", "--exclude-standard")))
 
 
-def tree_entries(top: str, tree: str) -> Iterator[tuple[bytes, bytes, str]]:
-    """Yield the mode, the object name and the path of each entry of a commit."""
+class TreeEntry(NamedTuple):
+    """An entry of a commit.
+
+    Attributes:
+        mode: The kind of the entry and its permissions.
+        blob: Name of the object.
+        path: Path in the repository.
+    """
+
+    mode: bytes
+    blob: bytes
+    path: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.mode.startswith(b"100")
+
+    @property
+    def is_link(self) -> bool:
+        return self.mode == b"120000"
+
+    @property
+    def is_submodule(self) -> bool:
+        return self.mode == SUBMODULE
+
+
+def tree_entries(top: str, tree: str) -> Iterator[TreeEntry]:
+    """Yield each entry of a commit."""
     for line in list_entries(top, "ls-tree", "-r", "-z", "--full-tree", tree):
-        about, _, name = line.partition(b"\t")
+        about, _, path = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
-        yield mode, blob, os.fsdecode(name)
+        yield TreeEntry(mode, blob, os.fsdecode(path))
 
 
 @contextmanager
@@ -188,12 +214,12 @@ def _cached_in_context(question: Callable[P, str]) -> Callable[P, str]:
 @_cached_in_context
 def top_of(folder: str) -> str:
     """Return the root of the work tree around a folder. Raises InputError if the folder is not in a repository."""
-    done = git(folder, "rev-parse", "--show-toplevel")
-    if done.returncode != 0:
-        missing = b"not a git repository" in done.stderr
-        why = "is not a git repository" if missing else f"is a git repository that git cannot read: {error_line(done)}"
+    answer = git(folder, "rev-parse", "--show-toplevel")
+    if answer.returncode != 0:
+        missing = b"not a git repository" in answer.stderr
+        why = "is not a git repository" if missing else f"is a git repository that git cannot read: {error_line(answer)}"
         raise InputError(f"--base-ref: {folder} {why}")
-    return os.fsdecode(done.stdout.removesuffix(b"\n"))
+    return os.fsdecode(answer.stdout.removesuffix(b"\n"))
 
 
 class Review(NamedTuple):
@@ -248,9 +274,9 @@ def commit_of(folder: str, ref: str) -> str:
     """
     top_of(folder)
     refuse_ambiguous(folder, ref, "--base-ref")
-    done = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    if done.returncode == 0:
-        return os.fsdecode(done.stdout).strip()
+    answer = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if answer.returncode == 0:
+        return os.fsdecode(answer.stdout).strip()
     if ref == "HEAD" and git(folder, "rev-parse", "--verify", "--quiet", ref).returncode != 0:
         return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()
     raise InputError(f"--base-ref: git knows no commit {ref!r} in {folder}{shallow_hint(folder)}")
@@ -275,18 +301,18 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
     try:
         refuse_ambiguous(".", revision, escaped_path(source))
         # This reads the object as it was committed, without any filter, pager or diff driver of the repository's settings.
-        done = run_git(".", "cat-file", "blob", source)
+        answer = run_git(".", "cat-file", "blob", source)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{escaped_path(source)}: git cannot be run: {error}") from None
     except ValueError:
         raise _refusal(source, what, "a path that cannot exist") from None
-    if done.returncode != 0:
+    if answer.returncode != 0:
         around = run_git(".", "rev-parse", "--git-dir")
         if around.returncode != 0:
             raise _refusal(source, what, f"no such file, and no git repository here: {error_line(around)}")
         hint = "" if _names_commit(revision) else shallow_hint(".")
         raise _refusal(source, what, f"an object that git does not know here{hint}")
-    return done.stdout
+    return answer.stdout
 
 
 def _names_commit(revision: str) -> bool:

@@ -17,7 +17,7 @@ from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
-from dpcli.git.command import LINK, Review, commit_of, folders_above, git, link_of, list_entries, review_of, tree_entries
+from dpcli.git.command import Review, commit_of, folders_above, git, link_of, list_entries, review_of, tree_entries
 
 Versions = Mapping[str, bytes | None]  # the content of each named object; None if git has no such file
 # The name of a git object, by SHA-1 or SHA-256.
@@ -168,6 +168,11 @@ def contents_at(top: str, names: Sequence[str]) -> list[bytes | None]:
     return [broken[name] if name in broken else known[name] for name in names]
 
 
+def contents_in(top: str, tree: str, paths: Sequence[str]) -> dict[str, bytes | None]:
+    """Return the content of each file in a commit, by its path; None for a file that the commit does not have. Git is called once."""
+    return dict(zip(paths, contents_at(top, [f"{tree}:{path}" for path in paths]), strict=True))
+
+
 def _cat_files(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes:
     """Return the output of git cat-file for these names, each of which is sent with the terminator `end`."""
     if not names:
@@ -233,15 +238,16 @@ def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
 def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[ChangedEntry]:
     """Yield the entries of a commit with these endings that the change under review may have changed or removed."""
     changed, common = differing_paths(top, tree), _common_files(top, tree)
-    for mode, blob, name in tree_entries(top, tree):
-        place, is_link = os.path.join(top, name), mode == LINK
-        is_file = is_link or mode.startswith(b"100")
-        is_common = common is None or name in common
-        if not (is_file and is_common and place.lower().endswith(endings)):
+    for entry in tree_entries(top, tree):
+        place = os.path.join(top, entry.path)
+        is_common = common is None or entry.path in common
+        if not ((entry.is_file or entry.is_link) and is_common and place.lower().endswith(endings)):
             continue
-        is_present = os.path.isfile(place) and (is_link or os.path.realpath(place) == place)
-        if not is_present or name in changed:
-            yield ChangedEntry(name, f"{tree}:{name}" if is_link else os.fsdecode(blob), is_present)
+        is_present = os.path.isfile(place) and (entry.is_link or os.path.realpath(place) == place)
+        if not is_present or entry.path in changed:
+            # The object of a link is a path. The name COMMIT:PATH leads to the target.
+            blob = f"{tree}:{entry.path}" if entry.is_link else os.fsdecode(entry.blob)
+            yield ChangedEntry(entry.path, blob, is_present)
 
 
 def _is_kept(data: bytes, place: str) -> bool:
@@ -268,7 +274,7 @@ def _common_files(top: str, tree: str) -> frozenset[str] | None:
     merge_bases = _merge_bases(top, tree)
     if not merge_bases or tree in merge_bases:
         return None
-    return frozenset(name for base in merge_bases for _, _, name in tree_entries(top, base))
+    return frozenset(entry.path for base in merge_bases for entry in tree_entries(top, base))
 
 
 def _merge_bases(top: str, tree: str) -> list[str]:

@@ -99,10 +99,10 @@ def _advice(after: LedgerState) -> str:
         return (
             "no epsilon suffices, as the delta of the history does not fit and cannot be changed: open a ledger with a larger delta"
         )
-    second = "and another person's dpcli budget approve" if after.open_terms().two_person else "and --approver"
+    approval = "another person's dpcli budget approve" if after.open_terms().two_person else "--approver"
     return (
         f"the history fits a cap of epsilon {epsilon!r}, which leaves almost nothing for further runs. If such a cap is allowed, "
-        f"dpcli budget amend --epsilon sets it, with --reason {second}; then import the history again"
+        f"dpcli budget amend --epsilon sets it, with --reason and {approval}; then import the history again"
     )
 
 

@@ -238,8 +238,8 @@ class Ledger:
         try:
             return self.append_all([(request, request.key) for request in requests])
         except Denied:
-            whole = replace(requests[0], cost=sum_of([request.cost for request in requests]))
-            raise self._denial_error(whole, together) from None
+            total = replace(requests[0], cost=sum_of([request.cost for request in requests]))
+            raise self._denial_error(total, together) from None
 
     def reserve(
         self,

@@ -321,7 +321,7 @@ class Prepare:
         departure = state.departure
         if departure is None or departure.copy or departure.prepared:
             raise LedgerError(f'dataset "{state.dataset}": the chain to copy does not end with the entry that closed it')
-        return {"kind": "moved", "to": departure.to, "copy": departure.at.hash, "why": f"copy {self.word}"}
+        return {"kind": "moved", "to": departure.to, "copy": departure.closed_at.hash, "why": f"copy {self.word}"}
 
 
 @dataclass(frozen=True, slots=True)

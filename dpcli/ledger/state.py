@@ -123,13 +123,13 @@ class MovedAway:
 
     Attributes:
         to: Address of the other ledger.
-        at: The entry that closed the dataset at its origin.
+        closed_at: The entry that closed the dataset at its origin.
         copy: The name of the copy in the other ledger; "" if it is not known yet.
         prepared: The name of this chain, if it is a copy that is not open yet; else "".
     """
 
     to: str
-    at: Head
+    closed_at: Head
     copy: str = ""
     prepared: str = ""
 
@@ -137,8 +137,8 @@ class MovedAway:
         """Return why the dataset cannot be charged and what to do, as the end of a sentence whose subject is the dataset."""
         if self.prepared:
             return f"is a copy that is not open yet: dpcli budget copy, from its origin to {self.to}, completes the move"
-        charged = "charge it there; if the copy is not open yet" if self.copy else "if it is not there yet"
-        return f"has moved to {self.to} (entry {self.at.seq}): {charged}, dpcli budget copy completes the move; nothing is charged here"
+        advice = "charge it there; if the copy is not open yet" if self.copy else "if it is not there yet"
+        return f"has moved to {self.to} (entry {self.closed_at.seq}): {advice}, dpcli budget copy completes the move; nothing is charged here"
 
 
 @dataclass(slots=True)
@@ -445,7 +445,7 @@ class LedgerState:
         names_copy = departure is not None and departure.to == to and copy_name and not (departure.copy or departure.prepared)
         if departure is None or not names_copy:
             raise LedgerError(f"{self._place(entry)}: moves a dataset that has moved: the ledger was changed by hand")
-        if copy_name == departure.at.hash:  # only the first entry of a copy names the hash of its own chain
+        if copy_name == departure.closed_at.hash:  # only the first entry of a copy names the hash of its own chain
             self.departure = replace(departure, prepared=entry.row.hash)
         else:
             self.departure = replace(departure, copy=copy_name)

@@ -102,8 +102,8 @@ def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
     A copy that is not open yet is not checked, as its chain still states the definitions at its origin.
     """
     if not state.not_open and digest(store.schema()) != state.schema:
-        again = " (if a later version of dpcli made them, dpcli budget upgrade records it)" if store.version > state.version else ""
-        raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{again}")
+        hint = " (if a later version of dpcli made them, dpcli budget upgrade records it)" if store.version > state.version else ""
+        raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{hint}")
 
 
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:

@@ -109,9 +109,9 @@ def anchor(ledger: Ledger) -> Document:
 
 def upgrade_document(names: tuple[str, ...]) -> Document:
     """Return the document of an upgrade, which was recorded in the datasets `names`."""
-    done = f"recorded for {', '.join(names)}" if names else "nothing to do"
+    outcome = f"recorded for {', '.join(names)}" if names else "nothing to do"
     return Document(
-        f"the definitions are those of this version: {done}",
+        f"the definitions are those of this version: {outcome}",
         {"schema": "dpcli/budget-upgrade/v1", "datasets": list(names), "exit_code": 0},
     )
 
@@ -166,7 +166,7 @@ def _costs_words(result: Verified) -> str:
 
 def _moved_line(dataset: MovedDataset) -> str:
     verb = "had moved before" if dataset.repeated else "moved"
-    copied = f"{dataset.at.seq} entries, head {dataset.at.hash[:16]}"
+    copied = f"{dataset.closed_at.seq} entries, head {dataset.closed_at.hash[:16]}"
     verified = f"the copy has {dataset.verified.entries}, {_costs_words(dataset.verified)}"
     return f"{dataset.dataset}: {verb} to {dataset.to}, {copied}; {verified}"
 
@@ -175,8 +175,8 @@ def _moved_record(dataset: MovedDataset) -> dict[str, Any]:
     return {
         "dataset": dataset.dataset,
         "to": dataset.to,
-        "entries": dataset.at.seq,
-        "head": dataset.at.hash,
+        "entries": dataset.closed_at.seq,
+        "head": dataset.closed_at.hash,
         "repeated": dataset.repeated,
         "copy": {
             "entries": dataset.verified.entries,

@@ -93,14 +93,16 @@ def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Cal
         return ""
     queries = _query_entries(pipeline)
     if entries != queries:
-        where = "every mechanism" if len(entries) == len(pipeline.mechanisms) else " and ".join(entry.name for entry in entries)
-        return f"{up(times)} times the noise in {where}{_section_words(_with_noise(pipeline, scaled, times))}"
+        all_named = " and ".join(entry.name for entry in entries)
+        subject = "every mechanism" if len(entries) == len(pipeline.mechanisms) else all_named
+        return f"{up(times)} times the noise in {subject}{_section_words(_with_noise(pipeline, scaled, times))}"
     names = list(dict.fromkeys(_query_of(pipeline, entry) for entry in scaled))
-    where = "every query" if len(scaled) == len(queries) and len(names) > 1 else " and ".join(names)
-    return f"{up(times)} times the noise in {where}, by a smaller epsilon, rho or weight, or a larger error"
+    subject = "every query" if len(scaled) == len(queries) and len(names) > 1 else " and ".join(names)
+    return f"{up(times)} times the noise in {subject}, by a smaller epsilon, rho or weight, or a larger error"
 
 
 def _with_noise(pipeline: Pipeline, entries: Sequence[Entry], factor: float) -> Pipeline:
+    """Return the pipeline with `factor` times the noise in these entries."""
     noisier = {entry.name: _noisier(entry, factor) or entry for entry in entries}
     return replace(pipeline, mechanisms=tuple(noisier.get(entry.name, entry) for entry in pipeline.mechanisms))
 

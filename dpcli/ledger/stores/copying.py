@@ -46,14 +46,14 @@ class MovedDataset:
     Attributes:
         dataset: Name of the dataset.
         to: Address of the target.
-        at: The entry by which the dataset was closed at its origin.
+        closed_at: The entry by which the dataset was closed at its origin.
         repeated: True if an earlier command had completed the move.
         verified: The result of verifying the copy.
     """
 
     dataset: str
     to: str
-    at: Head
+    closed_at: Head
     repeated: bool
     verified: Verified
 
@@ -92,7 +92,7 @@ class DatasetMove:
             self._refuse_origin()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
-            self._copy_entries(target, tail, state, departure.at)
+            self._copy_entries(target, tail, state, departure.closed_at)
             self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
@@ -171,14 +171,14 @@ class DatasetMove:
         if departure is None:
             return None
         # The entry that closed the dataset, the first own entry of the copy, and the entry that opened it.
-        rows = target.after(dataset, departure.at.seq - 1, 3)
-        is_complete = len(rows) > 1 and rows[0].hash == departure.at.hash and departure.copy in ("", rows[1].hash)
+        rows = target.after(dataset, departure.closed_at.seq - 1, 3)
+        is_complete = len(rows) > 1 and rows[0].hash == departure.closed_at.hash and departure.copy in ("", rows[1].hash)
         if not is_complete:
             if departure.copy:
                 raise LedgerError(f"{target.place}: {_second_copy_message(dataset)}")
             return None
         own_entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
-        if own_entries[0].content.get("copy") != departure.at.hash:
+        if own_entries[0].content.get("copy") != departure.closed_at.hash:
             return None  # the target holds the entries of the origin itself, and not a copy
         is_open = any(entry.kind == "copied" for entry in own_entries)
         return DurableCopy(Head(rows[1].seq, rows[1].hash), is_open)
@@ -186,7 +186,7 @@ class DatasetMove:
     def _end(self) -> Head:
         """Return the last entry to copy: the entry that closed the dataset or, if it is open, the end of the chain."""
         state = self.ledger.state()
-        return state.head if state.departure is None else state.departure.at
+        return state.head if state.departure is None else state.departure.closed_at
 
     def _copy_entries(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
         """Check every entry after `state` up to `end`, apply it to `state`, and append it at the target if it is missing there.
@@ -266,7 +266,9 @@ def move_dataset(source: str, target: str, dataset: str, why: str = "", progress
         departure = ledger.state().departure
         assert departure is not None
         with open_ledger(target, dataset) as copy:
-            return MovedDataset(dataset, address_of(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
+            return MovedDataset(
+                dataset, address_of(target, copy.store), departure.closed_at, repeated, verify(copy, progress=progress)
+            )
 
 
 def _move(move: DatasetMove) -> bool:
