@@ -59,11 +59,11 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 
 def _require_all(given: Mapping[str, Any]) -> None:
     """Check that no required flag is missing. Raises InputError with all missing flags in one message."""
-    missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
-    lines = [
-        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_choices()}"
-        for name in missing
-    ]
+    lines = []
+    for name in _needed_flags(given):
+        if given.get(name) in (None, "", (), []):
+            needed = REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_choices()
+            lines.append(f"--{FLAGS.get(name, name)}: state {needed}")
     if len(lines) == 1:
         raise InputError(lines[0])
     if lines:

@@ -195,7 +195,10 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
 def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
     """Return the entries of the rows. Raises LedgerError if they do not lead to `end`."""
     entries: list[LedgerEntry] = []
-    head = Head(rows[0].seq - 1, str(single_entry(rows[0], dataset).content.get("previous"))) if rows else Head()
+    head = Head()
+    if rows:
+        first = single_entry(rows[0], dataset)
+        head = Head(first.row.seq - 1, str(first.content.get("previous")))
     for row in rows:
         entries.append(next_entry(row, dataset, head))
         head = Head(row.seq, row.hash)

@@ -44,7 +44,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
@@ -165,9 +164,13 @@ class BlockFamily:
 def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the maximal stretches of consecutive blocks, in order. If the blocks have no order, each stretch is one block."""
     kind = family.kind
-    ranked = sorted(set(blocks), key=kind.rank)
-    gaps = groupby(enumerate(ranked), key=lambda item: kind.rank(item[1]) - item[0] if kind.ordered else item[0])
-    return [tuple(block for _, block in part) for _, part in gaps]
+    parts: list[list[str]] = []
+    for block in sorted(set(blocks), key=kind.rank):
+        if kind.ordered and parts and kind.rank(block) == kind.rank(parts[-1][-1]) + 1:
+            parts[-1].append(block)
+        else:
+            parts.append([block])
+    return list(map(tuple, parts))
 
 
 def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:

@@ -80,9 +80,13 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
     kind = family.kind
     if kind.column_type is None:
         return None
-    spans = tuple((kind.extent(part[0])[0], kind.extent(part[-1])[1]) for part in stretches(family, blocks))
+    spans = []
+    for stretch in stretches(family, blocks):
+        smallest, _ = kind.extent(stretch[0])
+        _, largest = kind.extent(stretch[-1])
+        spans.append((smallest, largest))
     block_part = kind.shared if family.max_blocks == 1 else None
-    return RowWindow(family.column, kind.column_type, spans, spelled(family, blocks), family.content(), block_part)
+    return RowWindow(family.column, kind.column_type, tuple(spans), spelled(family, blocks), family.content(), block_part)
 
 
 def rows_from_content(content: object, window: object) -> RowWindow | None:
