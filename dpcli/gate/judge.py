@@ -79,7 +79,13 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     with cached_answers():
         bases = _bases(paths, terms)
         files = [_judge_file(path, terms, bases) for path in paths]
-        others = [] if ref is None else _judge_others(ref, paths, folders, files, terms, bases or {})
+        others: list[Judged] = []
+        if ref is not None:
+            removed = _removed_pipelines(ref, paths, bases or {})
+            # A folder without pipelines is judged as if it were a file, unless the base had pipelines in it.
+            empty = [folder for folder in folders if not any(below(pipeline.path, folder) for pipeline in removed)]
+            files += [_judge_file(folder, terms, {}) for folder in empty]
+            others = [*removed, *_unjudged_changes(ref, files, removed)]
     sums = _sums(files, terms)
     read = [(file.path, file.written) for file in files if file.written is not None]
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
@@ -109,22 +115,22 @@ def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], te
     return touched_members(ref, expanded, datasets)
 
 
-def _judge_others(
-    ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
-) -> list[Judged]:
-    """Return the verdicts on removed pipelines, on changed pipelines that the gate was not asked to judge, and on changed workflows.
-
-    A folder without pipelines is judged as if it were a file, unless the base had pipelines in it. Its verdict is added to `files`.
-    """
-    from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
+def _removed_pipelines(ref: str, paths: Sequence[str], bases: Bases) -> list[Judged]:
+    """Return the verdicts on pipelines that were removed or moved out of view."""
+    from dpcli.gate.coverage import removed_pipelines
 
     earlier_paths = [base.earlier_path for base in bases.values() if isinstance(base, Base)]
-    removed = list(removed_pipelines(ref, paths, earlier_paths))
-    empty_folders = [folder for folder in folders if not any(below(removed_file.path, folder) for removed_file in removed)]
-    files += [_judge_file(folder, terms, {}) for folder in empty_folders]
+    return list(removed_pipelines(ref, paths, earlier_paths))
+
+
+def _unjudged_changes(ref: str, files: Sequence[Judged], removed: Sequence[Judged]) -> Iterator[Judged]:
+    """Yield the verdicts on changed pipelines that the gate was not asked to judge, and on changed workflows."""
+    from dpcli.gate.coverage import changed_workflows, missed_pipelines
+
     judged = [file.path for file in files]
-    removed_places = frozenset(os.path.realpath(removed_file.path) for removed_file in removed)
-    return [*removed, *missed_pipelines(ref, judged, removed_places), *changed_workflows(ref, judged)]
+    removed_places = frozenset(os.path.realpath(pipeline.path) for pipeline in removed)
+    yield from missed_pipelines(ref, judged, removed_places)
+    yield from changed_workflows(ref, judged)
 
 
 def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:

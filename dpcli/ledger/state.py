@@ -138,7 +138,8 @@ class MovedAway:
         if self.prepared:
             return f"is a copy that is not open yet: dpcli budget copy, from its origin to {self.to}, completes the move"
         advice = "charge it there; if the copy is not open yet" if self.copy else "if it is not there yet"
-        return f"has moved to {self.to} (entry {self.closed_at.seq}): {advice}, dpcli budget copy completes the move; nothing is charged here"
+        departure = f"has moved to {self.to} (entry {self.closed_at.seq})"
+        return f"{departure}: {advice}, dpcli budget copy completes the move; nothing is charged here"
 
 
 @dataclass(slots=True)
