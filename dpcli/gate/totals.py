@@ -144,17 +144,7 @@ def _total(
             nothing = Condition(NAME, "pass", f"no file of the repository names {caps.words}", ())
             return _sum_without_account(caps, nothing, first_path)
         runs = [runs_of(member.pipeline, horizon) for member in members]
-        parts: list[tuple[Pipeline, int]] = []
-        deltas: list[float | None] = []
-        for member, count in zip(members, runs, strict=True):
-            pipeline, around = member.pipeline, outside(member.path, member.pipeline)
-            deltas.append(caps_in_force(pipeline, around).delta)
-            if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
-                pipeline = with_caps_in_force(pipeline, around)
-            # The sum bounds the loss of a person who is in all datasets. So all datasets get one name.
-            parts.append((_under_name(pipeline, caps.datasets), count))
-        budget = replace(caps.budget, delta=smallest_delta(deltas) if caps.delta is None else caps.delta)
-        result = account_of_dataset(parts, budget=budget, with_rows=False)
+        result = _account_of_members(caps, members, runs, outside)
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _sum_with_error(caps, error, first_path)
     subject = f"{caps.words}: {_members_in_words(members, runs)}"
@@ -165,6 +155,27 @@ def _total(
     conditions += _large_delta(caps, result, members)
     paths = tuple(member.path for member in members)
     return JudgedSum(caps.words, result, tuple(conditions), reported_at=paths[0], datasets=caps.datasets, members=paths)
+
+
+def _account_of_members(
+    caps: SharedCaps, members: Sequence[SumMember], runs: Sequence[int], outside: Callable[[str, Pipeline], Outside]
+) -> Account:
+    """Return the account of all runs of the members, at the delta of the cap or the smallest delta of the members.
+
+    Raises:
+        InputError, CannotCertify, NotRepresentable: The sum cannot be computed.
+    """
+    parts: list[tuple[Pipeline, int]] = []
+    deltas: list[float | None] = []
+    for member, count in zip(members, runs, strict=True):
+        pipeline, caps_around = member.pipeline, outside(member.path, member.pipeline)
+        deltas.append(caps_in_force(pipeline, caps_around).delta)
+        if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
+            pipeline = with_caps_in_force(pipeline, caps_around)
+        # The sum bounds the loss of a person who is in all datasets. So all datasets get one name.
+        parts.append((_under_name(pipeline, caps.datasets), count))
+    budget = replace(caps.budget, delta=smallest_delta(deltas) if caps.delta is None else caps.delta)
+    return account_of_dataset(parts, budget=budget, with_rows=False)
 
 
 def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:

@@ -30,11 +30,12 @@ STEPS = (
 EMPTY, CLOSED = "no charge", "retired"
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-ACROSS = 53  # number of weeks in one strip of the calendar
-TALL = 9  # number of rows in a strip: a row of months, seven rows of days, and an empty row
-STRIPS = 10  # largest number of strips
-NAMED, ROW = 300, 6  # largest number of squares with names, and their number in a row
-NARROW, EACH = 3, 4  # number of columns that the name of a month needs, and that lie between two labels of weeks
+# A calendar of days consists of strips. Each has a column for each week, a row of months, seven rows of days, and an empty row.
+WEEKS_PER_STRIP, ROWS_PER_STRIP, MOST_STRIPS = 53, 9, 10
+MONTH_WIDTH = 3  # number of columns that the name of a month needs
+# A chart of weeks has a row for each year and a column for each week of the year, of which every fourth has a label.
+WEEKS_PER_YEAR, MOST_YEARS, WEEKS_PER_LABEL = 53, 20, 4
+MOST_NAMED, NAMED_PER_ROW = 300, 6  # largest number of squares with names, and their number in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,31 +116,34 @@ def _draw(family: BlockFamily, known: set[str], square: SquareMaker) -> BlockDra
     if days:
         return _draw_days(days, square) if kind.weekly else _draw_weeks(days, square)
     listed = sorted(kind.listed, key=kind.rank)
-    shown = listed if len(listed) <= NAMED else sorted(known, key=kind.rank)[:NAMED]
-    squares = tuple(square(block, index % ROW, index // ROW) for index, block in enumerate(shown))
+    shown = listed if len(listed) <= MOST_NAMED else sorted(known, key=kind.rank)[:MOST_NAMED]
+    squares = tuple(square(block, index % NAMED_PER_ROW, index // NAMED_PER_ROW) for index, block in enumerate(shown))
     return BlockDrawing(squares, (), named=True, hidden=len(known - set(shown)))
 
 
 def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
-    """Draw weeks as columns, in strips of `ACROSS` weeks. The last strip ends with the last week. Strips without a charge are left out."""
+    """Draw weeks as columns, in strips of `WEEKS_PER_STRIP` weeks. The last strip ends with the last week.
+
+    Strips without a charge are left out.
+    """
     first, last = min(days), max(days)
     end = _week(last)
-    strips = sorted({(end - _week(day)) // ACROSS for day in days}, reverse=True)
-    shown = strips[-STRIPS:]
+    strips = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)
+    shown = strips[-MOST_STRIPS:]
     squares: list[Square] = []
     headings: list[Heading] = []
     for strip, number in enumerate(shown):
-        top = TALL * strip  # the row of months
-        start = max(end - ACROSS * (number + 1) + 1, _week(first))
+        top = ROWS_PER_STRIP * strip  # the row of months
+        start = max(end - WEEKS_PER_STRIP * (number + 1) + 1, _week(first))
         within: list[date] = []
-        for week in range(start, end - ACROSS * number + 1):
+        for week in range(start, end - WEEKS_PER_STRIP * number + 1):
             within += [day for day in _days_of(week) if first <= day <= last]
         squares += [square(day.isoformat(), _week(day) - start, top + 1 + day.weekday()) for day in within]
         headings += [Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)]
         months = _months(within)
         headings += [Heading(label, _week(day) - start, top) for day, label in months.items()]
         headings.append(Heading(f"{min(months).year:04}", -1, top))
-    hidden = sum((end - _week(day)) // ACROSS not in shown for day in days)
+    hidden = sum((end - _week(day)) // WEEKS_PER_STRIP not in shown for day in days)
     return BlockDrawing(tuple(squares), tuple(headings), hidden=hidden)
 
 
@@ -161,7 +165,7 @@ def _months(days: Sequence[date]) -> dict[date, str]:
     label is left out.
     """
     first_days = [day for day in days if day == days[0] or day.day == 1]
-    if len(first_days) > 1 and _week(first_days[1]) - _week(first_days[0]) < NARROW:
+    if len(first_days) > 1 and _week(first_days[1]) - _week(first_days[0]) < MONTH_WIDTH:
         del first_days[0]
     labels = {day: MONTHS[day.month - 1] for day in first_days}
     labels |= {day: f"{day.year:04}" for day in first_days[1:] if day.month == 1}
@@ -172,16 +176,17 @@ def _draw_weeks(mondays: set[date], square: SquareMaker) -> BlockDrawing:
     """Draw years as rows, and the weeks of a year as columns."""
     first, last = min(mondays), max(mondays)
     years = sorted({day.isocalendar().year for day in mondays})
-    shown = years[-2 * STRIPS :]
+    shown = years[-MOST_YEARS:]
     squares: list[Square] = []
     for row, year in enumerate(shown, 1):
-        for week in range(1, ACROSS + 1):
+        for week in range(1, WEEKS_PER_YEAR + 1):
             monday = _monday(year, week)
             if monday is not None and first <= monday <= last:
                 squares.append(square(f"{year:04}-W{week:02}", week - 1, row))
     columns = {drawn.column for drawn in squares}
     headings = [Heading(f"{year:04}", -1, row) for row, year in enumerate(shown, 1)]
-    headings += [Heading(f"W{column + 1:02}", column, 0) for column in range(0, ACROSS, EACH) if column in columns]
+    labelled = [column for column in range(0, WEEKS_PER_YEAR, WEEKS_PER_LABEL) if column in columns]
+    headings += [Heading(f"W{column + 1:02}", column, 0) for column in labelled]
     return BlockDrawing(tuple(squares), tuple(headings), hidden=sum(day.isocalendar().year not in shown for day in mondays))
 
 
