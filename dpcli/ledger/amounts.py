@@ -90,6 +90,11 @@ def _readable_amount(text: object) -> Decimal | None:
     return value if value == 0 or abs(value.adjusted()) <= LARGEST_EXPONENT else None
 
 
+def texts(amounts: Amounts) -> dict[str, str]:
+    """Return amounts as texts, as entries and JSON values state them."""
+    return {name: str(value) for name, value in amounts.items()}
+
+
 def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
     """Return the exact sum (`sign` = 1) or difference (`sign` = -1) of each amount."""
     result = dict(total)

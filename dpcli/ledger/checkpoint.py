@@ -61,11 +61,11 @@ def checkpoint_content(state: LedgerState) -> dict[str, Any]:
         "seq": state.head.seq,
         "hash": state.head.hash,
         "opening": state.opening,
-        "caps": _amount_texts(state.caps),
+        "caps": amounts.texts(state.caps),
         "epsilon": state.epsilon,
         "largest": state.largest,
-        "spent": _amount_texts(state.spent),
-        "reserved": _amount_texts(state.reserved),
+        "spent": amounts.texts(state.spent),
+        "reserved": amounts.texts(state.reserved),
         "charges": state.charges,
         "last": None if state.last is None else state.last.seq,
         "under_way": {key: [run.seq, run.hash, run.status] for key, run in state.under_way.items()},
@@ -81,7 +81,7 @@ def checkpoint_content(state: LedgerState) -> dict[str, Any]:
         content["unseen"] = True
     if state.quotas and state.people is not None:
         content["quotas"] = {str(quota.seq): quota.hash for quota in state.quotas.values()}
-        content["people"] = {who: _amount_texts(total) for who, total in state.people.items()}
+        content["people"] = {who: amounts.texts(total) for who, total in state.people.items()}
     return content
 
 
@@ -217,10 +217,6 @@ def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
             "restored in part or changed by hand"
         )
     return rows[0]
-
-
-def _amount_texts(total: amounts.Amounts) -> dict[str, str]:
-    return {name: str(value) for name, value in total.items()}
 
 
 def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:

@@ -10,7 +10,7 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.chain import digest
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import LedgerState
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
@@ -112,11 +112,11 @@ def _warnings(store: Store, state: LedgerState, used: float, schema: str, store_
     if state.departure is not None:
         yield str(state.departure)
     elif used > 1.0:
-        yield "more is spent than the cap allows, as the cap was lowered"
+        yield OVERSPENT
     elif used > HIGH_SHARE:
         yield "used up" if used == 1.0 else f"more than {100.0 * HIGH_SHARE:.0f} % is used"
     if state.guaranteed is None:
-        yield "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+        yield UNGUARANTEED
     now = store.now() if state.proposals else ""
     waiting = sum(proposal.expires > now for proposal in state.proposals.values())
     if waiting:

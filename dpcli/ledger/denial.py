@@ -42,7 +42,7 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
         beginning += f": {visible_text(pipeline.name)[:LONGEST_PIPELINE_NAME]}"
     closed, full_state = state.retired_block(window), state.on_blocks(window)
     if closed is not None:
-        return f"{beginning}: block {closed} was retired, and accepts no further run"
+        return f"{beginning}: {retired_words(closed)}"
     wanted = amounts.read(cost.amounts)
     quota = state.over_quota(who, window, wanted)
     if quota is not None and full_state.fits(wanted):
@@ -56,6 +56,11 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
         lines.append(f"would fit: {'; or '.join(changes)}")
     lines.append(_totals_do_not_count(state))
     return "\n  ".join(lines)
+
+
+def retired_words(block: str) -> str:
+    """Return why no run fits in a retired block."""
+    return f"block {block} was retired, and accepts no further run"
 
 
 def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import STAMP, canonical
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
 LARGE_EPSILON = 10.0  # caps above it are reported
@@ -56,8 +56,7 @@ def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding
     if state.epsilon > LARGE_EPSILON:
         yield LedgerFinding("DP304", f"a cap of epsilon = {state.epsilon:g} gives almost no protection against attacks", 1)
     if state.guaranteed is None:
-        words = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
-        yield LedgerFinding("DP304", words, state.head.seq)
+        yield LedgerFinding("DP304", UNGUARANTEED, state.head.seq)
 
 
 def _repeated_runs(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
@@ -99,8 +98,7 @@ def _different_sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFindi
 def _cap_below_spending(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find a cap that was lowered below the spending."""
     if not state.fullest().fits({}):
-        words = "more is spent than the cap allows, as the cap was lowered: this does not reduce the spending"
-        yield LedgerFinding("DP304", words, state.head.seq)
+        yield LedgerFinding("DP304", f"{OVERSPENT}: this does not reduce the spending", state.head.seq)
 
 
 def _missing_fingerprint(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:

@@ -29,6 +29,9 @@ from dpcli.ledger.governance.proposals import (
 from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
 from dpcli.ledger.terms import LedgerTerms
 
+# What messages say of a ledger without a guarantee, and of one whose cap is below its spending.
+UNGUARANTEED = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+OVERSPENT = "more is spent than the cap allows, as the cap was lowered"
 LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms
 # The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}

@@ -26,7 +26,7 @@ from dpcli.ledger.filters.declared_set import numbered_runs
 from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent_runs
-from dpcli.ledger.state import LedgerState, Run, mechanism_names
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run, mechanism_names
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -111,7 +111,7 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
 def guarantee_words(state: LedgerState) -> str:
     """Return the guarantee of all runs together in words, with its basis; "" if the guarantee is the current cap."""
     if state.guarantee == "none":
-        return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+        return f"; {UNGUARANTEED}"
     if state.guarantee == "stated":
         largest = f"epsilon {state.largest!r}, the largest cap so far"
         return f"; guaranteed is {largest}, if the statement is true that no output had been seen when it was raised"
@@ -126,7 +126,7 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
     if state.open_terms().mode == "declared":
         return ""
     if remaining.spent > 1.0:
-        return "; more is spent than the cap allows, as the cap was lowered: nothing fits"
+        return f"; {OVERSPENT}: nothing fits"
     return f"; {left_percent(remaining)} of the {state.open_terms().filter} cap is left{delta_remark(state)}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from dpcli.base.rounding import down, up
@@ -114,9 +113,9 @@ def balance_data(state: LedgerState) -> dict[str, Any]:
     if remaining.planned is not None:
         result["epsilon_planned"] = remaining.planned
     data: dict[str, Any] = {
-        "caps": amount_texts(full.caps),
-        "spent": amount_texts(full.spent),
-        "left": amount_texts(full.left()),
+        "caps": amounts.texts(full.caps),
+        "spent": amounts.texts(full.spent),
+        "left": amounts.texts(full.left()),
         "share_spent": remaining.spent,
         "share_reserved": remaining.reserved,
         "result": result,
@@ -146,8 +145,8 @@ def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
         "share": str(quota.share),
         "alert_at": str(quota.alert_at),
         "entry": quota.seq,
-        "spent": amount_texts(state.quota_used(quota)),
-        "limit": amount_texts(quota.limits(state.caps)),
+        "spent": amounts.texts(state.quota_used(quota)),
+        "limit": amounts.texts(quota.limits(state.caps)),
         "share_used": _share_of_quota(state, quota),
         "alert": _is_alerting(state, quota),
     }
@@ -162,7 +161,7 @@ def block_data(state: LedgerState) -> dict[str, Any]:
     for block in sorted({*spent, *state.retired}):
         total = spent.get(block, nothing)
         share = amounts.largest_share(total, state.caps)
-        blocks.append({"block": block, "spent": amount_texts(total), "share": share, "retired": block in state.retired})
+        blocks.append({"block": block, "spent": amounts.texts(total), "share": share, "retired": block in state.retired})
     return {"blocks": blocks}
 
 
@@ -176,7 +175,7 @@ def _charge_data(state: LedgerState, run: Run) -> dict[str, Any]:
         "key": run.key,
         "entry": run.seq,
         "status": run.status,
-        "cost": amount_texts(run.cost),
+        "cost": amounts.texts(run.cost),
         "share": 0.0 if run.status == "void" else share_of(state, run.cost),
         "who": run.content.get("who"),
         "when": run.content.get("when"),
@@ -194,11 +193,6 @@ def terms_data(state: LedgerState) -> dict[str, Any]:
 def entry_data(entry: LedgerEntry | None) -> dict[str, Any] | None:
     """Return the content and the hash of an entry as JSON values; None for no entry."""
     return None if entry is None else {**entry.content, "hash": entry.row.hash}
-
-
-def amount_texts(total: amounts.Amounts) -> Mapping[str, str]:
-    """Return amounts as JSON values."""
-    return {name: str(value) for name, value in total.items()}
 
 
 def share_spent_text(state: LedgerState) -> str:

@@ -13,7 +13,7 @@ from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
-from dpcli.ledger.documents.ledger_data import aligned_lines, amount_texts, block_data
+from dpcli.ledger.documents.ledger_data import aligned_lines, block_data
 from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | No
         "share_before": share_of(start, start.spent),
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
-        "spent_after": amount_texts(end.spent),
+        "spent_after": amounts.texts(end.spent),
     }
     if plan.after.open_terms().family is not None:
         runs_by_block = plan.runs_by_block

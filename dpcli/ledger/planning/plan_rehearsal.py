@@ -17,7 +17,7 @@ from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.chain import seal
-from dpcli.ledger.denial import full_blocks_words, shortfall
+from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.requests import Charge
@@ -267,6 +267,6 @@ def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
 def _denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
     closed = state.retired_block(charge.window)
     if closed is not None:
-        return f"block {closed} was retired, and accepts no further run"
+        return retired_words(closed)
     missing = shortfall(state.on_blocks(charge.window), charge.cost)
     return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing

@@ -12,7 +12,7 @@ from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.rounding import down, up
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import cost_on_blocks, most_on_one_block
-from dpcli.ledger.denial import delta_advice, percent_of_cap, shortfall
+from dpcli.ledger.denial import delta_advice, percent_of_cap, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.fit import changes_that_fit_now
@@ -111,7 +111,7 @@ def _request_or_error(ledger: Ledger, pipeline: Pipeline, runs: int) -> Requeste
     except (InputError, CannotCertify, NotRepresentable) as error:
         return error
     wanted = {name: amounts.EXACT.multiply(value, Decimal(runs)) for name, value in amounts.read(cost.amounts).items()}
-    total = Cost({name: str(value) for name, value in wanted.items()}, cost.detail)
+    total = Cost(amounts.texts(wanted), cost.detail)
     return RequestedRuns(pipeline, runs, wanted, total, delta, window)
 
 
@@ -129,7 +129,7 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
     total = most_on_one_block(everything, state.caps, window) if window else everything
     fits = False
     if closed is not None:
-        message = f"{state.dataset}: block {closed} was retired, and accepts no further run"
+        message = f"{state.dataset}: {retired_words(closed)}"
     elif not state.fits(request.wanted):
         message = _alone_too_much(state, request)
     elif not _after_spending(balance, everything).on_blocks(window).fits({}):
