@@ -51,14 +51,14 @@ class Session:
     window: tuple[str, ...] = ()
     rows: dict[str, Any] | None = None
 
-    def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
+    def require_same(self, inputs: Mapping[str, str], are_equal: Callable[[str, str], bool] = str.__eq__) -> None:
         """Check that the inputs have the same content as at the start of the session. Raises InputError if one has changed.
 
         Args:
             inputs: Digests of the inputs, by name.
-            same: Function that returns whether two digests are of equal content.
+            are_equal: Function that returns whether two digests are of equal content.
         """
-        changed = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
+        changed = [name for name, content in inputs.items() if not are_equal(self.inputs.get(name, ""), content)]
         if changed:
             raise InputError(
                 f"{self.folder}: expected the {' and the '.join(changed)} with which its session began, found changed content: restore "
@@ -80,19 +80,19 @@ class Session:
             raise LedgerError(f"{path}: cannot be written ({error.strerror}): nothing was drawn") from None
 
 
-def session_there(folder: str) -> Session | None:
+def existing_session(folder: str) -> Session | None:
     """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
 
-def session_in(
+def open_session(
     folder: str,
     fingerprint: str,
     resume: bool,
     ledger: Ledger | None,
     inputs: Mapping[str, str] | None = None,
-    same: Callable[[str, str], bool] = str.__eq__,
+    are_equal: Callable[[str, str], bool] = str.__eq__,
 ) -> Session:
     """Return a new session or, with --resume, the existing one. The caller must hold the lock of the folder.
 
@@ -101,7 +101,7 @@ def session_in(
         fingerprint: Present fingerprint of the file.
         resume: Whether --resume was given.
         ledger: Ledger that the session is charged to; None without a ledger.
-        inputs, same: As in `Session.require_same`.
+        inputs, are_equal: As in `Session.require_same`.
 
     Raises:
         InputError: Without --resume, the folder already has a session. With --resume, it has none, or the file or an input has changed
@@ -123,7 +123,7 @@ def session_in(
         raise InputError(
             f"--resume: {path}: expected the file and the window with which the session began, found a change: begin a new session"
         )
-    session.require_same(inputs, same)
+    session.require_same(inputs, are_equal)
     require_same_books("--resume", session.charged, ledger, "session")
     return session
 
