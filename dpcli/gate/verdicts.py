@@ -6,7 +6,7 @@ The verdict on a file is the worst verdict of its conditions. The verdict "unkno
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Path
@@ -18,11 +18,210 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.file.toml.findings import Diagnostic
 
-Standing = tuple[str, int]  # the type of an entry, and the evidence for its cost (dpcli.gate.claims)
+
 Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}
 # From the worst to the best verdict. A warning counts as a pass.
 PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waived", "pass")
+
+
+class Standing(NamedTuple):
+    """The type of an entry, and the evidence for its cost (`dpcli.gate.claims.EVIDENCE_NOW`). In JSON, it is a list of the two."""
+
+    type: str
+    evidence: int
+
+
+class PlannedRuns(NamedTuple):
+    """The number of runs of a horizon, and the cap on their epsilon together. In JSON, it is a list of the two."""
+
+    runs: int
+    epsilon: float
+
+
+class LedgerShares(NamedTuple):
+    """The cost of all runs of a file, and what was left in the ledger before them, as shares of the ledger's cap."""
+
+    cost: float
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The goal of a remedy, which is the largest epsilon that `runs` runs together may have at `delta`."""
+
+    epsilon: float
+    delta: float | None
+    runs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pardon:
+    """A waiver that turned a failure into "waived".
+
+    Attributes:
+        waiver: The waiver.
+        days_left: Number of days until the waiver expires.
+        is_new: Whether the change under review adds the waiver.
+        in_policy: Whether the waiver is in the policy, and not in the file.
+    """
+
+    waiver: Waiver
+    days_left: int
+    is_new: bool
+    in_policy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A requirement of a file, and its verdict.
+
+    Attributes:
+        name: A key of `CONDITIONS`, or the code of a lint rule.
+        key, place: The key that the condition is about, as a path into the file, and its line and column.
+        mechanism: The name of the mechanism that the condition is about, if there is exactly one.
+        measured, target: The epsilon that was judged, and the goal with which the condition would pass.
+        pardon: The waiver that covers a failure.
+        shares: For a ledger, the shares of its cap.
+        delta: For a ledger, the delta of the cap.
+    """
+
+    name: str
+    verdict: Verdict
+    message: str
+    key: Path = ("budget",)
+    place: tuple[int, int] = (1, 1)
+    mechanism: str | None = None
+    measured: float | None = None
+    target: Target | None = None
+    pardon: Pardon | None = None
+    shares: LedgerShares | None = None
+    delta: float | None = None
+
+
+def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst verdict, which determines the exit code. A warning counts as a pass."""
+    present = set(verdicts)
+    return next((verdict for verdict in PRECEDENCE if verdict in present), "pass")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The earlier version of a file.
+
+    Attributes:
+        epsilon, delta: The guarantee.
+        statement: The keys that determine the meaning of the guarantee, such as the unit, with their values.
+        terms: The caps and other terms of the file (`bases.terms_of`).
+        standings: The type of each mechanism and the evidence for its cost (`claims.standings_of`).
+        waivers: The waivers of the file (`bases.waiver_data`).
+        horizon: The planned runs and their cap; None without a horizon.
+        account, data: The account and the content of the file; None if the base is from the JSON of an earlier gate.
+        earlier_path: The earlier path in the repository, if the file was renamed; else "".
+    """
+
+    epsilon: float
+    delta: float | None
+    statement: Mapping[str, Any]
+    terms: Mapping[str, Any]
+    standings: Mapping[str, Standing]
+    horizon: PlannedRuns | None = None
+    waivers: tuple[Mapping[str, Any], ...] = ()
+    account: Account | None = None
+    data: bytes | None = None
+    earlier_path: str = ""
+
+    @property
+    def max_increase(self) -> float | None:
+        """The limit in nats that the earlier version states on the rise of its epsilon."""
+        limit: float | None = self.terms.get("gate.max_increase")
+        return limit
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judged file.
+
+    Attributes:
+        account: The account under the caps in force; None if the file cannot be read, has no cap, or gets no account.
+        conditions, diagnostics: The verdicts on the file, and its lint findings.
+        base: The earlier version.
+        epsilon_at_base_delta: The current epsilon at the delta of the earlier version.
+        changes: The cost of each change, if it alone were made to the base.
+        granting: The positions of the policy's waivers that concern one of the conditions.
+        written: The pipeline as the file states it, with its own caps; None if there is no account.
+        sources: The paths and addresses of the private data that commands read for the file.
+    """
+
+    path: str
+    account: Account | None
+    conditions: tuple[Condition, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    base: Base | None = None
+    epsilon_at_base_delta: float | None = None
+    changes: tuple[Priced, ...] = ()
+    granting: frozenset[int] = frozenset()
+    written: Pipeline | None = None
+    sources: frozenset[str] = frozenset()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the conditions."""
+        return worst_verdict(condition.verdict for condition in self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSum(Judged):
+    """The verdict on the sum over all files of some datasets.
+
+    Attributes:
+        path: The name of the sum in tables.
+        base, epsilon_at_base_delta: As for a file. They are None if the sum at the base cannot be computed.
+        reported_at: The file at which reports show the sum.
+        datasets: The names of the datasets.
+        members: The paths of all files in the sum.
+        uncapped: The account of a sum without a cap. Such a sum can only lead to a warning.
+    """
+
+    reported_at: str = ""
+    datasets: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    uncapped: Account | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """The result of the gate.
+
+    Attributes:
+        files: The verdicts on the files.
+        policy: The path of the policy; None if there is none.
+        notices: Warnings about the policy itself.
+        together: The verdicts on sums over files.
+    """
+
+    files: tuple[Judged, ...]
+    policy: str | None = None
+    notices: tuple[Condition, ...] = ()
+    together: tuple[JudgedSum, ...] = ()
+
+    @property
+    def judged(self) -> tuple[Judged, ...]:
+        """The verdicts on all files and sums."""
+        return (*self.files, *self.together)
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst_verdict(file.verdict for file in self.judged)
+
+
+def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
+    """Return the first finding in words, and the number of further findings."""
+    first = diagnostics[0]
+    further = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+    place = f"line {first.line}: " if first.line else ""  # a finding about all of the file has no line
+    return f"{place}{first.key + ': ' if first.key else ''}{first.message}{further}"
+
 
 # For each condition, its title and an explanation. The explanation states what the condition requires, or which change it reports.
 CONDITIONS: dict[str, tuple[str, str]] = {
@@ -85,179 +284,3 @@ FAILURES = {
     "horizon": "planned runs above their cap",
     "together": "sum over a dataset above its cap",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The goal of a remedy, which is the largest epsilon that `runs` runs together may have at `delta`."""
-
-    epsilon: float
-    delta: float | None
-    runs: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Pardon:
-    """A waiver that turned a failure into "waived".
-
-    Attributes:
-        waiver: The waiver.
-        days: Number of days until the waiver expires.
-        new: Whether the change under review adds the waiver.
-        external: Whether the waiver is in the policy, and not in the file.
-    """
-
-    waiver: Waiver
-    days: int
-    new: bool
-    external: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A requirement of a file, and its verdict.
-
-    Attributes:
-        name: A key of `CONDITIONS`, or the code of a lint rule.
-        key, place: The key that the condition is about, as a path into the file, and its line and column.
-        mechanism: The name of the mechanism that the condition is about, if there is exactly one.
-        measured, target: The epsilon that was judged, and the goal with which the condition would pass.
-        pardon: The waiver that covers a failure.
-        shares: For a ledger, the cost of the runs and what was left before them, both as shares of the cap.
-        delta: For a ledger, the delta of the cap.
-    """
-
-    name: str
-    verdict: Verdict
-    message: str
-    key: Path = ("budget",)
-    place: tuple[int, int] = (1, 1)
-    mechanism: str | None = None
-    measured: float | None = None
-    target: Target | None = None
-    pardon: Pardon | None = None
-    shares: tuple[float, float] | None = None
-    delta: float | None = None
-
-
-def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst verdict, which determines the exit code. A warning counts as a pass."""
-    present = set(verdicts)
-    return next((verdict for verdict in PRECEDENCE if verdict in present), "pass")
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The earlier version of a file.
-
-    Attributes:
-        epsilon, delta: The guarantee.
-        statement: The keys that determine the meaning of the guarantee, such as the unit, with their values.
-        terms: The caps and other terms of the file (`bases.terms_of`).
-        standings: The type of each mechanism and the evidence for its cost (`claims.standings_of`).
-        waivers: The waivers of the file (`bases.waiver_data`).
-        horizon: The number of planned runs, and the cap on their epsilon.
-        account, data: The account and the content of the file; None if the base is from the JSON of an earlier gate.
-        renamed: The earlier path in the repository, if the file was renamed; else "".
-    """
-
-    epsilon: float
-    delta: float | None
-    statement: Mapping[str, Any]
-    terms: Mapping[str, Any]
-    standings: Mapping[str, Standing]
-    horizon: tuple[int, float] | None = None
-    waivers: tuple[Mapping[str, Any], ...] = ()
-    account: Account | None = None
-    data: bytes | None = None
-    renamed: str = ""
-
-    @property
-    def max_increase(self) -> float | None:
-        """The limit in nats that the earlier version states on the rise of its epsilon."""
-        limit: float | None = self.terms.get("gate.max_increase")
-        return limit
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A judged file.
-
-    Attributes:
-        account: The account under the caps in force; None if the file cannot be read, has no cap, or gets no account.
-        conditions, diagnostics: The verdicts on the file, and its lint findings.
-        base, now: The earlier version, and the current epsilon at that version's delta.
-        changes: The cost of each change, if it alone were made to the base.
-        granting: The positions of the policy's waivers that concern one of the conditions.
-        own: The pipeline with its own caps; None if there is no account.
-        sources: The paths and addresses of the private data that commands read for the file.
-    """
-
-    path: str
-    account: Account | None
-    conditions: tuple[Condition, ...]
-    diagnostics: tuple[Diagnostic, ...] = ()
-    base: Base | None = None
-    now: float | None = None
-    changes: tuple[Priced, ...] = ()
-    granting: frozenset[int] = frozenset()
-    own: Pipeline | None = None
-    sources: frozenset[str] = frozenset()
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst verdict of the conditions."""
-        return worst_verdict(condition.verdict for condition in self.conditions)
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedSum(Judged):
-    """The verdict on the sum over all files of some datasets.
-
-    Attributes:
-        path: The name of the sum in tables.
-        base, now: As for a file. They are None if the sum at the base cannot be computed.
-        at: The file at which reports show the sum.
-        datasets: The names of the datasets.
-        members: The paths of all files in the sum.
-        uncapped: The account of a sum without a cap. Such a sum can only lead to a warning.
-    """
-
-    at: str = ""
-    datasets: tuple[str, ...] = ()
-    members: tuple[str, ...] = ()
-    uncapped: Account | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gated:
-    """The result of the gate.
-
-    Attributes:
-        files: The verdicts on the files.
-        policy: The path of the policy; None if there is none.
-        notices: Warnings about the policy itself.
-        together: The verdicts on sums over files.
-    """
-
-    files: tuple[Judged, ...]
-    policy: str | None = None
-    notices: tuple[Condition, ...] = ()
-    together: tuple[JudgedSum, ...] = ()
-
-    @property
-    def judged(self) -> tuple[Judged, ...]:
-        """The verdicts on all files and sums."""
-        return (*self.files, *self.together)
-
-    @property
-    def verdict(self) -> Verdict:
-        return worst_verdict(file.verdict for file in self.judged)
-
-
-def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
-    """Return the first finding in words, and the number of further findings."""
-    first = diagnostics[0]
-    further = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
-    place = f"line {first.line}: " if first.line else ""  # a finding about all of the file has no line
-    return f"{place}{first.key + ': ' if first.key else ''}{first.message}{further}"

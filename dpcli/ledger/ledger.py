@@ -205,7 +205,8 @@ class Ledger:
                 f'"{pipeline.privacy.dataset}"'
             )
         terms.refuse_other_privacy(pipeline)
-        described_at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
+        stated = pipeline.privacy.delta if delta is None else delta
+        described_at = 0.0 if stated is None else stated
         if not 0.0 <= described_at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {described_at!r}")
         try:
@@ -246,7 +247,8 @@ class Ledger:
         try:
             return self.append_all([(request, request.key) for request in requests])
         except Denied:
-            raise self._denial_error(replace(requests[0], cost=sum_of([request.cost for request in requests])), together) from None
+            total = replace(requests[0], cost=sum_of([request.cost for request in requests]))
+            raise self._denial_error(total, together) from None
 
     def reserve(
         self,
@@ -327,9 +329,8 @@ class Ledger:
                 cap stops further runs, but does not strengthen the guarantee for earlier runs.
             expires: The time until which another person may approve the proposal ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
         """
-        return self._append(
-            Proposable(Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged), expires), ""
-        )
+        request = Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged)
+        return self._append(Proposable(request, expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Approve the proposal of entry `seq`. Raises LedgerError if the proposal is not open, or if the approver made it.
@@ -430,12 +431,13 @@ class Ledger:
                 f"--window: {', '.join(given)[:60]} contradicts the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]})"
             )
         blocks = self.window(given or stated)
-        marked = marked_by_a_blank(pipeline.mechanisms) if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT else None
-        if marked is not None:
-            raise InputError(
-                f'mechanism["{marked}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move between '
-                "blocks, and this mechanism may reveal where a blank is"
-            )
+        if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
+            revealing = marked_by_a_blank(pipeline.mechanisms)
+            if revealing is not None:
+                raise InputError(
+                    f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '
+                    "between blocks, and this mechanism may reveal where a blank is"
+                )
         return blocks
 
     def upgrade(self) -> Receipt:
@@ -462,13 +464,17 @@ class Ledger:
         return self._seal_and_apply(content, now, state)
 
     def _charge(self, request: Charge, pipeline: Pipeline) -> Receipt:
+        """Append a charge. Raises Denied, with what would fit, if it exceeds the budget."""
         try:
             receipt = self._append(request, request.key)
         except Denied:
             raise self._denial_error(request, pipeline) from None
-        return replace(receipt, notes=request.notes_on_repetition(receipt.run)) if receipt.repeated and receipt.run else receipt
+        if receipt.repeated and receipt.run is not None:
+            return replace(receipt, notes=request.notes_on_repetition(receipt.run))
+        return receipt
 
     def _denial_error(self, request: Charge, pipeline: Pipeline) -> Denied:
+        """Return the error that says by how much a charge exceeds the budget, and what would fit."""
         from dpcli.ledger.denial import denial
 
         return Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who))
@@ -522,13 +528,17 @@ class Ledger:
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
-        for entry in filter(None, entries):  # now durable
+        written = [entry for entry in entries if entry is not None]
+        for entry in written:  # now durable
             state.apply(entry)
-        self._checkpoint_seq = state.head.seq if any(entries) and self._is_checkpoint_due(state, entries) else self._checkpoint_seq
-        return tuple(
-            Receipt(entry, state.runs.get(key or ("" if entry is None else entry.key)), state)
-            for entry, (_, key) in zip(entries, requests, strict=True)
-        )
+        if written and self._is_checkpoint_due(state, entries):
+            self._checkpoint_seq = state.head.seq
+        receipts = []
+        for result, (_, key) in zip(entries, requests, strict=True):
+            if not key and result is not None:
+                key = result.key
+            receipts.append(Receipt(result, state.runs.get(key), state))
+        return tuple(receipts)
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
         """Check whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
@@ -555,6 +565,7 @@ class Ledger:
         return entry
 
     def _with_signature(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
+        """Return the content of an entry with its author, its time and the version of dpcli."""
         return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
 
     def _seal_and_apply(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
@@ -600,10 +611,12 @@ def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
     Raises:
         LedgerError: Another dataset has the fingerprint.
     """
-    stated = (terms.fingerprint or "").lower()  # hexadecimal digits may be capitals
-    for other in store.datasets() if stated else ():
-        known = _terms_of(store, other) if other != dataset else None
-        if known is not None and (known.fingerprint or "").lower() == stated:
+    if not terms.fingerprint:
+        return
+    for other in store.datasets():
+        known = None if other == dataset else _terms_of(store, other)
+        # Hexadecimal digits may be capitals.
+        if known is not None and (known.fingerprint or "").lower() == terms.fingerprint.lower():
             raise LedgerError(
                 f'{store.place}: expected new data, found the fingerprint of dataset "{other}": charge the runs there'
             )

@@ -122,26 +122,28 @@ class Charge:
 
     def notes_on_repetition(self, run: Run) -> tuple[str, ...]:
         """Return notes for the user if this request repeats the charge of `run`, so that nothing is written."""
-        charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
-        lines: tuple[str, ...] = (f"{charged}: nothing is charged now, and a run that draws noise again needs a key of its own",)
-        end = run.content.get("expires")
-        if self.kind == "reserve" and self.expires != end:
-            given, first = self.expires or "none", end or "none: it can be voided until it is started"
-            lines += (f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing',)
+        lines = [
+            f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing is charged now, and a run that '
+            "draws noise again needs a key of its own"
+        ]
+        reserved_until = run.content.get("expires")
+        if self.kind == "reserve" and self.expires != reserved_until:
+            given, first = self.expires or "none", reserved_until or "none: it can be voided until it is started"
+            lines.append(f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing')
         named = certificate_of(run.content)
         if self.certificate and self.certificate != named:
             kept = "no certificate" if named is None else f"the certificate sha256:{named}"
             lines += (f'"{self.key}" names {kept} in its entry; --certificate changes nothing',)
-        return lines
+        return tuple(lines)
 
     def _refuse_other(self, run: Run) -> None:
         """Check that `run`, which has this key, was charged by an equal request and has not begun. Raises LedgerError if not."""
-        body = {**dict.fromkeys(("made", "maker")), **self.body()}
-        other = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
-        if other:
+        body = {"made": None, "maker": None, **self.body()}
+        differing = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
+        if differing:
             raise LedgerError(
                 f'key "{self.key}": expected the run that entry {run.seq} charged under it, found a run that differs in '
-                f"{' and '.join(other)}: a new run needs a key of its own"
+                f"{' and '.join(differing)}: a new run needs a key of its own"
             )
         if not self.made and run.content.get("who") != self.who:
             raise LedgerError(
@@ -240,10 +242,10 @@ class CountAnswers:
                 f'key "{self.key}": expected a request of {owner}, who was charged for the run, found one of {self.who}: nothing is '
                 "answered"
             )
-        taken = run.counts.get(self.of, 0)
-        if taken + self.count > self.total:
-            raise Denied(f"{taken:,} of {self.total:,} {self.of} are spent, and {self.count:,} more were requested")
-        return {"kind": "count", "key": self.key, "of": self.of, "count": taken + self.count}
+        granted = run.counts.get(self.of, 0)
+        if granted + self.count > self.total:
+            raise Denied(f"{granted:,} of {self.total:,} {self.of} are spent, and {self.count:,} more were requested")
+        return {"kind": "count", "key": self.key, "of": self.of, "count": granted + self.count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +342,7 @@ class Prepare:
         departure = state.departure
         if departure is None or departure.copy or departure.prepared:
             raise LedgerError(f'dataset "{state.dataset}": the chain to copy does not end with the entry that closed it')
-        return {"kind": "moved", "to": departure.to, "copy": departure.at.hash, "why": f"copy {self.word}"}
+        return {"kind": "moved", "to": departure.to, "copy": departure.closed_at.hash, "why": f"copy {self.word}"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.certify.named_certificate import NamedProof
 from dpcli.document.document import Document, Sheet, Table, visible
 from dpcli.file.pipeline.datasets import blocks_words
-from dpcli.sessions.documents.dry_run import rows_of, shown
+from dpcli.sessions.documents.dry_run import shown, stored_rows_words
 from dpcli.train.documents.run_statement import metrics_words
 from dpcli.train.run.outcome import epsilon_at_delta
 
@@ -131,6 +131,6 @@ def _guarantee(guarantee: Mapping[str, Any]) -> str:
     """Return the guarantee of a private run in words, with its setting."""
     window = ""
     if "window" in guarantee:
-        window = f"; window {visible(blocks_words(guarantee['window']))}, {visible(rows_of(guarantee))}"
+        window = f"; window {visible(blocks_words(guarantee['window']))}, {visible(stored_rows_words(guarantee))}"
     setting = f"per {visible(guarantee['unit'])}, {guarantee['adjacency']}; {guarantee['accountant']} accountant{window}"
     return f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} ({setting})"

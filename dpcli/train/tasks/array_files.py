@@ -128,7 +128,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
     shown = {name: f"column {number}" for number, name in enumerate(names, 1)}
     if train.label:
         shown[label] = f"column {label!r}"
-    blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
+    blocks = None if only is None or only.block_part is None else [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     raw_labels = columns.pop(label, [])
     if train.labels is None:
