@@ -403,7 +403,7 @@ def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
     if not slope > 0.0:
         return -math.inf, math.inf
     below, above = (1e-15 * abs(epsilon) + 1.01 * min(max(gap, 0.0), 1.0) / slope for gap in (log_delta - low, high - log_delta))
-    return _outside(contour, log_delta, epsilon, -below), _outside(contour, log_delta, epsilon, above)
+    return outside(contour, log_delta, epsilon, -below), outside(contour, log_delta, epsilon, above)
 
 
 def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
@@ -438,7 +438,13 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
     return epsilon, slope
 
 
-def _outside(contour: Curve, log_delta: float, epsilon: float, margin: float) -> float:
+class Certificate(Protocol):
+    """Bounds on log delta that hold at every epsilon."""
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
+
+
+def outside(contour: Certificate, log_delta: float, epsilon: float, margin: float) -> float:
     """Return the first of epsilon + margin, + 2 margin, + 4 margin, ... that the certificate proves to be a bound; infinite if none is.
 
     It is an upper bound for a positive margin and a lower one for a negative margin.
