@@ -116,7 +116,7 @@ def headline(setting: Drawn) -> Interval:
     from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
     from dpcli.mechanisms.noise.laplace import Laplace
     from dpcli.mechanisms.sampling.poisson import PoissonSampled
-    from dpcli.mechanisms.stated.pure_and_approx import Pure
+    from dpcli.mechanisms.stated.pure_and_approx import StatedPure
 
     def mechanism(part: Part) -> Mechanism:
         if part.kind == "gaussian":
@@ -125,7 +125,7 @@ def headline(setting: Drawn) -> Interval:
             "laplace": lambda: Laplace(1.0 / part.noise),
             "discrete-gaussian": lambda: DiscreteGaussian(part.noise, 1),
             "discrete-laplace": lambda: DiscreteLaplace(part.noise, 1),
-            "pure": lambda: Pure(1.0 / part.noise),
+            "pure": lambda: StatedPure(1.0 / part.noise),
         }[part.kind]()
         return inner if part.rate == 1.0 else PoissonSampled(inner, part.rate)
 
