@@ -41,6 +41,14 @@ NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less tha
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
 FEW = 16  # largest number of different losses that are tilted without first checking that some characteristic function decays
+SHORT = (
+    256  # beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known
+)
+MANY_TERMS = 100  # fewest terms of a characteristic function that is computed after those of fewer terms
+SPARSE, MOST_SPARSE = (
+    16,
+    1 << 20,
+)  # least multiples of the node distance for each node, and most terms, if nodes are computed one by one
 LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose modulus is below LIGHT times that of the first
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
@@ -210,14 +218,16 @@ def build(
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
-    y: Array = step * np.arange(len(integrand.log_factor), dtype=float)
+    y: Array = step * integrand.index
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
-    left_out = integrand.error_bound * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
+    multiples: Array = step * np.arange(integrand.count, dtype=float) if integrand.error_bound > 0.0 else y
+    left_out = integrand.error_bound * float((1.0 / np.hypot(t, multiples) / np.hypot(t + 1.0, multiples)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]
     mean = math.fsum(n * part.mean for part, n in tilted)
     swing = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
-    rounding = (2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts) * float(modulus.sum()) * step / math.pi
+    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts
+    rounding = (relative * float(modulus.sum()) + (1.0 + relative) * integrand.faded) * step / math.pi
     rounding += 8e-16 * swing * float(product(modulus, y)) * step / math.pi  # the rounding of the angles
     if len(y) > LONG:
         kept = modulus > LIGHT * float(modulus[0])
@@ -259,15 +269,20 @@ class Factor(NamedTuple):
     """The characteristic function of the composition, or of a part of it.
 
     log_factor: its logarithm at the nodes. log_tail: logarithm of a bound on the integral beyond the nodes.
+    index: the nodes, as multiples of the node distance from 0 on. faded: a bound on the sum of the moduli of the integrand at the nodes in
+        between that are left out, over the node distance. count: the number of multiples up to the last node.
     spare, log_spare: rises of the tilt and log moments of the part that is left out; empty if there is none.
     error_bound: a bound on the absolute error at any node from terms that losses left out.
     """
 
     log_factor: ComplexArray
     log_tail: float
+    index: Array
     spare: Array
     log_spare: Array
     error_bound: float = 0.0
+    faded: float = 0.0
+    count: int = 0
 
 
 class Wanted(NamedTuple):
@@ -300,10 +315,58 @@ def whole_factor(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
         return None
     count = math.ceil(end[0] / place.step) + 1
     hold(count)
-    log_factor = np.zeros(count, dtype=complex)
-    for part, n in tilted:
-        log_factor += n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
-    return Factor(log_factor, end[1], np.zeros(0), np.zeros(0), _error_bound(tilted))
+    nodes = _Nodes(place, count)
+    for part, n in sorted(tilted, key=_by_work):
+        nodes.multiply(part, n, NEGLIGIBLE - math.log(counts))
+    return Factor(nodes.log_factor, end[1], nodes.index, np.zeros(0), np.zeros(0), _error_bound(tilted), nodes.faded, count)
+
+
+def _by_work(part: tuple[Tilted, int]) -> tuple[int, float]:
+    """Return a key that sorts parts.
+
+    Parts of few terms come first, by falling variance, because they may leave few nodes for the others. Then come the parts that can be
+    computed at these nodes alone, and then the others.
+    """
+    tilted, n = part
+    terms = float(getattr(tilted, "terms", math.inf))
+    if terms < MANY_TERMS:
+        return 0, -n * tilted.variance
+    return (1 if getattr(tilted, "pointwise", False) else 2), terms
+
+
+class _Nodes:
+    """The nodes of a contour, with the product of the characteristic functions of the parts so far.
+
+    A characteristic function has a modulus of at most 1. So the integrand at a node where the product so far is negligible is at most that
+    product, and the other parts are not computed there.
+    """
+
+    def __init__(self, place: Wanted, count: int) -> None:
+        self._place = place
+        self.index: Array = np.arange(count, dtype=float)
+        self.log_factor: ComplexArray = np.zeros(count, dtype=complex)
+        self.faded = 0.0
+
+    def multiply(self, part: Tilted, n: int, log_error: float) -> None:
+        """Multiply by the characteristic function of `n` copies of a part. log_error: as of `Tilted.centred`."""
+        step, last = self._place.step, int(self.index[-1]) + 1
+        few = SPARSE * len(self.index) < last and len(self.index) * getattr(part, "terms", math.inf) <= MOST_SPARSE
+        if few and getattr(part, "pointwise", False):
+            values: ComplexArray = part.centred_at(step * self.index)  # type: ignore[attr-defined]
+        else:
+            values = part.centred(step, last, log_error)
+            values = values if len(self.index) == last else values[self.index.astype(int)]
+        self.log_factor = self.log_factor + n * values
+        if last > SHORT:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Leave out the nodes at which the integrand is negligible, except the first one."""
+        t, y = self._place.t, self._place.step * self.index
+        modulus = np.exp(self.log_factor.real) / (np.hypot(t, y) * np.hypot(t + 1.0, y))
+        kept = ~(modulus <= LIGHT * float(modulus[0]))  # NaN is kept, so that it is not taken for a small number
+        self.faded += float(modulus[~kept].sum())
+        self.index, self.log_factor = self.index[kept], self.log_factor[kept]
 
 
 def factor_without_bulk(
@@ -347,9 +410,11 @@ def factor_without_bulk(
     return Factor(
         log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0),
         end[1],
+        np.arange(count, dtype=float),
         spare,
         log_spare,
         _error_bound([(halves, n) for halves, _, n in divided]),
+        count=count,
     )
 
 
