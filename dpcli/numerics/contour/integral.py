@@ -38,6 +38,10 @@ MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
+FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
+# Ratio between the tilts of a later parabola, largest factor by which it lies beyond the one before, and most parabolas.
+CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
+VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
 FEW = 16  # largest number of different losses that are tilted without first checking that some characteristic function decays
@@ -136,16 +140,59 @@ class Contour:
 def tilt_for(losses: Losses, log_delta: float) -> float:
     """Return a tilt near the one at which Chernoff's bound on epsilon is least.
 
-    Any t > 0 gives valid bounds. If there are many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit all.
+    Any t > 0 gives valid bounds. If there are very many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit
+    all.
     """
     if len(losses) <= 2 * SAMPLE:
         return _chernoff_tilt(losses, 1.0, log_delta)[0]
+    if len(losses) <= VERY_MANY:
+        return _tilt_by_parabolas(losses, log_delta) or _chernoff_tilt(losses, 1.0, log_delta)[0]
     chosen = [losses[round(i)] for i in np.linspace(0, len(losses) - 1, SAMPLE).tolist()]
     scale = sum(n for _, n in losses) / sum(n for _, n in chosen)
     t, epsilon = _chernoff_tilt(chosen, scale, log_delta)
     at = np.array([t])
     off = float(total_cgf(losses, at)[0] - scale * total_cgf(chosen, at)[0])
     return t if abs(off) <= 0.1 * t * epsilon else _chernoff_tilt(losses, 1.0, log_delta)[0]
+
+
+def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
+    """Return the tilt of `tilt_for` by parabolas through Chernoff's bounds at three tilts; None if they do not lead there.
+
+    Every evaluation takes a call for each loss, so it pays to need few of them.
+    """
+    first = np.array(FIRST_TILTS)
+    values = _chernoff_epsilons(losses, 1.0, log_delta, first)
+    at = min(max(int(values.argmin()), 1), len(first) - 2)
+    places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
+    for _ in range(PARABOLAS):
+        best = min(range(3), key=bounds.__getitem__)
+        vertex = _vertex(places, bounds)
+        if vertex is None:
+            return None
+        if places[best] * (bounds[best] - vertex[1]) < NEAR:
+            return float(places[best])
+        middle = min(max(vertex[0], places[0] / BEYOND), places[2] * BEYOND)
+        places = [middle / CLOSER, middle, middle * CLOSER]
+        bounds = _chernoff_epsilons(losses, 1.0, log_delta, np.array(places)).tolist()
+    return None
+
+
+def _vertex(places: Sequence[float], values: Sequence[float]) -> tuple[float, float] | None:
+    """Return where the parabola through three points, in the logarithm of the place, is least, and its value; None if it has no minimum.
+
+    The places have equal ratios.
+    """
+    slope, curvature = 0.5 * (values[2] - values[0]), values[2] - 2.0 * values[1] + values[0]
+    if not 0.0 < curvature < math.inf:
+        return None
+    share = -slope / curvature
+    return places[1] * (places[2] / places[1]) ** min(max(share, -50.0), 50.0), values[1] + 0.5 * slope * share
+
+
+def _chernoff_epsilons(losses: Losses, scale: float, log_delta: float, z: Array) -> Array:
+    """Return Chernoff's bounds on epsilon at the tilts z, or inf where a CGF is not finite. scale: factor of the losses' CGF."""
+    values = (scale * total_cgf(losses, z) - log_delta + log_hockey(z)) / z
+    return np.asarray(np.where(np.isnan(values), math.inf, values))
 
 
 def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[float, float]:
@@ -158,11 +205,10 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     def evaluate(points: Sequence[float]) -> float:
         z = np.array([x for x in points if x not in epsilon_at and 1e-12 <= x <= 1e12])
         if len(z):
-            values = (scale * total_cgf(losses, z) - log_delta + log_hockey(z)) / z
-            epsilon_at.update(zip(z.tolist(), np.where(np.isnan(values), math.inf, values).tolist(), strict=True))
+            epsilon_at.update(zip(z.tolist(), _chernoff_epsilons(losses, scale, log_delta, z).tolist(), strict=True))
         return min(epsilon_at, key=lambda x: (epsilon_at[x], x))
 
-    best = evaluate([0.5, 2.0, 8.0, 32.0])
+    best = evaluate(FIRST_TILTS)
     for _ in range(60):
         ordered = sorted(epsilon_at)
         at = ordered.index(best)
