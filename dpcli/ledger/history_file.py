@@ -40,7 +40,7 @@ MOST_MISTAKES = 20  # largest number of mistakes in one message
 COLUMNS = ("date", "key", "file", "epsilon", "delta", "rho", "unit", "adjacency", "who", "note", "window")
 
 
-class Line(NamedTuple):
+class HistoryLine(NamedTuple):
     """A line of a history: its number in the file, and its cells by column."""
 
     number: int
@@ -136,7 +136,7 @@ def each_or_all_mistakes(items: Sequence[Any], place: str, function: Callable[[A
     return tuple(results)
 
 
-def _csv_lines(text: str, shown: str) -> Iterator[Line]:
+def _csv_lines(text: str, shown: str) -> Iterator[HistoryLine]:
     """Yield the lines of a CSV file. Empty cells are left out. Raises InputError if a row does not fit the header."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] = []
@@ -151,7 +151,7 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
             if len(cells) != len(names):
                 hint = "quote a cell that contains a comma" if len(cells) > len(names) else "leave a cell without a value empty"
                 raise InputError(f"{shown}:{reader.line_num}: the row has {len(cells)} cells, the header {len(names)}: {hint}")
-            yield Line(reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell})
+            yield HistoryLine(reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell})
     except csv.Error as error:
         raise InputError(f"{shown}:{reader.line_num}: not csv ({error})") from None
 
@@ -177,7 +177,7 @@ def _refuse_unknown(names: Sequence[str], place: str) -> None:
             )
 
 
-def _json_lines(text: str, shown: str) -> Iterator[Line]:
+def _json_lines(text: str, shown: str) -> Iterator[HistoryLine]:
     """Yield the lines of a JSON lines file. Empty values are left out. Raises InputError if a line is not a table of texts and numbers."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -195,7 +195,7 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
         other = next((name for name, value in row.items() if value is not None and type(value) is not str), None)
         if other is not None:
             raise InputError(f"{place}: {other}: expected text or a number, found {escaped(str(row[other])[:40])}")
-        yield Line(number, {name: value.strip() for name, value in row.items() if value and value.strip()})
+        yield HistoryLine(number, {name: value.strip() for name, value in row.items() if value and value.strip()})
 
 
 class RepeatedName(ValueError):
@@ -211,7 +211,7 @@ def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _run(line: Line, shown: str, folder: str, now: str) -> PastRun:
+def _run(line: HistoryLine, shown: str, folder: str, now: str) -> PastRun:
     """Return the run of a line. Raises InputError, with the place of the line, if a cell is invalid."""
     place = f"{shown}:{line.number}"
     try:
