@@ -18,6 +18,7 @@ from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
 SHARES = (Decimal("0.0001"), Decimal("0.003"))  # by which epsilon is raised where the headline has no proof
+PADS = (1.0, 1 / 30)  # shares of the usual pad that are tried
 MARGIN = 1e-9  # share by which a proved bound may contradict the accountants' interval before it is an internal error
 
 
@@ -151,8 +152,16 @@ def _proof(case: tuple[list[Json], str], key: str, texts: Json, upper: bool, kno
     from dpcli.certify import checker
 
     parts, direction = case
-    plan = proof_search.find_plan(parts, direction, float(texts["epsilon"]), float(texts["delta"]), upper, known)
-    checker.show(parts, {"bound": "upper" if upper else "lower", **texts, "proofs": {key: plan}}, direction, key)
+    claim = {"bound": "upper" if upper else "lower", **texts}
+    for pad in PADS:
+        plan = proof_search.find_plan(parts, direction, float(texts["epsilon"]), float(texts["delta"]), upper, known, pad)
+        try:
+            checker.show(parts, claim | {"proofs": {key: plan}}, direction, key)
+        except checker.Unproved:
+            if "pad" not in plan or pad == PADS[-1]:
+                raise
+            continue
+        break
     return plan
 
 
@@ -185,7 +194,12 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     if type(group_size) is not int or group_size < 1:
         raise NotRepresentable(f"expected a group size of at least 1, found {group_size!r}")
     own = certified_parts(pipeline, group_size)
-    expected = {"statement": _statement(pipeline, group_size), "assumes": list(own.assumptions), "alternatives": None, **own.stated()}
+    expected = {
+        "statement": _statement(pipeline, group_size),
+        "assumes": list(own.assumptions),
+        "alternatives": None,
+        **own.stated(),
+    }
     for key, value in expected.items():
         if certificate.get(key) != value:
             raise NotRepresentable(f"the certificate is about {key} {certificate.get(key)!r}, and the file states {value!r}")

@@ -91,7 +91,9 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     if math.prod(len(branches) for branches in divisions) > MOST_ALTERNATIVES:
         raise NotRepresentable(f"more than {MOST_ALTERNATIVES} choices of one part from each division of the data")
     chosen = dict.fromkeys(_added(choice) for choice in itertools.product(*divisions))
-    alternatives = [alternative for alternative in chosen if alternative or len(chosen) == 1]  # what costs nothing is in every other one
+    alternatives = [
+        alternative for alternative in chosen if alternative or len(chosen) == 1
+    ]  # what costs nothing is in every other one
     if len(alternatives) == 1:  # the only one is a part of the whole
         common, alternatives = _added((common, *alternatives)), []
     if not common and not alternatives:
@@ -164,9 +166,9 @@ class _Conversion:
 def _mechanisms(lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
     """Yield each line's mechanism, or the members of a composed one, with its count. A sample of all records is no sample."""
     for line in lines:
-        mechanism = line.mechanism
-        if isinstance(_plain(mechanism), PoissonSampled) and _plain(mechanism).rate == 1.0:
-            mechanism = _plain(mechanism).inner if mechanism.attained() else _plain(mechanism).inner.unclaimed()
+        mechanism, plain = line.mechanism, _plain(line.mechanism)
+        if isinstance(plain, PoissonSampled) and plain.rate == 1.0:
+            mechanism = plain.inner if mechanism.attained() else plain.inner.unclaimed()
         for part, count in parts_of(mechanism, line.count):
             yield line, part, count
 
@@ -266,7 +268,7 @@ def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, 
         raise NotRepresentable(f'"{line.name}": certify knows one record on a sample of this mechanism')
     inner, replaced = _plain(mechanism.inner), isinstance(mechanism, PoissonReplaced)
     convert = CONVERSIONS.get(type(inner))
-    if convert is None or type(inner) in NEVER_SAMPLED or (replaced and type(inner) not in REPLACED):
+    if convert is None or type(inner) in NEVER_SAMPLED or (replaced and type(inner) not in MIRRORED):
         raise NotRepresentable(f'"{line.name}": certify has no pair for this mechanism on a sample ({line.entries[0].type})')
     part, assumed = convert(inner, line, neighbours, None)
     part["rate"] = str(_rate(line, dataset_size, mechanism.rate))
@@ -298,7 +300,14 @@ def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | Non
 
 # Mechanisms whose sample has another pair here, or none: of a rho alone nothing follows for a sample.
 NEVER_SAMPLED = (PoissonSampled, Gaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
-REPLACED = (Pure, StatedPure, Approx, RandomizedResponse, DiscreteLaplace, DiscreteGaussian)  # their pairs are their own mirror images
+MIRRORED = (
+    Pure,
+    StatedPure,
+    Approx,
+    RandomizedResponse,
+    DiscreteLaplace,
+    DiscreteGaussian,
+)  # their pairs are their own mirror images
 _STATED = (Pure, StatedPure, Approx, RandomizedResponse)
 CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     Gaussian: _gaussian,

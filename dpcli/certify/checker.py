@@ -162,7 +162,7 @@ class ClosedPart:
         return [self.at(acb(t, k * h), plan) for k in range(count + 1)]
 
     def decay(self, t: arb, y: arb, plan: Json) -> arb:
-        """Return a bound that falls in y. |z+1| / |2z+1| falls to 1/2, |z| / |2z+1| rises to 1/2, and |e^{half e} - ..| is 2 cosh at most."""
+        """Return a bound that falls in y: |z+1| / |2z+1| falls to 1/2, |z| / |2z+1| rises to 1/2, and |sinh w| <= cosh Re w."""
         e = self.e0
         if self.kind == "gaussian":
             return (-e * y * y / 2).exp()
@@ -172,7 +172,8 @@ class ClosedPart:
         else:
             half = t + arb(1) / 2
             size = ((half * e).exp() + (-half * e).exp()) * (e / 2).exp() / (abs(2 * z + 1) * e.expm1())
-        return (size / self.at(t, plan)).min(arb(1))
+        ratio: arb = size / self.at(t, plan)
+        return ratio.min(arb(1))
 
 
 class RenyiPart:
@@ -513,9 +514,7 @@ class CheckedParts:
 
     def __init__(self, parts: list[Json], direction: str, plans: list[Json]) -> None:
         demand(len(parts) == len(plans), "a plan for each part")
-        self.items = [
-            (part_of(part, direction), int(part["count"]), plan) for part, plan in zip(parts, plans, strict=True)
-        ]
+        self.items = [(part_of(part, direction), int(part["count"]), plan) for part, plan in zip(parts, plans, strict=True)]
         demand(all(count >= 1 for _, count, _ in self.items), "counts of at least 1")
 
     def lost(self) -> arb:
@@ -762,7 +761,9 @@ def cases_of(certificate: Json) -> dict[str, tuple[list[Json], str]]:
     """Return the parts that compose, and a direction, for each key of an upper bound's proofs: "remove", or "remove 2" of the second
     alternative."""
     common, alternatives = certificate["parts"], certificate.get("alternatives")
-    demand(type(common) is list and (alternatives is None or (type(alternatives) is list and len(alternatives) > 1)), "lists of parts")
+    demand(
+        type(common) is list and (alternatives is None or (type(alternatives) is list and len(alternatives) > 1)), "lists of parts"
+    )
     cases = {}
     for place, own in enumerate([[]] if alternatives is None else alternatives, 1):
         demand(type(own) is list and bool(common + own), "parts")

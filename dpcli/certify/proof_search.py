@@ -30,13 +30,14 @@ PAD_OF_ROOM = 0.5  # share of that room that the pad may take
 LOG_HALF = 0.7  # a little more than log 2, since the slack is divided between two losses
 MARGIN = 1e-6  # by which a logarithm must be on the right side, to allow for rounding errors of the search
 MOST_FREQUENCIES = 150_000  # also of the nodes of an integral; far below what the checker refuses
-MOST_WORK = 1.2e8  # frequencies times nodes of the dearest proof that is tried, about 15 s
+MOST_WORK = 8e7  # frequencies times nodes of the dearest proof that is tried, about 10 s
 CHEAP = 3e6  # work below which no cheaper plan is looked for
 PER_FREQUENCY = 60  # work of the checker for one frequency and part beside its nodes, in nodes
 MOST_LATTICE = 400_000  # losses of a composition that are added up one by one; the checker refuses more than 500,000
 ORDER = 32  # nodes of a panel of Gauss and Legendre's rule in the checker
-ELLIPSES = (2.0, 3.0, 4.0, 6.0, 9.0)  # values of r that are tried for the ellipse around a panel (item 5)
-WIDTHS = np.geomspace(4.0, 1e-4, 160)  # widths of a panel that are tried, the largest first
+ELLIPSES = np.array([2.0, 3.0, 4.0, 6.0, 9.0])  # values of r that are tried for the ellipse around a panel (item 5)
+WIDTHS = np.geomspace(4.0, 1e-4, 120)  # widths of a panel that are tried, the largest first
+NEAR_WIDTHS = 10  # places in that list by which a panel may be wider or narrower than the last one before all are tried
 LOG_PANELS = math.log(400.0)  # each panel may err by 1/400 of the error that an integral is allowed
 MOST_TURN = 1.5  # largest k theta (item 5), a little less than pi / 2
 CELLS = 512  # cells of the bound on the decay (item 4)
@@ -44,6 +45,7 @@ CAPS = 80  # caps that are tried for the heights of the cells; a lower cap makes
 LOG_ROUGH = 3.0  # an integral that bounds a small term may err by e^-3 of its value
 LOG_CHERNOFF = 24.0  # the integrals of Chernoff's bound may err by e^-24 of their value
 FINE = 4001  # points of an integral in floating point
+GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights of an integral in floating point over one of 40 panels
 LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
 FACTORS = (1.0, 1.5, 2.5)  # multiples of the saddle point; those above 1 are tried only where runs are cut
 LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searched
@@ -329,7 +331,7 @@ class SmoothForm(Form):
         if self.normal and self.cut is None:  # f falls to 0 on both sides, so a sum over even points is very exact
             x = np.linspace(low, high, FINE)
             return float(log_sum(self.log_f(x, z, self.sides[0]))) + math.log(x[1] - x[0])
-        nodes, weights = np.polynomial.legendre.leggauss(64)
+        nodes, weights = GAUSS
         edges = np.linspace(low, high, 41)
         half = 0.5 * np.diff(edges)[:, None]
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
@@ -376,25 +378,31 @@ class SmoothForm(Form):
         """
         low, high = self._panel_ends(accuracies)
         panels: list[list[str]] = []
-        left = low
+        left, place = low, None
         while left < high:
-            right = np.minimum(left + WIDTHS, high)
-            width, best_r = 0.0, 0.0
-            for r in ELLIPSES:
-                excess = [
-                    self._log_rule_error(at, left, right, r, side) - at.log_error + math.log(len(self.sides))
-                    for at in accuracies
-                    for side in self.sides
-                ]
-                fits = np.all(np.array(excess) <= -LOG_PANELS, axis=0)
-                if fits.any() and WIDTHS[fits.argmax()] > width:
-                    width, best_r = float(WIDTHS[fits.argmax()]), r
+            near = None if place is None else slice(max(place - NEAR_WIDTHS, 0), place + NEAR_WIDTHS)
+            width, best_r = self._widest(accuracies, left, high, WIDTHS[near]) if near else (0.0, 0.0)
+            if width == 0.0:
+                width, best_r = self._widest(accuracies, left, high, WIDTHS)
             if width == 0.0 or len(panels) * ORDER > MOST_FREQUENCIES:
                 raise NoPlan("an integral would take too many nodes")
+            place = int(np.searchsorted(-WIDTHS, -width))
             edge = decimal_text(left + width, 9)
             panels.append([decimal_text(min(float(edge), high), 9), decimal_text(best_r)])
             left = min(float(edge), high)
         return {"low": decimal_text(low), "order": ORDER, "panels": panels}
+
+    def _widest(self, accuracies: Sequence[Accuracy], left: float, high: float, widths: Array) -> tuple[float, float]:
+        """Return the width of the widest panel from `left` on that is accurate enough, and the r of its ellipse; zeros without one."""
+        width, r = (each.ravel() for each in np.meshgrid(widths, ELLIPSES))
+        right = np.minimum(left + width, high)
+        fits = right > left
+        for at in accuracies:
+            for side in self.sides:
+                excess = self._log_rule_error(at, left, right, r, side) - at.log_error + math.log(len(self.sides))
+                fits &= excess <= -LOG_PANELS
+        best = int(np.where(fits, width, 0.0).argmax())
+        return (float(width[best]), float(r[best])) if fits[best] else (0.0, 0.0)
 
     def _panel_ends(self, accuracies: Sequence[Accuracy]) -> tuple[float, float]:
         """Return the ends of all panels. Beyond them the integrands fall, and their integrals are less than the errors that are allowed."""
@@ -409,10 +417,10 @@ class SmoothForm(Form):
             low, high = min(low, first - 0.5, -rises[1] - falls[0]), max(high, last + 0.5, rises[0] + falls[1])
         return rounded(low), rounded(high) if self.cut is None else self.cut
 
-    def _log_rule_error(self, at: Accuracy, left: float, right: Array, r: float, side: float) -> Array:
+    def _log_rule_error(self, at: Accuracy, left: float, right: Array, r: Array, side: float) -> Array:
         """Return log of the bound of item 5 on panels from `left` to each of `right`, on one side.
 
-        r: of the ellipses. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
+        r: of the ellipses, one for each panel. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
         """
         d, middle = 0.5 * (right - left), 0.5 * (right + left)
         wide, height = d * (r + 1.0 / r) / 2.0, d * (r - 1.0 / r) / 2.0
@@ -430,7 +438,7 @@ class SmoothForm(Form):
             with np.errstate(over="ignore"):
                 share = np.expm1(np.minimum(self.log_m(far) - self.log_weights[0], 700.0)) * np.sin(turn)
             angle = angle + np.minimum(share, turn)
-        log_error = log_size + at.y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * math.log(r)
+        log_error = log_size + at.y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * np.log(r)
         return np.where(small & (d > 0), log_error, np.inf)
 
 
@@ -526,10 +534,12 @@ class Room(NamedTuple):
 
     log_delta: log of the delta to prove beside infinite losses.
     share: the share of it between the bound and what the accountants say.
+    pad: share of the usual pad.
     """
 
     log_delta: float
     share: float
+    pad: float
 
     @property
     def log_slack(self) -> float:
@@ -537,7 +547,7 @@ class Room(NamedTuple):
         return self.log_delta + math.log(min(max(PART_OF_ROOM * self.share, SLACK), MOST_SLACK))
 
     def without_share(self) -> Room:
-        return Room(self.log_delta, 0.0)
+        return Room(self.log_delta, 0.0, 0.0)
 
 
 def contour(forms: Sequence[Form], epsilon: float, room: Room, upper: bool, jump_order: float | None = None) -> tuple[Plan, float]:
@@ -561,12 +571,14 @@ def contour(forms: Sequence[Form], epsilon: float, room: Room, upper: bool, jump
     saddle = minimum(log_g, LEAST_LINE, MOST_ORDER)
     ways = [(0.0, room.without_share())]
     if room.share > 0.0:  # item 7: a pad m^2 raises delta by about the share m^2 t (t+1) / 2
-        ways.append((rounded(2.0 * PAD_OF_ROOM * room.share / (saddle * (saddle + 1.0))), room))
+        ways.append((rounded(2.0 * PAD_OF_ROOM * room.pad * room.share / (saddle * (saddle + 1.0))), room))
     plans, reasons = [], []
     for pad, allowed in ways:
         for factor in FACTORS[:1] if jump_order is None else FACTORS:
             try:
-                plans.append(contour_through(rounded(saddle * factor, 8), forms, epsilon, allowed, log_moment, upper, jump_order, pad))
+                plans.append(
+                    contour_through(rounded(saddle * factor, 8), forms, epsilon, allowed, log_moment, upper, jump_order, pad)
+                )
             except NoPlan as error:
                 reasons.append(error)
         if plans and min(work for _, work in plans) <= CHEAP:
@@ -701,7 +713,13 @@ def log_jump_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
 
 
 def find_plan(
-    parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool, known: tuple[float, float] | None = None
+    parts: Sequence[Json],
+    direction: str,
+    epsilon: float,
+    delta: float,
+    upper: bool,
+    known: tuple[float, float] | None = None,
+    pad: float = 1.0,
 ) -> Plan:
     """Return a plan to prove that delta(epsilon) is at most `delta`, or that it is above it, by the cheapest method that applies.
 
@@ -712,19 +730,20 @@ def find_plan(
         delta: The bound.
         upper: Whether the bound is an upper one.
         known: An epsilon and its delta by the accountants, near those that are bounded. The nearer, the less a proof may lose.
+        pad: Share of the usual pad (item 7). Where losses lie much more densely just below epsilon, a usual one loses too much.
 
     Raises:
         NoPlan: No method applies, or the work is too much.
     """
     try:
         with np.errstate(all="ignore"):
-            return _find_plan(parts, direction, epsilon, delta, upper, known)
+            return _find_plan(parts, direction, epsilon, delta, upper, known, pad)
     except (ValueError, OverflowError, ZeroDivisionError, IndexError) as error:  # a search in floating point may fail at extremes
         raise NoPlan(f"the search for a proof fails ({error})") from None
 
 
 def _find_plan(
-    parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool, known: tuple[float, float] | None
+    parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool, known: tuple[float, float] | None, pad: float
 ) -> Plan:
     """Return the plan as `find_plan` does. At extremes, errors of floating-point computations are raised as they are."""
     if delta == 0.0:
@@ -751,7 +770,7 @@ def _find_plan(
         if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
             return {"method": "lattice", "bits": bits}
     share = 0.0 if known is None else -math.expm1(-abs(_log_gap(forms, epsilon, delta, known)))
-    return _contour_perhaps_cut(forms, epsilon, Room(log_room, share * min(delta / room, 1e6)), upper)
+    return _contour_perhaps_cut(forms, epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper)
 
 
 def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[float, float]) -> float:
