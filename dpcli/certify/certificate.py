@@ -18,6 +18,7 @@ from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
 SHARES = (Decimal("0.0001"), Decimal("0.003"))  # by which epsilon is raised where the headline has no proof
+PADS = (1.0, 1 / 30)  # shares of the usual pad that are tried
 MARGIN = 1e-9  # share by which a proved bound may contradict the accountants' interval before it is an internal error
 
 
@@ -71,7 +72,7 @@ def prove(
     for value in _candidates(statement, result, decimals):
         texts = _texts(result, value)
         try:
-            claims.append({"bound": "upper", **texts, "proofs": _upper(statement, texts)})
+            claims.append({"bound": "upper", **texts, "proofs": _upper(statement, texts, _known(result, result.upper))})
         except (proof_search.NoPlan, checker.Unproved) as error:
             reasons.append(f"{value}: {error}")
             continue
@@ -87,7 +88,7 @@ def prove(
     if statement.attained and result.lower is not None and result.lower > 0.0 and result.at > 0.0:
         texts = _texts(result, down(result.lower, decimals))
         try:
-            claims.append({"bound": "lower", **texts, "proofs": _lower(statement, texts)})
+            claims.append({"bound": "lower", **texts, "proofs": _lower(statement, texts, _known(result, result.lower))})
             lower = down(result.lower, decimals)
         except (proof_search.NoPlan, checker.Unproved) as error:
             reasons.append(f"at least {down(result.lower, decimals)}: {error}")
@@ -108,59 +109,60 @@ def _texts(result: Account, value: str) -> Json:
     return {"epsilon": value, "delta": fixed} if result.quantity == "epsilon" else {"epsilon": fixed, "delta": value}
 
 
+def _known(result: Account, value: float) -> tuple[float, float]:
+    """Return an epsilon and its delta as the accountants have them, from one end of their interval."""
+    return (value, result.at) if result.quantity == "epsilon" else (result.at, value)
+
+
 def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> Iterator[str]:
     """Yield bounds to prove, the smallest first: the headline as printed, and what Chernoff's bound is good for."""
     yield up(result.upper, decimals)
     if result.quantity == "epsilon" and result.at > 0.0:
         for share in SHARES:
             yield up(Decimal(up(result.upper)) * (1 + share))
-        from dpcli.certify.checker import directions
+        from dpcli.certify.checker import cases_of
 
-        parts = list(statement.parts)
-        bounds = [proof_search.chernoff_epsilon(parts, direction, result.at) for direction in directions(parts)]
+        bounds = [proof_search.chernoff_epsilon(parts, way, result.at) for parts, way in cases_of(statement.stated()).values()]
         if all(map(math.isfinite, bounds)):
             yield up(max(bounds) * (1.0 + 1e-6))
 
 
-def _upper(statement: CertifiedParts, texts: Json) -> Json:
-    """Return a proof for each direction, which the checker has followed. Raises NoPlan or Unproved if a direction has none."""
-    from dpcli.certify.checker import directions
+def _upper(statement: CertifiedParts, texts: Json, known: tuple[float, float]) -> Json:
+    """Return a proof for each alternative and direction. Raises NoPlan or Unproved if one has none."""
+    from dpcli.certify.checker import cases_of
 
-    proofs = {}
-    for direction in directions(list(statement.parts)):
-        plan = _plan(statement, direction, texts, upper=True)
-        _followed(statement, direction, texts, plan, upper=True)
-        proofs[direction] = plan
-    return proofs
+    return {key: _proof(case, key, texts, True, known) for key, case in cases_of(statement.stated()).items()}
 
 
-def _lower(statement: CertifiedParts, texts: Json) -> Json:
-    """Return a proof for the first direction in which one is found. Raises the last direction's NoPlan or Unproved if there is none."""
-    from dpcli.certify.checker import Unproved, directions
+def _lower(statement: CertifiedParts, texts: Json, known: tuple[float, float]) -> Json:
+    """Return a proof for the first alternative and direction for which one is found. Raises the last NoPlan or Unproved without one."""
+    from dpcli.certify.checker import Unproved, cases_of
 
     error: Exception = proof_search.NoPlan("no direction")
-    for direction in directions(list(statement.parts)):
+    for key, case in cases_of(statement.stated()).items():
         try:
-            plan = _plan(statement, direction, texts, upper=False)
-            _followed(statement, direction, texts, plan, upper=False)
+            return {key: _proof(case, key, texts, False, known)}
         except (proof_search.NoPlan, Unproved) as problem:
             error = problem
-            continue
-        return {direction: plan}
     raise error
 
 
-def _plan(statement: CertifiedParts, direction: str, texts: Json, upper: bool) -> Json:
-    """Return a plan to prove a bound in one direction. Raises NoPlan if there is none."""
-    return proof_search.find_plan(list(statement.parts), direction, float(texts["epsilon"]), float(texts["delta"]), upper)
-
-
-def _followed(statement: CertifiedParts, direction: str, texts: Json, plan: Json, upper: bool) -> None:
-    """Let the checker follow a plan. Raises Unproved if the plan does not prove the bound."""
+def _proof(case: tuple[list[Json], str], key: str, texts: Json, upper: bool, known: tuple[float, float]) -> Json:
+    """Return a plan that the checker has followed. Raises NoPlan if none is found, and Unproved if it does not prove the bound."""
     from dpcli.certify import checker
 
-    claim = {"bound": "upper" if upper else "lower", **texts, "proofs": {direction: plan}}
-    checker.show(list(statement.parts), claim, direction)
+    parts, direction = case
+    claim = {"bound": "upper" if upper else "lower", **texts}
+    for pad in PADS:
+        plan = proof_search.find_plan(parts, direction, float(texts["epsilon"]), float(texts["delta"]), upper, known, pad)
+        try:
+            checker.show(parts, claim | {"proofs": {key: plan}}, direction, key)
+        except checker.Unproved:
+            if "pad" not in plan or pad == PADS[-1]:
+                raise
+            continue
+        break
+    return plan
 
 
 def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Json], group_size: int) -> Json:
@@ -170,7 +172,7 @@ def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Jso
         "dpcli": __version__,
         "statement": _statement(pipeline, group_size),
         "assumes": list(statement.assumptions),
-        "parts": list(statement.parts),
+        **statement.stated(),
         "claims": claims,
     }
 
@@ -192,7 +194,12 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     if type(group_size) is not int or group_size < 1:
         raise NotRepresentable(f"expected a group size of at least 1, found {group_size!r}")
     own = certified_parts(pipeline, group_size)
-    expected = {"statement": _statement(pipeline, group_size), "parts": list(own.parts), "assumes": list(own.assumptions)}
+    expected = {
+        "statement": _statement(pipeline, group_size),
+        "assumes": list(own.assumptions),
+        "alternatives": None,
+        **own.stated(),
+    }
     for key, value in expected.items():
         if certificate.get(key) != value:
             raise NotRepresentable(f"the certificate is about {key} {certificate.get(key)!r}, and the file states {value!r}")

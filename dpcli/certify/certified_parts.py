@@ -5,6 +5,7 @@ Noise, sensitivities and sampling rates are read as the decimals and fractions t
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from dpcli.file.pipeline.parts import named
 from dpcli.file.pipeline.resolve import BillLine, resolve
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
-from dpcli.mechanisms.combined.composed import Composed
+from dpcli.mechanisms.combined.composed import Composed, Parallel
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
@@ -29,11 +30,14 @@ from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
-from dpcli.mechanisms.sampling.poisson import PoissonSampled
+from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixtureReplaced
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.sampling.schemes import FixedSize
 from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure, StatedPure
 from dpcli.mechanisms.stated.renyi import StatedZcdp, Zcdp
 
 MOST_PARTS = 40  # parts of different parameters; each is integrated by itself
+MOST_ALTERNATIVES = 64  # choices of one part from each division of the data, each of which has proofs of its own
 COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10)"
 GAUSSIAN = "Gaussian noise is dominated by its shift in one coordinate (Balle, Wang 2018, arXiv:1805.06530)"
 LAPLACE = "Laplace noise is dominated by its whole shift in one coordinate (dpcli explain laplace)"
@@ -45,6 +49,10 @@ RANGE = "choices have the stated bounded range (Dong, Durfee, Rogers 2020, arXiv
 RESPONSE = "randomised response has the stated epsilon"
 SAMPLED = "each record is in each Poisson sample by itself (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11)"
 REPLACED = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain gaussian)"
+REPLACED_LAPLACE = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain laplace)"
+REPLACED_ATOMS = "a replaced record on a sample is dominated by the pair of its inclusion, mirrored (dpcli explain poisson)"
+FIXED_SIZE = "every sample of the stated size is as likely as any other (Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087)"
+DISJOINT = "a unit is in one part of each division of the data (McSherry 2009, Theorem 4)"
 GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo et al. 2023, arXiv:2310.15526)"
 
 NEAR = Fraction(1, 10**11)  # relative distance of squares up to which the accountants' rounding, 1e-12 of the root, accounts for it
@@ -59,6 +67,7 @@ class CertifiedParts:
     """The parts of a pipeline as a certificate states them.
 
     parts: the parts in the checker's form, each with its count.
+    alternatives: lists of parts, of which one composes with `parts`, whichever it is: the disjoint parts of the data. Empty without any.
     assumptions: what is assumed of the pairs, in words.
     attained: whether the pairs are those of some data, so that a lower bound on epsilon says something of the pipeline.
     """
@@ -66,43 +75,106 @@ class CertifiedParts:
     parts: tuple[Part, ...]
     assumptions: tuple[str, ...]
     attained: bool
+    alternatives: tuple[tuple[Part, ...], ...] = ()
+
+    def stated(self) -> dict[str, Any]:
+        """Return the keys of a certificate that say what is composed."""
+        own = {"alternatives": [list(parts) for parts in self.alternatives]} if self.alternatives else {}
+        return {"parts": list(self.parts), **own}
 
 
 def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     """Return the statement for a pipeline. Raises NotRepresentable, with the reason, if the checker knows no pair of a mechanism."""
     privacy = pipeline.privacy
     neighbours = Neighbours(privacy.adjacency, privacy.max_contributions or 1, group_size)
-    counts: dict[tuple[tuple[str, Any], ...], int] = {}
-    assumptions = dict.fromkeys((COMPOSITION,))
-    attained = True
     if privacy.adaptive:
         raise NotRepresentable("an adaptive file promises its cap, which no composition of fixed mechanisms proves")
-    for line, mechanism, count in _mechanisms(pipeline, resolve(pipeline, group_size)):
-        attained = attained and mechanism.attained() and not _is_rounded_up(line)
-        while isinstance(mechanism, Dominated):
-            mechanism = mechanism.by
-        if isinstance(mechanism, Free):
-            continue
-        convert = CONVERSIONS.get(type(mechanism))
-        if convert is None:
-            raise NotRepresentable(
-                f'"{line.name}": certify has no pair for this mechanism ({line.entries[0].type}) as it is sampled and grouped here'
-            )
-        part, assumed = convert(mechanism, line, neighbours, privacy.dataset_size)
-        key = tuple(part.items())
-        counts[key] = counts.get(key, 0) + count
-        assumptions |= dict.fromkeys(assumed)
-    if not counts:
+    lines = resolve(pipeline, group_size)
+    convert = _Conversion(neighbours, privacy.dataset_size, {entry.name: entry for entry in pipeline.mechanisms})
+    divided = [line for line in lines if isinstance(_plain(line.mechanism), Parallel)]
+    common = convert.parts(line for line in lines if line not in divided)
+    divisions = [[convert.parts(branch) for branch in _branches(line)] for line in divided]
+    if math.prod(len(branches) for branches in divisions) > MOST_ALTERNATIVES:
+        raise NotRepresentable(f"more than {MOST_ALTERNATIVES} choices of one part from each division of the data")
+    chosen = dict.fromkeys(_added(choice) for choice in itertools.product(*divisions))
+    alternatives = [
+        alternative for alternative in chosen if alternative or len(chosen) == 1
+    ]  # what costs nothing is in every other one
+    if len(alternatives) == 1:  # the only one is a part of the whole
+        common, alternatives = _added((common, *alternatives)), []
+    if not common and not alternatives:
         raise NotRepresentable("nothing costs anything: epsilon is 0, and there is nothing to prove")
-    if len(counts) > MOST_PARTS:
-        raise NotRepresentable(f"{len(counts)} different mechanisms; certify takes at most {MOST_PARTS}")
-    return CertifiedParts(tuple({**dict(key), "count": n} for key, n in counts.items()), tuple(assumptions), attained)
+    number = len(common) + sum(map(len, alternatives))
+    if number > MOST_PARTS:
+        raise NotRepresentable(f"{number} different mechanisms; certify takes at most {MOST_PARTS}")
+    assumptions = (COMPOSITION, *convert.assumptions, *((DISJOINT,) if divided else ()))
+    stated = tuple(tuple({**dict(key), "count": n} for key, n in counted) for counted in (common, *alternatives))
+    return CertifiedParts(stated[0], assumptions, convert.attained, stated[1:])
 
 
-def _mechanisms(pipeline: Pipeline, lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
-    """Yield each line's mechanism with its count. A composed one is replaced by its members, each with a line of its own entry."""
-    entries = {entry.name: entry for entry in pipeline.mechanisms}
-    left = [(line, line.mechanism, line.count) for line in reversed([*lines])]
+Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]  # the items of each part, and its count
+
+
+def _added(several: Iterable[Counted]) -> Counted:
+    """Return all parts of several lists; the counts of equal ones add up."""
+    counts: dict[tuple[tuple[str, Any], ...], int] = {}
+    for counted in several:
+        for key, count in counted:
+            counts[key] = counts.get(key, 0) + count
+    return tuple(counts.items())
+
+
+def _plain(mechanism: Mechanism) -> Mechanism:
+    while isinstance(mechanism, Dominated):
+        mechanism = mechanism.by
+    return mechanism
+
+
+def _branches(line: BillLine) -> Iterator[list[BillLine]]:
+    """Yield the lines of each disjoint part of the data. Raises NotRepresentable if entries of a part share a sample."""
+    mechanism = _plain(line.mechanism)
+    assert isinstance(mechanism, Parallel)
+    if sum(len(branch.parts) for branch in mechanism.branches) != len(line.entries):
+        raise NotRepresentable(f'"{line.name}": entries that share a sample within a part of the data')
+    entries = iter(line.entries)
+    for branch in mechanism.branches:
+        yield [BillLine(entry.name, own, count, (entry,)) for (own, count), entry in zip(branch.parts, entries, strict=False)]
+
+
+class _Conversion:
+    """The conversion of mechanisms into parts. It collects what is assumed of their pairs, and whether all of them are attained."""
+
+    def __init__(self, neighbours: Neighbours, dataset_size: int | None, entries: Mapping[str, Entry]) -> None:
+        self.neighbours, self.dataset_size, self.entries = neighbours, dataset_size, entries
+        self.assumptions: dict[str, None] = {}
+        self.attained = True
+
+    def parts(self, lines: Iterable[BillLine]) -> Counted:
+        """Return the parts of some lines, without what costs nothing."""
+        return _added(((tuple(part.items()), count),) for part, count in self._each(lines))
+
+    def _each(self, lines: Iterable[BillLine]) -> Iterator[tuple[Part, int]]:
+        for line, mechanism, count in _mechanisms(self.entries, lines):
+            self.attained = self.attained and mechanism.attained() and not _is_rounded_up(line)
+            plain = _plain(mechanism)
+            if isinstance(plain, Free):
+                continue
+            convert = CONVERSIONS.get(type(plain))
+            if convert is None:
+                raise NotRepresentable(
+                    f'"{line.name}": certify has no pair for this mechanism ({line.entries[0].type}) as it is sampled and grouped here'
+                )
+            part, assumed = convert(plain, line, self.neighbours, self.dataset_size)
+            self.assumptions |= dict.fromkeys(assumed)
+            yield part, count
+
+
+def _mechanisms(entries: Mapping[str, Entry], lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
+    """Yield each line's mechanism with its count. A composed one is replaced by its members, each with a line of its own entry.
+
+    A sample of all records is no sample.
+    """
+    left = [(line, _unsampled(line.mechanism), line.count) for line in reversed([*lines])]
     while left:
         line, mechanism, count = left.pop()
         names = named(line.entries[0].spec) if len(line.entries) == 1 else ()
@@ -113,9 +185,17 @@ def _mechanisms(pipeline: Pipeline, lines: Iterable[BillLine]) -> Iterator[tuple
             yield from ((line, part, n) for part, n in parts_of(mechanism, count))
 
 
+def _unsampled(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism that runs on all records if this one runs on a sample of all of them; else this one."""
+    plain = _plain(mechanism)
+    if not isinstance(plain, PoissonSampled) or plain.rate != 1.0:
+        return mechanism
+    return plain.inner if mechanism.attained() else plain.inner.unclaimed()
+
+
 def _one_entry(line: BillLine) -> Entry:
     if len(line.entries) != 1:
-        raise NotRepresentable(f'"{line.name}": entries that share a sample or a partition')
+        raise NotRepresentable(f'"{line.name}": entries that share a sample')
     return line.entries[0]
 
 
@@ -180,7 +260,7 @@ def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
     sampling = _one_entry(line).sampling
     exact = None if sampling is None else sampling.exact_rate(dataset_size)
     if exact is None or getattr(sampling, "max_batch_size", None) is not None or float(exact) != rate:
-        raise NotRepresentable(f'"{line.name}": certify knows Poisson samples without max_batch_size')
+        raise NotRepresentable(f'"{line.name}": certify knows samples without max_batch_size')
     return Fraction(exact)
 
 
@@ -203,6 +283,18 @@ def _laplace(mechanism: Laplace, line: BillLine, neighbours: Neighbours, _: int 
     return {"kind": "laplace", "epsilon": str(ratio)}, (LAPLACE, *assumed)
 
 
+def _replaced_laplace(
+    mechanism: LaplaceMixtureReplaced, line: BillLine, neighbours: Neighbours, dataset_size: int | None
+) -> Converted:
+    mixture = mechanism.mixture
+    if not mixture.single or mixture.weights is None:
+        raise NotRepresentable(f'"{line.name}": certify knows one replaced record on a sample of Laplace noise')
+    ratio, assumed = _numbers(line, _ratio(line, LaplaceSpec, "scale", neighbours, False), mixture.reach)
+    rate = _rate(line, dataset_size, mixture.weights[0])
+    part = {"kind": "laplace", "epsilon": str(ratio), "rate": str(rate), "relation": "replace-one"}
+    return part, (LAPLACE, SAMPLED, REPLACED_LAPLACE, *assumed)
+
+
 def _discrete_laplace(mechanism: DiscreteLaplace, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
     return {"kind": "discrete-laplace", "scale": str(_exact(mechanism.scale)), "sensitivity": mechanism.sensitivity}, (INTEGERS,)
 
@@ -218,16 +310,18 @@ def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: 
 
 
 def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
-    if neighbours.replaces or neighbours.records > 1:
-        raise NotRepresentable(f'"{line.name}": certify knows one record on a sample of this mechanism, added or removed')
-    inner = mechanism.inner
-    while isinstance(inner, Dominated):
-        inner = inner.by
+    if neighbours.records > 1:
+        raise NotRepresentable(f'"{line.name}": certify knows one record on a sample of this mechanism')
+    inner, replaced = _plain(mechanism.inner), isinstance(mechanism, PoissonReplaced)
     convert = CONVERSIONS.get(type(inner))
-    if convert is None or type(inner) in NEVER_SAMPLED:
+    if convert is None or type(inner) in NEVER_SAMPLED or (replaced and type(inner) not in MIRRORED):
         raise NotRepresentable(f'"{line.name}": certify has no pair for this mechanism on a sample ({line.entries[0].type})')
     part, assumed = convert(inner, line, neighbours, None)
-    return {**part, "rate": str(_rate(line, dataset_size, mechanism.rate))}, (*assumed, SAMPLED)
+    part["rate"] = str(_rate(line, dataset_size, mechanism.rate))
+    if not replaced:
+        return part, (*assumed, SAMPLED)
+    drawn = FIXED_SIZE if isinstance(_one_entry(line).sampling, FixedSize) else SAMPLED
+    return {**part, "relation": "replace-one"}, (*assumed, drawn, REPLACED_ATOMS)
 
 
 def _choice(mechanism: BoundedRange, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
@@ -267,12 +361,21 @@ def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | Non
 
 # Mechanisms whose sample has another pair here, or none: of a rho alone nothing follows for a sample.
 NEVER_SAMPLED = (PoissonSampled, Gaussian, Zcdp, StatedZcdp, DiscreteGaussianVector)
+MIRRORED = (
+    Pure,
+    StatedPure,
+    Approx,
+    RandomizedResponse,
+    DiscreteLaplace,
+    DiscreteGaussian,
+)  # their pairs are their own mirror images
 _STATED = (Pure, StatedPure, Approx, RandomizedResponse)
 CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     Gaussian: _gaussian,
     SampledGaussian: _sampled_gaussian,
     SampledGaussianReplaced: _sampled_gaussian,
     Laplace: _laplace,
+    LaplaceMixtureReplaced: _replaced_laplace,
     BoundedRange: _choice,
     ExponentialChoice: _choice,
     DiscreteLaplace: _discrete_laplace,
@@ -281,5 +384,6 @@ CONVERSIONS: Mapping[type[Mechanism], Callable[..., Converted]] = {
     DiscreteGaussianVector: _rho,
     DiscreteGaussian: _discrete_gaussian,
     PoissonSampled: _sampled,
+    PoissonReplaced: _sampled,
     **dict.fromkeys(_STATED, _stated),
 }

@@ -9,7 +9,9 @@ plan, and nobody need trust it. The plan decides whether the inequalities below 
 
 The claim. A pipeline consists of parts. Part i runs n_i times, and has a pair of distributions (P, Q). L is the sum of the privacy
 losses log dP/dQ of all runs. The claim is about delta(eps) = E_P[(1 - e^{eps - L})+]. That the pairs dominate what the mechanisms do
-is assumed; the certificate names the theorems. Let M(z) = E_P e^{z L}, the product of the M_i(z)^{n_i}.
+is assumed; the certificate names the theorems. Let M(z) = E_P e^{z L}, the product of the M_i(z)^{n_i}. If the certificate has
+alternatives, a unit is in one of them alone, so that delta is the largest over them of what the parts and this alternative cost
+together (McSherry 2009, Theorem 4). An upper bound needs a proof for each of them, a lower one for any of them.
 
 1. Chernoff. Since (1 - e^{-x})+ <= e^{s x} s^s / (1+s)^{1+s}, delta(eps + x) <= e^{-s x} C(s) with C(s) = M(s) e^{-s eps} s^s /
    (1+s)^{1+s} and C(0) = 1.
@@ -32,10 +34,12 @@ is assumed; the certificate names the theorems. Let M(z) = E_P e^{z L}, the prod
    big, event B, delta is P(B) - e^eps Q(B) plus an error between 0 and e^{(1+v) eps} [PROD (N_i + R_i)^{n_i} - PROD N_i^{n_i}] for
    every v >= 0, where N_i = E_Q[e^{-v L}; not big] and R_i = e^{-v l_i} Q_i(big). The error is the integral of (e^eps Q - P)+, which
    is at most that of e^{(1+v) eps} e^{-v L} Q.
-7. Grid. The pair whose delta is linear in e^eps between lattice points, and equal to a run's delta at these points, dominates that
-   run (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, arXiv:2207.04380). Its losses are lattice points; beyond the last one they
-   count as infinite. An atom between two points is split between both so that P and Q keep their masses. The losses of all runs add
-   up.
+7. Pad. Let f(x) = (1 - e^{-x})+ and F(x) = E[f(x + Y)], Y = N(m^2/2, m^2). By the heat equation (the vega of Black and Scholes 1973),
+   e^{x/2} (F(x) - f(x)) is INT e^{-x^2 / (2 s) - s/8} ds / sqrt(8 pi s) over 0 < s < m^2. It is at least 0, so that delta(eps) is at
+   most E_P F(L - eps), which is item 2 for M(z) e^{m^2 z (z+1) / 2}: all frequencies decay. It is at most b(x) e^{x/2} = e^{-x^2 / (2
+   m^2)} m / sqrt(2 pi), so that delta(eps) is at least E_P F(L - eps) - E_P b(L - eps). The transform of b is a Gaussian, and by item
+   2's sum E_P b(L - eps) is at most m^2 e^{m^2/8} (h / 2 pi) SUM_k G(k h) z (z+1) for the padded G. What is cut off there adds at most
+   m^2 e^{m^2/8} M(t) e^{-t eps} m^{-1} sqrt(2 / pi) P(N(0, 1) > m h N).
 """
 
 from __future__ import annotations
@@ -87,7 +91,10 @@ class AtomicPart:
 
     Kind "two-point" is whatever is (epsilon, delta)-DP; with `categories` it is randomised response. Kind "discrete-laplace" is noise
     e^{-|x| / scale} on the integers, and "discrete-gaussian" is noise e^{-x^2 / (2 sigma^2)}, on a whole number that moves by
-    `sensitivity`.
+    `sensitivity`. On a sample, a record is added or removed: the mixture (1-q) Q + q P takes the place of P, or of Q if P and Q are
+    exchanged. Under relation "replace-one" the pair is (S, Q) with that mixture S where the loss is above 0, its mirror image where it
+    is below 0, and an atom of what is left at 0 (Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorem 2, for both versions of the
+    record, and convexity); P and Q must be mirror images, with their outcomes in the order of their losses.
     """
 
     def __init__(self, part: Json, direction: str) -> None:
@@ -97,8 +104,13 @@ class AtomicPart:
         if self.sampled:
             rate = number(part["rate"])
             demand(rate > 0 and rate < 1, "a rate between 0 and 1")
-            demand(part.get("relation", "add-remove") == "add-remove", "a sample of this kind under add-remove")
-            if direction == "remove":
+            if part.get("relation", "add-remove") == "replace-one":
+                self.lost = rate * infinite + outside
+                above = [((1 - rate) * q + rate * p, q) for p, q in self.pairs[len(self.pairs) - len(self.pairs) // 2 :]]
+                demand(all(p > q for p, q in above), "outcomes in the order of their losses")
+                rest = 1 - sum((p + q for p, q in above), rate * infinite) - arb(0).union(2 * outside)
+                self.pairs = [*((q, p) for p, q in above), (rest, rest), *above]
+            elif direction == "remove":
                 self.pairs = [((1 - rate) * q + rate * p, q) for p, q in [*self.pairs, (arb(0), infinite)]]
                 self.lost = rate * infinite + outside
             else:
@@ -120,26 +132,48 @@ class AtomicPart:
         return arb(1)
 
 
-class GaussianPart:
-    """A part whose loss is Gaussian: K(z) = mu^2 z (z+1) / 2."""
+class ClosedPart:
+    """A part without a sample whose M(z) has a closed form.
+
+    Kind "gaussian" has a Gaussian loss of mean mu^2 / 2. Kind "laplace" is Laplace noise of largest loss e0, with the density of
+    `SmoothPart`. Kind "range" is a choice of bounded range e0, whose loss x has the density e^{(e0 + x)/2} / (2 (e^e0 - 1)) under P.
+    """
 
     lost = arb(0)
 
     def __init__(self, part: Json, direction: str) -> None:
-        self.half = number(part["mu_squared"]) / 2
-        demand(self.half > 0, "mu_squared above 0")
+        self.kind = part["kind"]
+        self.e0 = number(part["epsilon"] if self.kind != "gaussian" else part["mu_squared"])
+        demand(self.e0 > 0, "some loss")
 
     big = AtomicPart.big
 
-    def at(self, z: arb, plan: Json) -> arb:
-        return (self.half * z * (z + 1)).exp()
+    def at(self, z: Any, plan: Json) -> Any:
+        """Return M(z) at a real or complex z."""
+        e = self.e0
+        if self.kind == "gaussian":
+            return (e * z * (z + 1) / 2).exp()
+        if self.kind == "laplace":
+            return ((z + 1) * (z * e).exp() + z * (-(z + 1) * e).exp()) / (2 * z + 1)
+        half = z + arb(1) / 2
+        return ((half * e).exp() - (-half * e).exp()) * (e / 2).exp() / (2 * half * e.expm1())
 
     def line(self, t: arb, h: arb, count: int, plan: Json) -> list[acb]:
-        zs = [acb(t, k * h) for k in range(count + 1)]
-        return [(self.half * z * (z + 1)).exp() for z in zs]
+        return [self.at(acb(t, k * h), plan) for k in range(count + 1)]
 
     def decay(self, t: arb, y: arb, plan: Json) -> arb:
-        return (-self.half * y * y).exp()
+        """Return a bound that falls in y: |z+1| / |2z+1| falls to 1/2, |z| / |2z+1| rises to 1/2, and |sinh w| <= cosh Re w."""
+        e = self.e0
+        if self.kind == "gaussian":
+            return (-e * y * y / 2).exp()
+        z = acb(t, y)
+        if self.kind == "laplace":
+            size = (abs(z + 1) / abs(2 * z + 1)) * (t * e).exp() + (-(t + 1) * e).exp() / 2
+        else:
+            half = t + arb(1) / 2
+            size = ((half * e).exp() + (-half * e).exp()) * (e / 2).exp() / (abs(2 * z + 1) * e.expm1())
+        ratio: arb = size / self.at(t, plan)
+        return ratio.min(arb(1))
 
 
 class RenyiPart:
@@ -157,12 +191,14 @@ class RenyiPart:
 
 
 class SmoothPart:
-    """A part with a density, base(x) m_+(x)^a m_-(x)^b of item 5, and perhaps two atoms.
+    """A part on a sample with a density, base(x) m_+(x)^a m_-(x)^b of item 5, and perhaps atoms.
 
     Kind "mixture" is (SUM w_j N(j mu, 1), N(0, 1)) with Binomial(records, rate) weights. Under relation "replace-one", Q is the
     mirror image of that P. Kind "laplace" is Laplace noise of largest loss e0: x is the loss without sampling, of density e^{-(x +
     e0)/2} / 4 under Q, with atoms at both ends. Kind "range" is a choice of bounded range e0, of density e^{(e0 - x)/2} / (2 (e^e0 -
-    1)). Direction "add" exchanges P and Q. Without a rate every record is in the sample.
+    1)). Direction "add" exchanges P and Q. These have one side. Relation "replace-one" of kind "laplace" has two: noise y has the
+    density (1-q) e^{-|y|} / 2 + q e^{-|y - e0|} / 2 under P and its mirror image under Q, whose ratio is m(x) / m(-e0) at y = (x +
+    e0) / 2 > 0. There Q has m(-e0) times the density above, and no atom at x = -e0. At y < 0, P and Q are exchanged.
     """
 
     lost = arb(0)
@@ -171,19 +207,20 @@ class SmoothPart:
         self.normal, self.has_ends = part["kind"] == "mixture", part["kind"] == "laplace"
         self.records = int(part.get("records", 1))
         demand(0 < self.records <= 1000, "1 to 1,000 records")
-        self.rate = number(part["rate"]) if "rate" in part else arb(1)
-        demand(self.rate > 0 and (self.rate < 1 or self.rate == 1), "a rate of at most 1")
+        self.rate = number(part["rate"])
+        demand(self.rate > 0 and self.rate < 1, "a rate between 0 and 1")
         demand(self.normal or self.records == 1, "one record")
-        self.two_sided = part.get("relation", "add-remove") == "replace-one"
-        demand(self.normal or not self.two_sided, "a record that is added or removed")
-        demand(not self.normal or self.rate < 1, "a sample")
-        self.sign = -1 if direction == "add" and not self.two_sided else 1
+        replaced = part.get("relation", "add-remove") == "replace-one"
+        demand(self.normal or self.has_ends or not replaced, "a record that is added or removed")
+        self.two_sided, self.folded = replaced and self.normal, replaced and self.has_ends
+        self.sides = (1, -1) if self.folded else (-1,) if direction == "add" and not replaced else (1,)
         k, q = self.records, self.rate
         self.weights = [comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
         self.largest = Fraction(part.get("epsilon", 0))
         self.e0 = number(self.largest)
         self.slope = number(part["mu_squared"]).sqrt() if self.normal else arb(1)
         demand(self.slope > 0 and (self.normal or self.e0 > 0), "some loss")
+        self.scale = self.log_m(-self.e0) if self.folded else arb(0)  # log m(-e0)
 
     # What follows is about real x, or a ball of real x.
 
@@ -208,18 +245,18 @@ class SmoothPart:
             return -x * x / 2 - (2 * arb.pi()).log() / 2
         return -(x + self.e0) / 2 - arb(4).log() if self.has_ends else (self.e0 - x) / 2 - (2 * self.e0.expm1()).log()
 
-    def powers(self, z: arb) -> tuple[arb, arb]:
+    def powers(self, z: arb, side: int) -> tuple[arb, arb]:
         """Return the exponents (a, b) of m_+ and m_- in dP e^{z L}."""
         if self.two_sided:
             return z + 1, -z
-        return (z + 1 if self.sign > 0 else -z), arb(0)
+        return (z + 1 if side > 0 else -z), arb(0)
 
-    def loss(self, x: arb) -> arb:
-        return self.log_m(x) - self.log_m(-x) if self.two_sided else self.sign * self.log_m(x)
+    def loss(self, x: arb, side: int) -> arb:
+        return self.log_m(x) - self.log_m(-x) if self.two_sided else side * (self.log_m(x) - self.scale)
 
-    def log_f(self, x: arb, z: arb) -> arb:
-        a, b = self.powers(z)
-        return self.log_base(x) + a * self.log_m(x) + (b * self.log_m(-x) if self.two_sided else 0)
+    def log_f(self, x: arb, z: arb, side: int) -> arb:
+        a, b = self.powers(z, side)
+        return self.log_base(x) + a * self.log_m(x) + (b * self.log_m(-x) if self.two_sided else (1 - a) * self.scale)
 
     # Sums and integrals.
 
@@ -236,7 +273,7 @@ class SmoothPart:
             result[-1] = result[-1][0], self.e0, result[-1][2]
             demand(result[-1][0] < self.e0, "panels up to the largest loss")
         if "cut" in plan:
-            demand(self.normal and self.sign > 0, "a cut of a normal mixture whose record is removed or replaced")
+            demand(self.normal and self.sides == (1,), "a cut of a normal mixture whose record is removed or replaced")
             number(plan["cut"])
             demand(Fraction(plan["cut"]) == Fraction(plan["panels"][-1][0]), "a cut where the panels end")
         return result
@@ -249,16 +286,21 @@ class SmoothPart:
             half, middle = (right - left) / 2, (right + left) / 2
             for node, weight in rule:
                 x = middle + half * node
-                result.append((half * weight * self.log_f(x, z).exp(), self.loss(x)))
+                result += [(half * weight * self.log_f(x, z, side).exp(), self.loss(x, side)) for side in self.sides]
         if self.has_ends:
-            for mass, x in ((arb(1) / 2, -self.e0), ((-self.e0).exp() / 2, self.e0)):
-                result.append((mass * (self.powers(z)[0] * self.log_m(x)).exp(), self.loss(x)))
+            for mass, x in ((arb(1) / 2, -self.e0), ((-self.e0).exp() / 2, self.e0))[1 if self.folded else 0 :]:
+                for side in self.sides:
+                    log_ratio = self.log_f(x, z, side) - self.log_base(x)
+                    result.append((mass * log_ratio.exp(), self.loss(x, side)))
         return result
 
     def error(self, z: arb, y: arb, plan: Json) -> arb:
         """Return what the rule, and what lies beyond the panels, may come to at orders z + i v, |v| <= y."""
+        return sum((self.side_error(z, y, plan, side) for side in self.sides), arb(0))
+
+    def side_error(self, z: arb, y: arb, plan: Json, side: int) -> arb:
         panels, order = self.panels(plan), int(plan["order"])
-        a, b = self.powers(z)
+        a, b = self.powers(z, side)
         total = arb(0)
         for left, right, r in panels:
             d, middle = (right - left) / 2, (right + left) / 2
@@ -268,14 +310,14 @@ class SmoothPart:
             inside = low_x if low_x > 0 else high_x if high_x < 0 else arb(0)  # what is nearest to 0, or 0 where that is not told
             if not self.normal:
                 inside = low_x
-            log_size = self.log_base(inside) + (high * high / 2 if self.normal else 0)
+            log_size = self.log_base(inside) + (high * high / 2 if self.normal else (1 - a) * self.scale)
             squeeze = (turn / 2).cos().log()
             angle = arb(0)
-            sides = [(a, low_x, high_x), *([(b, -high_x, -low_x)] if self.two_sided else [])]
-            for exponent, near, far in sides:
+            ends = [(a, low_x, high_x), *([(b, -high_x, -low_x)] if self.two_sided else [])]
+            for exponent, near, far in ends:
                 demand(exponent >= 0 or exponent <= 0, "an exponent whose sign is known")
                 log_size += exponent * (self.log_m(far) if exponent >= 0 else self.log_m(near) + squeeze)
-                share = (self.sums(far)[0] / self.weights[0] - 1) * turn.sin() if self.rate < 1 else turn
+                share = (self.sums(far)[0] / self.weights[0] - 1) * turn.sin()
                 angle += share.min(turn)
             total += 8 * d * (log_size + y * angle).exp() * r ** (-2 * order) / (1 - 1 / r)
         if self.normal:
@@ -286,12 +328,12 @@ class SmoothPart:
 
     def outside(self, x: arb, side: int, z: arb) -> arb:
         """Return a bound on the integral of f from x on, to the right (side 1) or to the left."""
-        a, b = self.powers(z)
+        a, b = self.powers(z, self.sides[0])
         most = self.records * self.slope
         with_x, against = (a, b) if side > 0 else (b, a)  # m_+ rises to the right, m_- to the left
         fall = side * x - with_x.max(arb(0)) * most - (-against).max(arb(0)) * self.drift(-side * x)
         demand(fall > 0, "panels as far as the integrand falls")
-        return self.log_f(x, z).exp() / fall
+        return self.log_f(x, z, self.sides[0]).exp() / fall
 
     def at(self, z: arb, plan: Json) -> arb:
         error = self.error(z, arb(0), plan)
@@ -310,24 +352,28 @@ class SmoothPart:
         if "cut" in plan:
             demand(Fraction(plan["last"]) <= Fraction(plan["cut"]), "cells below the cut")
         log_total = self.at(t, plan).log()
-        a, b = self.powers(t)
-        heights, gain = [arb(0)], arb(0)
         xs = [low + (high - low) * i / count for i in range(count + 1)]
-        values = [(self.log_f(x, t) - self.speed(x).log() - log_total, self.loss(x)) for x in xs]
-        for i in range(count):
-            cell = xs[i].union(xs[i + 1])
+        return (1 + sum((self.side_decay(t, y, cap, xs, side, log_total) for side in self.sides), arb(0))).min(arb(1))
+
+    def side_decay(self, t: arb, y: arb, cap: arb, xs: list[arb], side: int, log_total: arb) -> arb:
+        """Return Var(rho) / y - INT rho of the losses on one side, which are no losses of the other side."""
+        a, b = self.powers(t, side)
+        heights, gain = [arb(0)], arb(0)
+        values = [(self.log_f(x, t, side) - self.speed(x).log() - log_total, self.loss(x, side)) for x in xs]
+        for (left, right), ((least, loss), (other, later)) in zip(pairwise(xs), pairwise(values), strict=True):
+            cell = left.union(right)
             slope = (-cell if self.normal else arb(-1) / 2) + a * self.drift(cell) - self.log_speed_slope(cell)
             if self.two_sided:
                 slope -= b * self.drift(-cell)
-            least = values[i][0].min(values[i + 1][0])
+            least = least.min(other)
             if not (slope > 0 or slope < 0):
-                least -= slope.abs_upper() * (xs[i + 1] - xs[i]) / 2
+                least -= slope.abs_upper() * (right - left) / 2
             height = least.exp().lower().min(cap.lower())
-            gain += height * abs(values[i + 1][1] - values[i][1])
+            gain += height * abs(later - loss)
             heights.append(height)
         heights.append(arb(0))
         variation = sum((abs(later - height) for height, later in pairwise(heights)), arb(0))
-        return (1 - gain + variation / y).min(arb(1))
+        return variation / y - gain
 
     def speed(self, x: arb) -> arb:
         """Return |L'|."""
@@ -351,7 +397,7 @@ class SmoothPart:
         p, q = (sum((w * beyond(cut - side * j * self.slope) for j, w in enumerate(self.weights)), arb(0)) for side in (1, -1))
         if not self.two_sided:
             q = beyond(cut)
-        return arb(1), arb(1), p, q, self.at(-1 - v, plan), (-v * self.loss(cut)).exp() * q
+        return arb(1), arb(1), p, q, self.at(-1 - v, plan), (-v * self.loss(cut, 1)).exp() * q
 
 
 def on_line(nodes: list[tuple[arb, arb]], h: arb, count: int) -> list[acb]:
@@ -377,7 +423,8 @@ def two_points(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
         return [(1 - lost, 1 - lost)], lost, arb(0)
     high = (1 - lost) / (1 + (1 + others) * (-e).exp())
     low = high * (-e).exp()
-    return [(low, high), *([(others * low, others * low)] if others else []), (high, low)], lost, arb(0)
+    middle = [(others * low, others * low)] if others else []
+    return [(low, high), *middle, (high, low)], lost, arb(0)
 
 
 def discrete_laplace(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
@@ -403,14 +450,14 @@ def discrete_gaussian(part: Json) -> tuple[list[tuple[arb, arb]], arb, arb]:
 
 
 PAIRS = {"two-point": two_points, "discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}
-KINDS: dict[str, type[Any]] = {
-    "gaussian": GaussianPart,
-    "zcdp": RenyiPart,
-    "mixture": SmoothPart,
-    "laplace": SmoothPart,
-    "range": SmoothPart,
-    **dict.fromkeys(PAIRS, AtomicPart),
-}
+
+
+def part_of(part: Json, direction: str) -> Any:
+    if part["kind"] in PAIRS:
+        return AtomicPart(part, direction)
+    if part["kind"] == "zcdp":
+        return RenyiPart(part, direction)
+    return (SmoothPart if "rate" in part else ClosedPart)(part, direction)
 
 
 def power(value: acb, scale: arb, count: int) -> acb:
@@ -427,11 +474,11 @@ KEYS: dict[str, tuple[set[str], set[str]]] = {  # what a part of each kind must 
     "gaussian": ({"mu_squared"}, set()),
     "zcdp": ({"rho"}, set()),
     "mixture": ({"mu_squared", "rate"}, {"records", "relation"}),
-    "laplace": ({"epsilon"}, {"rate"}),
+    "laplace": ({"epsilon"}, {"rate", "relation"}),
     "range": ({"epsilon"}, {"rate"}),
-    "two-point": ({"epsilon"}, {"delta", "categories", "rate"}),
-    "discrete-laplace": ({"scale", "sensitivity"}, {"rate"}),
-    "discrete-gaussian": ({"sigma_squared", "sensitivity", "reach"}, {"rate"}),
+    "two-point": ({"epsilon"}, {"delta", "categories", "rate", "relation"}),
+    "discrete-laplace": ({"scale", "sensitivity"}, {"rate", "relation"}),
+    "discrete-gaussian": ({"sigma_squared", "sensitivity", "reach"}, {"rate", "relation"}),
 }
 
 
@@ -455,7 +502,8 @@ def well_formed(part: Json) -> None:
         demand(plain(part[key]), f"{key}: a decimal or a fraction in quotes")
         number(part[key])
         demand(Fraction(part[key]) > 0 or (key in ("epsilon", "delta") and Fraction(part[key]) == 0), f"{key}: above 0")
-    demand(Fraction(part.get("rate", "1")) <= 1 and Fraction(part.get("delta", "0")) < 1, "a rate of at most 1, a delta below 1")
+    demand(Fraction(part.get("rate", "1/2")) < 1 and Fraction(part.get("delta", "0")) < 1, "a rate and a delta below 1")
+    demand("rate" in part or "relation" not in part, "a relation of a sample alone")
     demand(not ("categories" in part and "delta" in part), "randomised response without a delta")
     demand(part.get("categories", 2) >= 2, "at least two categories")
     demand(part.get("relation", "add-remove") in ("add-remove", "replace-one"), "relation: add-remove or replace-one")
@@ -466,9 +514,7 @@ class CheckedParts:
 
     def __init__(self, parts: list[Json], direction: str, plans: list[Json]) -> None:
         demand(len(parts) == len(plans), "a plan for each part")
-        self.items = [
-            (KINDS[part["kind"]](part, direction), int(part["count"]), plan) for part, plan in zip(parts, plans, strict=True)
-        ]
+        self.items = [(part_of(part, direction), int(part["count"]), plan) for part, plan in zip(parts, plans, strict=True)]
         demand(all(count >= 1 for _, count, _ in self.items), "counts of at least 1")
 
     def lost(self) -> arb:
@@ -483,24 +529,30 @@ class CheckedParts:
         return arb(1) if s == 0 else (self.log_moment(s) - s * epsilon + log_ratio_power(s)).exp()
 
     def contour(self, epsilon: arb, plan: Json) -> tuple[arb, arb]:
-        """Return bounds on delta of what is not big, by items 2 and 3; the lower one only if s_1 and s_2 are given."""
+        """Return bounds on delta of what is not big, by items 2, 3 and 7; the lower one only if s_1 and s_2 are given."""
         t, h, count = number(plan["t"]), number(plan["h"]), int(plan["frequencies"])
         demand(t > 0 and h > 0 and 0 < count <= MOST, "a line to the right of 0")
+        pad = number(plan.get("pad", 0))  # m^2 of item 7
+        demand(pad >= 0, "a pad of at least 0")
+        half = pad / 2
         scales = [part.at(t, p).upper() for part, _, p in self.items]
         values = [acb(1)] * (count + 1)
-        log_size = -t * epsilon
+        log_size = -t * epsilon + half * t * (t + 1)
         for (part, n, p), scale in zip(self.items, scales, strict=True):
             log_size += n * scale.log()
             line = part.line(t, h, count, p)
             values = [value * power(one, scale, n) for value, one in zip(values, line, strict=True)]
-        total = arb(0)
+        total = density = arb(0)
         for k, value in enumerate(values):
-            z = acb(t, k * h)
-            total += (value * acb(0, -k * h * epsilon).exp() / (z * (z + 1))).real * (1 if k == 0 else 2)
+            y = k * h
+            padded = value * acb(-half * y * y, y * (half * (2 * t + 1) - epsilon)).exp() * (1 if k == 0 else 2)
+            z = acb(t, y)
+            total += (padded / (z * (z + 1))).real
+            density += padded.real
         size = log_size.exp()
         total *= size * h / (2 * arb.pi())
         y = (count + 1) * h
-        decay = arb(1)
+        decay = (-half * y * y).exp()
         for part, n, p in self.items:
             decay *= part.decay(t, y, p) ** n
         cut = size * decay / (arb.pi() * h * count)
@@ -511,7 +563,10 @@ class CheckedParts:
             lower = total - cut
             for s in (first, second):
                 r = (-2 * arb.pi() * abs(t - s) / h).exp()
-                lower -= self.chernoff(epsilon, s) * r / (1 - r)
+                lower -= (half * s * (s + 1)).exp() * self.chernoff(epsilon, s) * r / (1 - r)
+            if not pad.is_zero():
+                left_out = size * (2 / (pad * arb.pi())).sqrt() * beyond(pad.sqrt() * h * count)
+                lower -= pad * (pad / 8).exp() * (density * size * h / (2 * arb.pi()) + left_out)
         return lower, upper
 
     def jumps(self, epsilon: arb, v: arb) -> tuple[arb, arb]:
@@ -592,88 +647,33 @@ def gaussian(parts: list[Json], epsilon: arb) -> tuple[arb, arb]:
 def one_step(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]:
     """Return delta of a single run of Gaussian, Laplace or range noise, perhaps on a sample of one record."""
     demand(len(parts) == 1 and int(parts[0]["count"]) == 1, "one run")
-    part = KINDS[parts[0]["kind"]](parts[0], direction)
-    demand(not isinstance(part, AtomicPart), "a loss with a density")
-    value = one_delta(part, epsilon)
-    return value, value.max(arb(0))
-
-
-def one_delta(part: GaussianPart | SmoothPart, epsilon: arb) -> arb:
-    """Return P(L > epsilon) - e^epsilon Q(L > epsilon) of one run, at any real epsilon: delta, and 1 - e^epsilon below all losses."""
-    if isinstance(part, GaussianPart):
-        mu = (2 * part.half).sqrt()
-        return beyond(epsilon / mu - mu / 2) - epsilon.exp() * beyond(epsilon / mu + mu / 2)
-    demand(part.records == 1 and not part.two_sided, "one record on a sample, added or removed")
-    q = part.rate
-    excess = (part.sign * epsilon).exp() - (1 - q)
+    part = part_of(parts[0], direction)
+    if isinstance(part, ClosedPart):
+        q, side, scale, normal, e0 = arb(1), 1, arb(1), part.kind == "gaussian", part.e0
+        ends, mu = part.kind == "laplace", e0.sqrt()
+    else:
+        demand(isinstance(part, SmoothPart) and part.records == 1 and not part.two_sided, "a loss with a density and one side")
+        q, side, scale, normal, e0 = part.rate, part.sides[0], part.scale.exp(), part.normal, part.e0
+        ends, mu = part.has_ends, part.slope
+    excess = scale * (side * epsilon).exp() - (1 - q)
     if not excess > 0:
         demand(excess < 0, "a level that is told from 1 - q")
-        return 1 - epsilon.exp() if part.sign > 0 else arb(0)
+        return arb(0), arb(0)
     g = (excess / q).log()  # the loss without sampling
-    if part.normal:
-        mu = part.slope
+    if normal:
         x = g / mu + mu / 2
-        moved, unmoved = (beyond(x - mu), beyond(x)) if part.sign > 0 else (beyond(mu - x), beyond(-x))
+        moved, unmoved = (beyond(x - mu), beyond(x)) if side > 0 else (beyond(mu - x), beyond(-x))
     else:
-        e0 = part.e0
         g = g.min(e0).max(-e0)
-        if part.has_ends:
+        if ends:
             high_p, high_q = 1 - ((g - e0) / 2).exp() / 2, (-(g + e0) / 2).exp() / 2
         else:
             high_q = ((e0 - g) / 2).expm1() / e0.expm1()
             high_p = ((e0 + g) / 2).exp() * high_q
-        moved, unmoved = (high_p, high_q) if part.sign > 0 else (1 - high_p, 1 - high_q)
+        moved, unmoved = (high_p, high_q) if side > 0 else (1 - high_p, 1 - high_q)
     mixed = (1 - q) * unmoved + q * moved
-    value = mixed - epsilon.exp() * unmoved if part.sign > 0 else unmoved - epsilon.exp() * mixed
-    return value.max(arb(0)).max(1 - epsilon.exp())  # each is P(S) - e^epsilon Q(S) of an event, and delta is the largest of them
-
-
-def grid(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> arb:
-    """Return an upper bound on delta by item 7: every part on one lattice, added up by products of polynomials."""
-    spacing, offset, product, lost = number(plan["spacing"]), 0, arb_poly([arb(1)]), arb(0)
-    demand(spacing > 0 and len(plan["parts"]) == len(parts), "a lattice, and its ends for each part")
-    size = sum(
-        int(part["count"]) * (int(ends["last"]) - int(ends["first"])) for part, ends in zip(parts, plan["parts"], strict=True)
-    )
-    demand(size <= MOST, "a lattice of fewer points")
-    for part, ends in zip(parts, plan["parts"], strict=True):
-        n, first, last = int(part["count"]), int(ends["first"]), int(ends["last"])
-        demand(n >= 1 and first < last, "ends in order")
-        masses, infinite = on_lattice(KINDS[part["kind"]](part, direction), spacing, first, last)
-        product, offset, lost = product * arb_poly(masses) ** n, offset + n * first, lost + n * (-infinite).log1p()
-    total = -lost.expm1()
-    for k, mass in enumerate(product.coeffs()):
-        if (offset + k) * spacing > epsilon:
-            total += mass * (1 - (epsilon - (offset + k) * spacing).exp())
-        elif not (offset + k) * spacing <= epsilon:
-            total += mass * (1 - (epsilon - (offset + k) * spacing).exp()).max(arb(0))
-    return total
-
-
-def on_lattice(part: AtomicPart | GaussianPart | SmoothPart, spacing: arb, first: int, last: int) -> tuple[list[arb], arb]:
-    """Return P's masses at the losses k spacing, k = first, ..., last, and at an infinite loss, of a pair that dominates the part's."""
-    levels = [(k * spacing).exp() for k in range(first, last + 1)]
-    if isinstance(part, AtomicPart):
-        masses, infinite = [arb(0)] * len(levels), part.lost
-        for p, loss in part.atoms:
-            place = (loss / spacing).lower().floor().unique_fmpz()
-            demand(place is not None, "a place on the lattice")
-            k = max(int(place or 0), first) - first
-            q = p * (-loss).exp()
-            while k + 1 < len(levels) and not levels[k + 1] * q >= p:
-                k += 1  # The loss may lie at or above the next point; below it, moving the atom up to that point dominates.
-            if k + 1 >= len(levels):
-                infinite += p
-                continue
-            moved = levels[k + 1] * ((p - levels[k] * q) / (levels[k + 1] - levels[k])).max(arb(0))
-            masses[k + 1] += moved
-            masses[k] += p - moved
-        return masses, infinite
-    deltas = [one_delta(part, k * spacing) for k in range(first, last + 1)]
-    slopes = [(deltas[0] - 1) / levels[0]]
-    slopes += [(deltas[i + 1] - deltas[i]) / (levels[i + 1] - levels[i]) for i in range(len(levels) - 1)] + [arb(0)]
-    masses = [level * (after - before) for level, before, after in zip(levels, slopes, slopes[1:], strict=False)]
-    return masses, deltas[-1]
+    value = mixed - epsilon.exp() * scale * unmoved if side > 0 else unmoved - epsilon.exp() * mixed
+    return value, value.max(arb(0))
 
 
 def largest_loss(parts: list[Json], epsilon: Fraction) -> None:
@@ -685,11 +685,13 @@ def largest_loss(parts: list[Json], epsilon: Fraction) -> None:
             form in ("two-point", "laplace", "range", "discrete-laplace") and not Fraction(part.get("delta", 0)),
             "losses with an end",
         )
-        demand(part.get("relation", "add-remove") == "add-remove", "a record that is added or removed")
         e = Fraction(part["epsilon"]) if "epsilon" in part else int(part["sensitivity"]) / Fraction(part["scale"])
         demand(e > 0 and n > 0, "losses above 0")
         if "rate" in part:  # log(1 - q + q e^e) when the record is removed; -log(1 - q + q e^-e), when it is added, is no more
-            sampled += n * (1 - number(part["rate"]) + number(part["rate"]) * number(e).exp()).log()
+            q = number(part["rate"])
+            sampled += n * (1 - q + q * number(e).exp()).log()
+            if form == "laplace" and part.get("relation", "add-remove") == "replace-one":
+                sampled -= n * (1 - q + q * (-number(e)).exp()).log()
         else:
             exact += n * e
     demand(exact <= epsilon and (sampled.is_zero() or number(exact) + sampled <= number(epsilon)), f"losses of at most {epsilon}")
@@ -712,8 +714,6 @@ def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tup
         lower, upper = (two_point_sum if method == "sum" else lattice_sum)(parts, direction, epsilon)
         lost = CheckedParts(parts, direction, [{}]).lost()
         return lower + lost, upper + lost
-    if method == "grid":
-        return arb("-inf"), grid(parts, direction, epsilon, plan)
     demand(method in ("chernoff", "contour"), "a method")
     composition = CheckedParts(parts, direction, plan["parts"])
     lost = composition.lost()
@@ -728,9 +728,10 @@ def interval(parts: list[Json], direction: str, epsilon: arb, plan: Json) -> tup
     return lower + lost, upper + lost
 
 
-def show(parts: list[Json], claim: Json, direction: str) -> None:
-    """Show what a claim says in one direction. Raises Unproved if the balls do not."""
-    plan = claim["proofs"][direction]
+def show(parts: list[Json], claim: Json, direction: str, key: str = "") -> None:
+    """Show what a claim says in one direction, by the proof of that key. Raises Unproved if the balls do not."""
+    key = key or direction
+    plan = claim["proofs"][key]
     bits = int(plan["bits"])
     demand(53 <= bits <= 4096, "53 to 4096 bits")
     ctx.prec = bits
@@ -756,17 +757,34 @@ def show(parts: list[Json], claim: Json, direction: str) -> None:
         )
 
 
+def cases_of(certificate: Json) -> dict[str, tuple[list[Json], str]]:
+    """Return the parts that compose, and a direction, for each key of an upper bound's proofs: "remove", or "remove 2" of the second
+    alternative."""
+    common, alternatives = certificate["parts"], certificate.get("alternatives")
+    demand(
+        type(common) is list and (alternatives is None or (type(alternatives) is list and len(alternatives) > 1)), "lists of parts"
+    )
+    cases = {}
+    for place, own in enumerate([[]] if alternatives is None else alternatives, 1):
+        demand(type(own) is list and bool(common + own), "parts")
+        for direction in directions(common + own):
+            cases[direction if alternatives is None else f"{direction} {place}"] = (common + own, direction)
+    return cases
+
+
 def check(certificate: Json) -> list[str]:
     """Return what the certificate proves, one sentence for each claim. Raises Unproved if an inequality does not hold."""
     demand(certificate.get("format") == 1, "format 1")
-    parts, proved = certificate["parts"], []
-    demand(bool(parts) and bool(certificate["claims"]), "parts and claims")
+    cases, proved = cases_of(certificate), []
+    demand(bool(certificate["claims"]), "claims")
     for claim in certificate["claims"]:
-        wanted = directions(parts) if claim["bound"] == "upper" else list(claim["proofs"])[:1]
-        for direction in wanted:
-            demand(direction in claim["proofs"] and direction in directions(parts), f"a proof for the direction {direction}")
-            show(parts, claim, direction)
-        bits = max(int(claim["proofs"][direction]["bits"]) for direction in wanted)
+        demand(claim["bound"] in ("upper", "lower"), "an upper or a lower bound")
+        wanted = [*cases] if claim["bound"] == "upper" else [*claim["proofs"]][:1]
+        demand(bool(wanted), "a proof")
+        for key in wanted:
+            demand(key in claim["proofs"] and key in cases, f"a proof for the direction {key}")
+            show(cases[key][0], claim, cases[key][1], key)
+        bits = max(int(claim["proofs"][key]["bits"]) for key in wanted)
         sign, of = ("<=", "") if claim["bound"] == "upper" else (">", " for these pairs")
         proved.append(f"proved: epsilon {sign} {claim['epsilon']} at delta = {claim['delta']}{of} (ball arithmetic, {bits} bits)")
     return proved
@@ -795,6 +813,9 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"about: {json.dumps(certificate.get(key))}\n")
     for part in certificate["parts"]:
         sys.stdout.write(f"part: {json.dumps(part)}\n")
+    for place, own in enumerate(certificate.get("alternatives") or [], 1):
+        for part in own:
+            sys.stdout.write(f"part of alternative {place}: {json.dumps(part)}\n")
     return 0
 
 

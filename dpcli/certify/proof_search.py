@@ -23,17 +23,21 @@ Plan = dict[str, Any]  # what the checker reads: of a whole proof, or of one par
 LogMoment = Callable[[float], float]  # order z -> log M(z)
 LogDecay = Callable[[Array], tuple[Array, Array]]  # heights y -> log of a bound on |M(t + i y)| / M(t), and the cap that gives it
 
-SLACK = 1e-10  # share of delta that a proof may lose, far less than the last printed digit of epsilon
+SLACK = 1e-10  # least share of delta that a proof may lose, far less than the last printed digit of epsilon
+MOST_SLACK = 1e-3  # largest such share; the search's estimates hold for small ones
+PART_OF_ROOM = 0.05  # share of the room between a bound and the accountants' number that each of several errors may take
+PAD_OF_ROOM = 0.5  # share of that room that the pad may take
 LOG_HALF = 0.7  # a little more than log 2, since the slack is divided between two losses
 MARGIN = 1e-6  # by which a logarithm must be on the right side, to allow for rounding errors of the search
-MOST_FREQUENCIES = 60_000  # also of the nodes of an integral; far below what the checker refuses
-MOST_WORK = 4e8  # frequencies times nodes of the dearest proof that is tried
+MOST_FREQUENCIES = 150_000  # also of the nodes of an integral; far below what the checker refuses
+MOST_WORK = 8e7  # frequencies times nodes of the dearest proof that is tried, about 10 s
+CHEAP = 3e6  # work below which no cheaper plan is looked for
+PER_FREQUENCY = 60  # work of the checker for one frequency and part beside its nodes, in nodes
 MOST_LATTICE = 400_000  # losses of a composition that are added up one by one; the checker refuses more than 500,000
-LATTICE = 120_000  # points of the lattice on which few steps are added up
-COARSEST = 0.02  # largest spacing of the lattice, in about the standard deviations of the sum of all losses
 ORDER = 32  # nodes of a panel of Gauss and Legendre's rule in the checker
-ELLIPSES = (2.0, 3.0, 4.0, 6.0, 9.0)  # values of r that are tried for the ellipse around a panel (item 5)
-WIDTHS = np.geomspace(4.0, 1e-4, 160)  # widths of a panel that are tried, the largest first
+ELLIPSES = np.array([2.0, 3.0, 4.0, 6.0, 9.0])  # values of r that are tried for the ellipse around a panel (item 5)
+WIDTHS = np.geomspace(4.0, 1e-4, 120)  # widths of a panel that are tried, the largest first
+NEAR_WIDTHS = 10  # places in that list by which a panel may be wider or narrower than the last one before all are tried
 LOG_PANELS = math.log(400.0)  # each panel may err by 1/400 of the error that an integral is allowed
 MOST_TURN = 1.5  # largest k theta (item 5), a little less than pi / 2
 CELLS = 512  # cells of the bound on the decay (item 4)
@@ -41,6 +45,7 @@ CAPS = 80  # caps that are tried for the heights of the cells; a lower cap makes
 LOG_ROUGH = 3.0  # an integral that bounds a small term may err by e^-3 of its value
 LOG_CHERNOFF = 24.0  # the integrals of Chernoff's bound may err by e^-24 of their value
 FINE = 4001  # points of an integral in floating point
+GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights of an integral in floating point over one of 40 panels
 LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
 FACTORS = (1.0, 1.5, 2.5)  # multiples of the saddle point; those above 1 are tried only where runs are cut
 LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searched
@@ -96,10 +101,6 @@ class Form:
         """Return log M(z) of one run, or a bound on it."""
         raise NotImplementedError
 
-    def ends(self, log_left: float) -> tuple[float, float]:
-        """Return losses between which P has all but about e^log_left."""
-        raise NotImplementedError
-
     def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
         """Return the bound of item 4 for one run, and the plan of its cells. log_moment: log M(t). Without cells, the bound is 1."""
         return (lambda y: (np.zeros_like(y), np.zeros_like(y))), {}
@@ -109,22 +110,40 @@ class Form:
         return {}
 
 
-class GaussianForm(Form):
-    """A part whose loss is Gaussian. mu: its standard deviation, for which log M(z) is mu^2 z (z+1) / 2."""
+class ClosedForm(Form):
+    """A part without a sample whose M(z) has a closed form: Gaussian, Laplace, or a choice of bounded range.
+
+    e0: mu^2 of a Gaussian, else the largest loss.
+    """
 
     def __init__(self, part: Json, direction: str) -> None:
         super().__init__(part, direction)
-        self.mu = math.sqrt(Fraction(part["mu_squared"]))
+        self.kind = part["kind"]
+        self.e0 = float(Fraction(part["mu_squared" if self.kind == "gaussian" else "epsilon"]))
 
     def log_moment(self, z: float) -> float:
-        return 0.5 * self.mu**2 * z * (z + 1.0)
-
-    def ends(self, log_left: float) -> tuple[float, float]:
-        reach = self.mu * math.sqrt(-2.0 * log_left)
-        return 0.5 * self.mu**2 - reach, 0.5 * self.mu**2 + reach
+        e, half = self.e0, abs(z + 0.5)
+        if self.kind == "gaussian":
+            return 0.5 * e * z * (z + 1.0)
+        if self.kind == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), of a function that is even in half
+            return half * e + math.log(-math.expm1(-2.0 * half * e) / half) - 0.5 * e - math.log(-2.0 * math.expm1(-e))
+        # ((z+1) e^{z e} + z e^{-(z+1) e}) / (2z+1), which is even in z + 1/2 too
+        return (half - 0.5) * e + math.log((half + 0.5 + (half - 0.5) * math.exp(-2.0 * half * e)) / (2.0 * half))
 
     def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
-        return (lambda y: (-0.5 * self.mu**2 * y * y, np.zeros_like(y))), {}
+        def log_decay(y: Array) -> tuple[Array, Array]:
+            e = self.e0
+            if self.kind == "gaussian":
+                return -0.5 * e * y * y, np.zeros_like(y)
+            size = 2.0 * np.hypot(t + 0.5, y)
+            log_near = np.log(np.hypot(t + 1.0, y) / size) + t * e
+            if self.kind == "laplace":
+                value = np.logaddexp(log_near, -(t + 1.0) * e - math.log(2.0))
+            else:
+                value = np.logaddexp((t + 0.5) * e, -(t + 0.5) * e) - 0.5 * e - np.log(size) - math.log(-math.expm1(-e))
+            return np.minimum(value - log_moment, 0.0), np.zeros_like(y)
+
+        return log_decay, {}
 
 
 class RenyiForm(Form):
@@ -150,18 +169,19 @@ class AtomicForm(Form):
         self.rate = float(Fraction(part["rate"])) if "rate" in part else 1.0
         removed = direction == "remove"
         lost = float(Fraction(part.get("delta", 0)))
-        self.lost = lost if self.rate == 1.0 else self.rate * lost if removed else 0.0
+        replaced = part.get("relation", "add-remove") == "replace-one"
+        self.lost = lost if self.rate == 1.0 else self.rate * lost if removed or replaced else 0.0
         pairs, log_lost = LOG_PAIRS[part["kind"]](part)
-        if self.rate < 1.0:
+        if replaced:
+            pairs = list(_sampled(pairs[len(pairs) - len(pairs) // 2 :], -math.inf, self.rate, True))
+            rest = math.log1p(-math.fsum(math.exp(log) for pair in pairs for log in pair) - self.lost)
+            pairs = [*((log_q, log_p) for log_p, log_q in pairs), (rest, rest), *pairs]
+        elif self.rate < 1.0:
             pairs = list(_sampled(pairs, log_lost, self.rate, removed))
         self.atoms = [(log_p, log_p - log_q) for log_p, log_q in pairs]
 
     def log_moment(self, z: float) -> float:
         return float(log_sum(np.array([log_p + z * loss for log_p, loss in self.atoms])))
-
-    def ends(self, log_left: float) -> tuple[float, float]:
-        losses = [loss for _, loss in self.atoms]
-        return min(losses), max(losses)
 
 
 LogPairs = list[tuple[float, float]]  # log P and log Q of each outcome with a finite loss
@@ -188,10 +208,8 @@ def log_two_points(part: Json) -> tuple[LogPairs, float]:
     epsilon, lost = float(Fraction(part.get("epsilon", 0))), float(Fraction(part.get("delta", 0)))
     others = int(part.get("categories", 2)) - 2
     high = math.log1p(-lost) - math.log1p((1 + others) * math.exp(-epsilon))
-    pairs = [(high - epsilon, high), (high, high - epsilon)]
-    if others:
-        pairs.append((high - epsilon + math.log(others), high - epsilon + math.log(others)))
-    return pairs, math.log(lost) if lost else -math.inf
+    middle = [(high - epsilon + math.log(others),) * 2] if others else []
+    return [(high - epsilon, high), *middle, (high, high - epsilon)], math.log(lost) if lost else -math.inf
 
 
 def log_discrete_laplace(part: Json) -> tuple[LogPairs, float]:
@@ -218,8 +236,9 @@ class SmoothForm(Form):
         normal: Whether x is normal, for a mixture of Gaussians; else x is the loss without sampling, from -e0 to e0.
         has_ends: Whether there are atoms at both ends, as Laplace noise has.
         records: Largest number k of records in the sample.
-        two_sided: Whether Q is the mirror image of P, since records are replaced.
-        sign: 1; -1 if P and Q are exchanged, since records are added.
+        two_sided: Whether Q is the mirror image of a mixture P, since records are replaced.
+        sides: 1; or -1 if P and Q are exchanged, since records are added; both for Laplace noise of a replaced record.
+        log_scale: log m_+(-e0) for Laplace noise of a replaced record, else 0.
         slope: Slope of u_1(x).
         log_weights: log w_j for j = 0, ..., k.
     """
@@ -227,16 +246,18 @@ class SmoothForm(Form):
     def __init__(self, part: Json, direction: str) -> None:
         super().__init__(part, direction)
         self.normal, self.has_ends = part["kind"] == "mixture", part["kind"] == "laplace"
-        self.rate = float(Fraction(part["rate"])) if "rate" in part else 1.0
+        self.rate = float(Fraction(part["rate"]))
         self.records = int(part.get("records", 1))
-        self.two_sided = part.get("relation", "add-remove") == "replace-one"
-        self.sign = -1.0 if direction == "add" and not self.two_sided else 1.0
+        replaced = part.get("relation", "add-remove") == "replace-one"
+        self.two_sided, self.folded = replaced and self.normal, replaced and self.has_ends
+        self.sides = (1.0, -1.0) if self.folded else (-1.0,) if direction == "add" and not replaced else (1.0,)
         self.e0 = float(Fraction(part.get("epsilon", 0)))
         self.slope = math.sqrt(Fraction(part["mu_squared"])) if self.normal else 1.0
         k, q = self.records, self.rate
         j = np.arange(k + 1.0)
-        log_rest = (k - j) * math.log1p(-q) if q < 1.0 else np.where(j == k, 0.0, -np.inf)
+        log_rest = (k - j) * math.log1p(-q)
         self.log_weights = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * math.log(q) + log_rest
+        self.log_scale = float(self.log_m(np.array([-self.e0]))[0]) if self.folded else 0.0
 
     def with_cut(self, cut: float) -> SmoothForm:
         """Return the part with runs that are big if x > cut."""
@@ -271,40 +292,36 @@ class SmoothForm(Form):
             return -0.5 * (x + self.e0) - math.log(4.0)
         return 0.5 * (self.e0 - x) - math.log(2.0 * math.expm1(self.e0))
 
-    def powers(self, z: float) -> tuple[float, float]:
+    def powers(self, z: float, side: float) -> tuple[float, float]:
         """Return the exponents (a, b) of m_+ and m_- in dP e^{z L}."""
         if self.two_sided:
             return z + 1.0, -z
-        return (z + 1.0 if self.sign > 0.0 else -z), 0.0
+        return (z + 1.0 if side > 0.0 else -z), 0.0
 
-    def loss(self, x: Array) -> Array:
+    def loss(self, x: Array, side: float) -> Array:
         """Return the loss at x."""
-        return self.log_m(x) - self.log_m(-x) if self.two_sided else self.sign * self.log_m(x)
+        return self.log_m(x) - self.log_m(-x) if self.two_sided else side * (self.log_m(x) - self.log_scale)
 
-    def log_f(self, x: Array, z: float) -> Array:
+    def log_f(self, x: Array, z: float, side: float) -> Array:
         """Return the log density of dP e^{z L} at x, without the atoms."""
-        a, b = self.powers(z)
+        a, b = self.powers(z, side)
         value = self.log_base(x) + a * self.log_m(x)
-        return value + b * self.log_m(-x) if self.two_sided else value
+        return value + b * self.log_m(-x) if self.two_sided else value + (1.0 - a) * self.log_scale
 
     def span(self, z: float, log_depth: float) -> tuple[float, float]:
         """Return ends between which f is above e^-log_depth of its largest value; all x if they are bounded."""
         if not self.normal:
             return -self.e0, self.e0
-        a, b = self.powers(z)
+        a, b = self.powers(z, self.sides[0])
         reach = 40.0 + 2.0 * self.records * self.slope * (abs(a) + abs(b) + 1.0)  # far enough for every depth
         most = reach if self.cut is None else self.cut
         x = np.linspace(-reach, most, 8001)
         for _ in range(3):  # each time on a finer grid
-            log_f = self.log_f(x, z)
+            log_f = self.log_f(x, z, self.sides[0])
             inside = np.flatnonzero(log_f >= log_f.max() - log_depth)
             low, high = x[max(inside[0] - 1, 0)], x[min(inside[-1] + 1, len(x) - 1)]
             x = np.linspace(low, high, 4001)
         return float(low), float(high)
-
-    def ends(self, log_left: float) -> tuple[float, float]:
-        losses = self.loss(np.array(self.span(0.0, -log_left))).tolist()
-        return min(losses), max(losses)
 
     # Integrals in floating point.
 
@@ -313,17 +330,18 @@ class SmoothForm(Form):
         low, high = self.span(z, LEAST_LOG_DENSITY)
         if self.normal and self.cut is None:  # f falls to 0 on both sides, so a sum over even points is very exact
             x = np.linspace(low, high, FINE)
-            return float(log_sum(self.log_f(x, z))) + math.log(x[1] - x[0])
-        nodes, weights = np.polynomial.legendre.leggauss(64)
+            return float(log_sum(self.log_f(x, z, self.sides[0]))) + math.log(x[1] - x[0])
+        nodes, weights = GAUSS
         edges = np.linspace(low, high, 41)
         half = 0.5 * np.diff(edges)[:, None]
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
-        log_terms = self.log_f(x, z) + np.log((half * weights).ravel())
+        log_weights = np.log((half * weights).ravel())
+        log_terms = [log_weights + self.log_f(x, z, side) for side in self.sides]
         if self.has_ends:
-            a = self.powers(z)[0]
-            log_atoms = [-math.log(2.0) + a * self.log_m(-self.e0)[0], -math.log(2.0) - self.e0 + a * self.log_m(self.e0)[0]]
-            log_terms = np.append(log_terms, np.array(log_atoms))
-        return float(log_sum(log_terms))
+            ends = np.array([-self.e0, self.e0])[1 if self.folded else 0 :]
+            log_mass = np.where(ends < 0.0, 0.0, -self.e0) - math.log(2.0)
+            log_terms += [log_mass + self.log_f(ends, z, side) - self.log_base(ends) for side in self.sides]
+        return float(log_sum(np.concatenate(log_terms)))
 
     # Plans for the checker.
 
@@ -337,13 +355,13 @@ class SmoothForm(Form):
         plan: Plan = {"first": decimal_text(low), "last": decimal_text(high if self.cut is None else self.cut), "cells": CELLS}
         x = np.linspace(float(plan["first"]), float(plan["last"]), CELLS + 1)
         speed = self.drift(x) + (self.drift(-x) if self.two_sided else 0.0)
-        log_density = self.log_f(x, t) - np.log(speed) - log_moment  # of the loss
-        heights = np.exp(np.minimum(log_density[1:], log_density[:-1]) - MARGIN)
-        lengths = np.abs(np.diff(self.loss(x)))
+        lengths = np.abs(np.diff(self.loss(x, 1.0)))
+        log_densities = [self.log_f(x, t, side) - np.log(speed) - log_moment for side in self.sides]  # of the loss
+        heights = np.stack([np.exp(np.minimum(each[1:], each[:-1]) - MARGIN) for each in log_densities])
         caps = np.geomspace(heights.max() * 1e-9, heights.max(), CAPS)
-        rho = np.minimum(heights[None, :], caps[:, None])  # of shape (caps, cells)
-        gains = rho @ lengths
-        variations = np.abs(np.diff(rho, axis=1)).sum(axis=1) + rho[:, 0] + rho[:, -1]
+        rho = np.minimum(heights[:, None, :], caps[:, None])  # of shape (sides, caps, cells)
+        gains = (rho @ lengths).sum(axis=0)
+        variations = (np.abs(np.diff(rho, axis=2)).sum(axis=2) + rho[:, :, 0] + rho[:, :, -1]).sum(axis=0)
 
         def log_decay(y: Array) -> tuple[Array, Array]:
             gained = gains[:, None] - variations[:, None] / y[None, :]
@@ -360,21 +378,31 @@ class SmoothForm(Form):
         """
         low, high = self._panel_ends(accuracies)
         panels: list[list[str]] = []
-        left = low
+        left, place = low, None
         while left < high:
-            right = np.minimum(left + WIDTHS, high)
-            width, best_r = 0.0, 0.0
-            for r in ELLIPSES:
-                excess = [self._log_rule_error(at.z, at.y, left, right, r) - at.log_error for at in accuracies]
-                fits = np.all(np.array(excess) <= -LOG_PANELS, axis=0)
-                if fits.any() and WIDTHS[fits.argmax()] > width:
-                    width, best_r = float(WIDTHS[fits.argmax()]), r
+            near = None if place is None else slice(max(place - NEAR_WIDTHS, 0), place + NEAR_WIDTHS)
+            width, best_r = self._widest(accuracies, left, high, WIDTHS[near]) if near else (0.0, 0.0)
+            if width == 0.0:
+                width, best_r = self._widest(accuracies, left, high, WIDTHS)
             if width == 0.0 or len(panels) * ORDER > MOST_FREQUENCIES:
                 raise NoPlan("an integral would take too many nodes")
+            place = int(np.searchsorted(-WIDTHS, -width))
             edge = decimal_text(left + width, 9)
             panels.append([decimal_text(min(float(edge), high), 9), decimal_text(best_r)])
             left = min(float(edge), high)
         return {"low": decimal_text(low), "order": ORDER, "panels": panels}
+
+    def _widest(self, accuracies: Sequence[Accuracy], left: float, high: float, widths: Array) -> tuple[float, float]:
+        """Return the width of the widest panel from `left` on that is accurate enough, and the r of its ellipse; zeros without one."""
+        width, r = (each.ravel() for each in np.meshgrid(widths, ELLIPSES))
+        right = np.minimum(left + width, high)
+        fits = right > left
+        for at in accuracies:
+            for side in self.sides:
+                excess = self._log_rule_error(at, left, right, r, side) - at.log_error + math.log(len(self.sides))
+                fits &= excess <= -LOG_PANELS
+        best = int(np.where(fits, width, 0.0).argmax())
+        return (float(width[best]), float(r[best])) if fits[best] else (0.0, 0.0)
 
     def _panel_ends(self, accuracies: Sequence[Accuracy]) -> tuple[float, float]:
         """Return the ends of all panels. Beyond them the integrands fall, and their integrals are less than the errors that are allowed."""
@@ -383,16 +411,16 @@ class SmoothForm(Form):
         low, high = math.inf, -math.inf
         for z, _, log_error in accuracies:
             first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)  # e^-25 below the error
-            a, b = self.powers(z)
+            a, b = self.powers(z, self.sides[0])
             rises = [max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b)]  # of log f, at the most
             falls = [max(-power, 0.0) * float(self.drift(np.array([x]))[0]) for power, x in ((a, first), (b, -last))]
             low, high = min(low, first - 0.5, -rises[1] - falls[0]), max(high, last + 0.5, rises[0] + falls[1])
         return rounded(low), rounded(high) if self.cut is None else self.cut
 
-    def _log_rule_error(self, z: float, y: float, left: float, right: Array, r: float) -> Array:
-        """Return log of the bound of item 5 on panels from `left` to each of `right`, at orders z + i v, |v| <= y.
+    def _log_rule_error(self, at: Accuracy, left: float, right: Array, r: Array, side: float) -> Array:
+        """Return log of the bound of item 5 on panels from `left` to each of `right`, on one side.
 
-        r: of the ellipses. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
+        r: of the ellipses, one for each panel. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
         """
         d, middle = 0.5 * (right - left), 0.5 * (right + left)
         wide, height = d * (r + 1.0 / r) / 2.0, d * (r - 1.0 / r) / 2.0
@@ -401,18 +429,16 @@ class SmoothForm(Form):
         turn = np.minimum(turn, MOST_TURN)
         first, last = middle - wide, middle + wide
         inside = np.where((first < 0) & (last > 0), 0.0, np.where(first > 0, first, last)) if self.normal else first
-        log_size = self.log_base(inside) + (0.5 * height * height if self.normal else 0.0)
+        a, b = self.powers(at.z, side)
+        log_size = self.log_base(inside) + (0.5 * height * height if self.normal else (1.0 - a) * self.log_scale)
         log_squeeze: Array = np.log(np.cos(0.5 * turn))
         angle: Array = 0.0
-        a, b = self.powers(z)
         for power, near, far in ((a, first, last), (b, -last, -first))[: 2 if self.two_sided else 1]:
             log_size = log_size + (power * self.log_m(far) if power >= 0 else power * (self.log_m(near) + log_squeeze))
             with np.errstate(over="ignore"):
-                share = (
-                    np.expm1(np.minimum(self.log_m(far) - self.log_weights[0], 700.0)) * np.sin(turn) if self.rate < 1.0 else turn
-                )
+                share = np.expm1(np.minimum(self.log_m(far) - self.log_weights[0], 700.0)) * np.sin(turn)
             angle = angle + np.minimum(share, turn)
-        log_error = log_size + y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * math.log(r)
+        log_error = log_size + at.y * angle + np.log(8.0 * d / (1.0 - 1.0 / r)) - 2.0 * ORDER * np.log(r)
         return np.where(small & (d > 0), log_error, np.inf)
 
 
@@ -421,19 +447,20 @@ LOG_PAIRS: dict[str, Callable[[Json], tuple[LogPairs, float]]] = {
     "discrete-laplace": log_discrete_laplace,
     "discrete-gaussian": log_discrete_gaussian,
 }
-FORMS: dict[str, type[Form]] = {
-    "gaussian": GaussianForm,
-    "zcdp": RenyiForm,
-    "mixture": SmoothForm,
-    "laplace": SmoothForm,
-    "range": SmoothForm,
-    **dict.fromkeys(LOG_PAIRS, AtomicForm),
-}
 
 
 def forms_of(parts: Sequence[Json], direction: str) -> list[Form]:
     """Return the parts of a certificate in one direction."""
-    return [FORMS[part["kind"]](part, direction) for part in parts]
+    return [form_of(part, direction) for part in parts]
+
+
+def form_of(part: Json, direction: str) -> Form:
+    """Return one part of a certificate in one direction."""
+    if part["kind"] in LOG_PAIRS:
+        return AtomicForm(part, direction)
+    if part["kind"] == "zcdp":
+        return RenyiForm(part, direction)
+    return (SmoothForm if "rate" in part else ClosedForm)(part, direction)
 
 
 def log_moment_of(forms: Sequence[Form]) -> LogMoment:
@@ -502,13 +529,34 @@ def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> flo
     return epsilon_at(minimum(epsilon_at, LEAST_ORDER, MOST_ORDER))
 
 
-def contour(forms: Sequence[Form], epsilon: float, log_room: float, upper: bool, jump_order: float | None = None) -> Plan:
-    """Return the plan of a proof by the contour that loses at most the share SLACK of e^log_room.
+class Room(NamedTuple):
+    """What a proof may lose.
+
+    log_delta: log of the delta to prove beside infinite losses.
+    share: the share of it between the bound and what the accountants say.
+    pad: share of the usual pad.
+    """
+
+    log_delta: float
+    share: float
+    pad: float
+
+    @property
+    def log_slack(self) -> float:
+        """Log of what each of several errors may come to."""
+        return self.log_delta + math.log(min(max(PART_OF_ROOM * self.share, SLACK), MOST_SLACK))
+
+    def without_share(self) -> Room:
+        return Room(self.log_delta, 0.0, 0.0)
+
+
+def contour(forms: Sequence[Form], epsilon: float, room: Room, upper: bool, jump_order: float | None = None) -> tuple[Plan, float]:
+    """Return the cheapest plan of a proof by the contour, and the checker's work for it, with a pad or without one.
 
     Args:
         forms: The parts, perhaps cut.
         epsilon: Where delta is bounded.
-        log_room: Log of the delta to prove beside infinite losses.
+        room: What the proof may lose.
         upper: Whether an upper bound is to be proved; a lower bound needs more orders.
         jump_order: The order v of item 6 if parts are cut; else None.
 
@@ -521,42 +569,54 @@ def contour(forms: Sequence[Form], epsilon: float, log_room: float, upper: bool,
         return log_moment(t) - t * epsilon - math.log(t) - math.log1p(t)
 
     saddle = minimum(log_g, LEAST_LINE, MOST_ORDER)
-    best: tuple[float, Plan] | None = None
-    reasons = []
-    for factor in FACTORS[:1] if jump_order is None else FACTORS:
-        try:
-            plan, work = contour_through(rounded(saddle * factor, 8), forms, epsilon, log_room, log_moment, upper, jump_order)
-        except NoPlan as error:
-            reasons.append(error)
-            continue
-        if best is None or work < best[0]:
-            best = work, plan
-    if best is None:
-        raise reasons[0]
-    return best[1]
+    ways = [(0.0, room.without_share())]
+    if room.share > 0.0:  # item 7: a pad m^2 raises delta by about the share m^2 t (t+1) / 2
+        ways.append((rounded(2.0 * PAD_OF_ROOM * room.pad * room.share / (saddle * (saddle + 1.0))), room))
+    plans, reasons = [], []
+    for pad, allowed in ways:
+        for factor in FACTORS[:1] if jump_order is None else FACTORS:
+            try:
+                plans.append(
+                    contour_through(rounded(saddle * factor, 8), forms, epsilon, allowed, log_moment, upper, jump_order, pad)
+                )
+            except NoPlan as error:
+                reasons.append(error)
+        if plans and min(work for _, work in plans) <= CHEAP:
+            break
+    if not plans:
+        raise reasons[-1]
+    return min(plans, key=lambda plan: plan[1])
 
 
 def contour_through(
     t: float,
     forms: Sequence[Form],
     epsilon: float,
-    log_room: float,
+    room: Room,
     log_moment: LogMoment,
     upper: bool,
     jump_order: float | None,
+    pad: float,
 ) -> tuple[Plan, float]:
     """Return the plan whose line has the real part t, and the checker's work for it: frequencies times nodes.
 
-    log_moment: log M(z) of all runs. The other arguments and the errors are those of `contour`.
+    log_moment: log M(z) of all runs. pad: m^2 of item 7, or 0. The other arguments and the errors are those of `contour`.
     """
-    log_slack = log_room + math.log(SLACK)
-    h, s1, s2 = frequency_spacing(log_moment, epsilon, t, log_slack)
-    log_scale = log_moment(t) - t * epsilon
+    log_slack = room.log_slack
+
+    def log_padded(z: float) -> float:
+        return log_moment(z) + 0.5 * pad * z * (z + 1.0)
+
+    h, s1, s2 = frequency_spacing(log_padded, epsilon, t, log_slack)
+    log_scale = log_padded(t) - t * epsilon
     decays = [form.decay(t, form.log_moment(t)) for form in forms]
 
-    def log_left_out(y: Array) -> Array:  # item 3
+    def log_left_out(y: Array) -> Array:  # item 3, and the last line of item 7
         log_decay = sum(form.count * decay(y)[0] for form, (decay, _) in zip(forms, decays, strict=True))
-        return log_scale + log_decay - np.log(math.pi * y)
+        log_cut = log_scale + log_decay - 0.5 * pad * y * y - np.log(math.pi * y)
+        if upper or not pad:
+            return log_cut
+        return np.logaddexp(log_cut, log_scale + 0.5 * math.log(2.0 * pad / math.pi) + log_ndtr(-math.sqrt(pad) * y))
 
     ys = np.geomspace(h, h * MOST_FREQUENCIES, 4000)
     enough = np.flatnonzero(log_left_out(ys) <= log_slack - LOG_HALF)
@@ -566,7 +626,7 @@ def contour_through(
     y = (count + 1) * h
     log_largest = log_scale - math.log(2.0 * math.pi * t)  # about the largest term of the sum times the width of the line
     orders = [*(() if upper else (s1, s2)), *(() if jump_order is None else (-1.0 - jump_order,))]
-    plans, nodes = [], 0
+    plans, nodes, atoms = [], 0, 0
     for form, (decay, cells) in zip(forms, decays, strict=True):
         # An error of M_i counts `count` times. The factor of 20 keeps the errors of all parts well below the slack.
         log_error = form.log_moment(t) - math.log(form.count) + min(log_slack - log_largest, -1.0) - math.log(20.0 * len(forms))
@@ -576,13 +636,17 @@ def contour_through(
             plan |= cells | {"cap": decimal_text(float(decay(np.array([y]))[1][0]))}
             if form.cut is not None:
                 plan["cut"] = decimal_text(form.cut)
-            nodes += len(plan["panels"]) * plan["order"]
+            nodes += len(plan["panels"]) * plan["order"] * len(form.sides)
+        if isinstance(form, AtomicForm):
+            atoms += len(form.atoms)
         plans.append(plan)
-    work = float(count) * max(nodes, 1)
+    work = float(count) * (nodes + atoms + PER_FREQUENCY * len(forms))
     if work > MOST_WORK:
-        raise NoPlan(f"it would take {count} frequencies and {nodes} nodes")
+        raise NoPlan(f"it would take {count} frequencies and {nodes + atoms} nodes")
     bits = 40 + (log_largest - log_slack) / math.log(2.0) + math.log2(max(form.count for form in forms))
     total: Plan = {"method": "contour", "t": decimal_text(t, 8), "h": decimal_text(h, 8), "frequencies": count, "parts": plans}
+    if pad:
+        total["pad"] = decimal_text(pad)
     if not upper:
         total |= {"s1": decimal_text(s1, 8), "s2": decimal_text(s2, 8)}
     if jump_order is not None:
@@ -603,10 +667,10 @@ def frequency_spacing(log_moment: LogMoment, epsilon: float, t: float, log_slack
     return h, rounded(below, 8), rounded(above, 8)
 
 
-def with_cuts(forms: Sequence[Form], epsilon: float, log_room: float) -> tuple[list[Form], float] | None:
+def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[Form], float] | None:
     """Return the parts cut where the loss of one run exceeds a level above epsilon, and the order v for what is lost of big runs.
 
-    The level is the lowest of those tried at which at most the share SLACK of e^log_room is lost. Return None if no loss exceeds a level,
+    The level is the lowest of those tried at which no more is lost than is allowed. Return None if no loss exceeds a level,
     or if too much is lost at every level.
     """
     for extra in np.geomspace(0.02, 3.0, 24):
@@ -614,16 +678,16 @@ def with_cuts(forms: Sequence[Form], epsilon: float, log_room: float) -> tuple[l
         if all(form.cut is None for form in cut):
             return None
         order = minimum(partial(log_jump_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
-        if log_jump_error(cut, epsilon, order) <= log_room + math.log(SLACK) - LOG_HALF:
+        if log_jump_error(cut, epsilon, order) <= room.log_slack - LOG_HALF:
             return cut, rounded(order, 8)
     return None
 
 
 def _cut_above(form: Form, level: float) -> Form:
     """Return the part cut at about the x where its loss exceeds `level`; the part itself if the checker knows no cut of it there."""
-    if isinstance(form, SmoothForm) and form.normal and form.sign > 0.0 and form.rate < 1.0:
+    if isinstance(form, SmoothForm) and form.normal and form.sides == (1.0,):
         x = np.linspace(-5.0, 60.0 + 3.0 * form.records * form.slope, 20001)
-        above = np.flatnonzero(form.loss(x) > level)
+        above = np.flatnonzero(form.loss(x, 1.0) > level)
         if len(above):
             return form.with_cut(rounded(float(x[above[0]])))
     return form
@@ -643,12 +707,20 @@ def log_jump_error(forms: Sequence[Form], epsilon: float, v: float) -> float:
                 if form.two_sided
                 else float(log_ndtr(-form.cut))
             )
-            log_growth += form.count * math.exp(min(log_q - v * float(form.loss(np.array([form.cut]))[0]) - log_n, 700.0))
+            log_growth += form.count * math.exp(min(log_q - v * float(form.loss(np.array([form.cut]), 1.0)[0]) - log_n, 700.0))
     log_excess = math.log(math.expm1(log_growth)) if 0.0 < log_growth < 700.0 else (log_growth if log_growth else -math.inf)
     return (1.0 + v) * epsilon + log_none + log_excess
 
 
-def find_plan(parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool) -> Plan:
+def find_plan(
+    parts: Sequence[Json],
+    direction: str,
+    epsilon: float,
+    delta: float,
+    upper: bool,
+    known: tuple[float, float] | None = None,
+    pad: float = 1.0,
+) -> Plan:
     """Return a plan to prove that delta(epsilon) is at most `delta`, or that it is above it, by the cheapest method that applies.
 
     Args:
@@ -657,18 +729,22 @@ def find_plan(parts: Sequence[Json], direction: str, epsilon: float, delta: floa
         epsilon: Where delta is bounded, in nats.
         delta: The bound.
         upper: Whether the bound is an upper one.
+        known: An epsilon and its delta by the accountants, near those that are bounded. The nearer, the less a proof may lose.
+        pad: Share of the usual pad (item 7). Where losses lie much more densely just below epsilon, a usual one loses too much.
 
     Raises:
         NoPlan: No method applies, or the work is too much.
     """
     try:
         with np.errstate(all="ignore"):
-            return _find_plan(parts, direction, epsilon, delta, upper)
+            return _find_plan(parts, direction, epsilon, delta, upper, known, pad)
     except (ValueError, OverflowError, ZeroDivisionError, IndexError) as error:  # a search in floating point may fail at extremes
         raise NoPlan(f"the search for a proof fails ({error})") from None
 
 
-def _find_plan(parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool) -> Plan:
+def _find_plan(
+    parts: Sequence[Json], direction: str, epsilon: float, delta: float, upper: bool, known: tuple[float, float] | None, pad: float
+) -> Plan:
     """Return the plan as `find_plan` does. At extremes, errors of floating-point computations are raised as they are."""
     if delta == 0.0:
         return {"method": "pure", "bits": 128}
@@ -678,10 +754,11 @@ def _find_plan(parts: Sequence[Json], direction: str, epsilon: float, delta: flo
         raise NoPlan("the stated deltas add up to more")
     log_room = math.log(room)
     bits = 100 + math.ceil(-log_room / math.log(2.0) + math.log2(math.fsum(form.count for form in forms)))
-    if all(isinstance(form, GaussianForm) for form in forms):
+    if all(isinstance(form, ClosedForm) and form.kind == "gaussian" for form in forms):
         return {"method": "gaussian", "bits": bits}
     alone = forms[0] if len(forms) == 1 else None
-    if isinstance(alone, SmoothForm) and alone.count == 1 and alone.records == 1 and not alone.two_sided:
+    one_sided = isinstance(alone, ClosedForm) or (isinstance(alone, SmoothForm) and alone.records == 1 and not alone.two_sided)
+    if alone is not None and one_sided and alone.count == 1:
         return {"method": "one-step", "bits": bits}
     if upper and (plan := chernoff(forms, epsilon, log_room)) is not None:
         return plan
@@ -692,35 +769,32 @@ def _find_plan(parts: Sequence[Json], direction: str, epsilon: float, delta: flo
             return {"method": "sum", "bits": bits}
         if (len(alone.atoms) > 1 and alone.count == 1) or (alone.rate == 1.0 and alone.count * len(alone.atoms) <= MOST_LATTICE):
             return {"method": "lattice", "bits": bits}
-    return _contour_or_grid(forms, epsilon, log_room, upper)
+    share = 0.0 if known is None else -math.expm1(-abs(_log_gap(forms, epsilon, delta, known)))
+    return _contour_perhaps_cut(forms, epsilon, Room(log_room, share * min(delta / room, 1e6), pad), upper)
 
 
-def _contour_or_grid(forms: Sequence[Form], epsilon: float, log_room: float, upper: bool) -> Plan:
-    """Return the plan of a proof by the contour, else by the contour of cut parts, else on a lattice. Raises NoPlan."""
+def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[float, float]) -> float:
+    """Return about the log of `delta` over the true delta at `epsilon`: that falls by the saddle point's order from what is known."""
+    log_moment = log_moment_of(forms)
+    t = minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, 25)
+    return math.log(delta / known[1]) + t * (epsilon - known[0])
+
+
+def _contour_perhaps_cut(forms: Sequence[Form], epsilon: float, room: Room, upper: bool) -> Plan:
+    """Return the plan of a proof by the contour, or by the contour of cut parts if that is cheaper. Raises NoPlan."""
+    plans = []
     try:
-        return contour(forms, epsilon, log_room, upper)
+        plans.append(contour(forms, epsilon, room, upper))
+        if plans[0][1] <= CHEAP:
+            return plans[0][0]
     except NoPlan as error:
         reason = error
-    cut = with_cuts(forms, epsilon, log_room)
+    cut = with_cuts(forms, epsilon, room)
     if cut is not None:
         try:
-            return contour(cut[0], epsilon, log_room, upper, cut[1])
+            plans.append(contour(cut[0], epsilon, room, upper, cut[1]))
         except NoPlan as error:
             reason = error
-    if not upper or any(isinstance(form, SmoothForm) and (form.records > 1 or form.two_sided) for form in forms):
+    if not plans:
         raise reason
-    return grid(forms, log_room)
-
-
-def grid(forms: Sequence[Form], log_room: float) -> Plan:
-    """Return the plan of a proof on a lattice that is as fine as is allowed. Raises NoPlan if the losses spread too far for it."""
-    count = sum(form.count for form in forms)
-    ends = [form.ends(log_room - math.log(count) + math.log(1e-7)) for form in forms]  # what is left out is 1e-7 of the room
-    total = math.fsum(form.count * (high - low) for form, (low, high) in zip(forms, ends, strict=True))
-    widest = math.sqrt(math.fsum(form.count * (high - low) ** 2 for form, (low, high) in zip(forms, ends, strict=True)))
-    spacing = rounded(total / LATTICE, 4)
-    if not spacing < COARSEST * widest / 30.0:  # widest / 30 estimates that standard deviation
-        raise NoPlan("too many steps for a lattice, and the characteristic function falls too slowly")
-    places = [{"first": math.floor(low / spacing) - 1, "last": math.ceil(high / spacing) + 1} for low, high in ends]
-    bits = 140 + math.ceil(-log_room / math.log(2.0) + 2.0 * math.log2(count))
-    return {"method": "grid", "spacing": decimal_text(spacing, 4), "parts": places, "bits": bits}
+    return min(plans, key=lambda plan: plan[1])[0]

@@ -64,8 +64,9 @@ def gaussian(rate: str, noise: str, steps: int) -> str:
 
 
 def drawn(random: Random) -> tuple[str, dict[str, Any]]:
-    """One to three mechanisms, and the setting."""
+    """One to three mechanisms, and the setting. Some files divide the data by an attribute."""
     texts, adjacency = [], random.choice(["add-remove", "add-remove", "zero-out", "replace-one"])
+    divided = adjacency == "add-remove" and random.random() < 0.4
     for i in range(random.randint(1, 3)):
         kind = random.choice(NOISES)
         keys = {
@@ -74,10 +75,13 @@ def drawn(random: Random) -> tuple[str, dict[str, Any]]:
             "pure-dp": f"epsilon = {10.0 ** random.uniform(-2.0, 0.3):.4g}",
             "discrete-laplace": f"scale = {10.0 ** random.uniform(0.0, 1.5):.4g}\nsensitivity = {random.randint(1, 3)}",
         }[kind]
-        sampled = random.random() < 0.6 and (adjacency == "add-remove" or kind == "gaussian")
-        rate = f'sampling = {{ scheme = "poisson", rate = {10.0 ** random.uniform(-4.0, -0.5):.3g} }}\n' if sampled else ""
+        fixed = adjacency == "replace-one" and kind in ("pure-dp", "discrete-laplace")
+        sampled = random.random() < 0.6 and (adjacency == "add-remove" or fixed or kind in ("gaussian", "laplace"))
+        scheme = "fixed-size" if fixed else "poisson"
+        rate = f'sampling = {{ scheme = "{scheme}", rate = {10.0 ** random.uniform(-4.0, -0.5):.3g} }}\n' if sampled else ""
         steps = round(10.0 ** random.uniform(0.0, 3.5 if sampled else 1.5))
-        texts.append(f'[[mechanism]]\nname = "m{i}"\ntype = "{kind}"\nsteps = {steps}\n{keys}\n{rate}')
+        part = f'partition = {{ of = "region", part = "{random.randint(1, 2)}" }}\n' if divided and random.random() < 0.8 else ""
+        texts.append(f'[[mechanism]]\nname = "m{i}"\ntype = "{kind}"\nsteps = {steps}\n{keys}\n{rate}{part}')
     return "".join(texts), {"adjacency": adjacency, "delta": 10.0 ** random.uniform(-12.0, -3.0)}
 
 
@@ -135,19 +139,27 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("cases", by_tier(15, 60, 3000))
 def test_no_plan_proves_what_is_false(cases: int) -> None:
-    """Epsilon is 1 % too small, and any number of the plan is anything."""
+    """Epsilon is 1 % too small, or a lower bound 1 % too large, and any number of the plan is anything."""
     random = Random(f"{SEED} lies {cases}")
+    pure = '[[mechanism]]\nname = "pure"\ntype = "pure-dp"\nepsilon = 0.1\nsteps = {}\n{}'
+    drawn_at_a_tenth = 'sampling = { scheme = "poisson", rate = 0.1 }\n'
     honest = [
         prove(pipeline(gaussian("0.004", "1.1", 2000))),
         prove(pipeline(gaussian("0.00001", "0.6", 1000), delta=1e-7)),
         prove(pipeline(gaussian("0.01", "2.0", 500), adjacency="replace-one")),
         prove(pipeline(gaussian("0.01", "3.0", 400).replace("gaussian", "laplace"))),
+        prove(pipeline(gaussian("0.1", "3.0", 40).replace("gaussian", "laplace"), adjacency="replace-one")),
         prove(pipeline(gaussian("0.3", "2.0", 3) + gaussian("1", "4.0", 1).replace("train", "last"))),
+        prove(pipeline(pure.format(9, "") + pure.format(200, drawn_at_a_tenth).replace('pure"', 'sampled"'))),
     ]
+    methods = {frozenset(plan) for proof in honest for claim in proof.certificate["claims"] for plan in claim["proofs"].values()}
+    assert any({"pad", "s1"} <= keys for keys in methods)
+    assert any({"cut"} <= {*part} for part in honest[1].certificate["claims"][0]["proofs"]["remove"]["parts"])
     for _ in range(cases):
         proof = random.choice(honest)
-        claim = copy.deepcopy(proof.certificate["claims"][0])
-        claim["epsilon"] = up(0.99 * float(proof.epsilon))
+        claim = copy.deepcopy(random.choice(proof.certificate["claims"]))
+        upper = claim["bound"] == "upper"
+        claim["epsilon"] = up(0.99 * float(proof.epsilon)) if upper else up(1.01 * float(proof.lower or 0.0))
         direction = random.choice([*claim["proofs"]])
         plan = claim["proofs"][direction]
         for _ in range(random.randint(1, 3)):
@@ -287,6 +299,7 @@ CUT = {
 }
 PURE, ONE, CLOSED = ({"method": method, "bits": 128} for method in ("pure", "one-step", "gaussian"))
 LAPLACE: dict[str, Any] = {"kind": "laplace", "epsilon": "1", "count": 1}
+CONTOUR = {"method": "contour", "t": "3", "h": "1/10", "frequencies": 100, "bits": 128, "parts": [{}]}
 FORGED: dict[str, tuple[list[dict[str, Any]], str, str, dict[str, Any]]] = {
     "chernoff with a cut": ([MIXTURE], "0.001", "1e-5", {"method": "chernoff", "s": "1", "bits": 128, "parts": [CUT]}),
     "delta beside a cut": (
@@ -334,6 +347,22 @@ FORGED: dict[str, tuple[list[dict[str, Any]], str, str, dict[str, Any]]] = {
         "0",
         {"method": "grid", "bits": 53, "spacing": str(Fraction(1, 2**47)), "parts": [{"first": 2**47 - 44, "last": 2**47 - 39}]},
     ),
+    "a relation without a sample": ([{**LAPLACE, "relation": "replace-one"}], "1", "0", PURE),
+    "a removed record in place of a replaced one": (
+        [{**LAPLACE, "epsilon": "2", "rate": "1/2", "relation": "replace-one"}],
+        "1.5",
+        "1e-3",
+        ONE,
+    ),
+    "pure losses of a replaced record": ([{**LAPLACE, "epsilon": "2", "rate": "1/2", "relation": "replace-one"}], "1.9", "0", PURE),
+    "a replaced choice": (
+        [{"kind": "range", "epsilon": "1", "rate": "1/2", "relation": "replace-one", "count": 1}],
+        "0.5",
+        "0",
+        PURE,
+    ),
+    "a pad below 0": ([{**LAPLACE, "count": 3}], "1", "1e-3", {**CONTOUR, "pad": "-1/2"}),
+    "frequencies that are cut where nothing falls": ([{"kind": "two-point", "epsilon": "1", "count": 3}], "2.9", "1e-3", CONTOUR),
     "a rate that is not read": ([{"kind": "gaussian", "mu_squared": "1", "rate": "1/1000", "count": 1}], "4.4", "1e-5", CLOSED),
 }
 
@@ -386,3 +415,183 @@ def test_noise_beyond_all_measure_is_no_contradiction() -> None:
     own = certificate.certified_parts(pipeline(gaussian("1", "1e200", 1)))
     assert own.parts[0]["mu_squared"] == str(Fraction(1e-150) ** 2)
     assert any("as the accountants computed it" in text for text in own.assumptions)
+
+
+DIVIDED = gaussian("0.01", "1.0", 300) + "".join(
+    gaussian("0.01", noise, steps).replace("train", f"part {noise}") + f'partition = {{ of = "region", part = "{noise}" }}\n'
+    for noise, steps in (("0.9", 200), ("1.5", 900))
+)
+
+
+def test_disjoint_parts_cost_what_the_dearest_costs_beside_the_rest() -> None:
+    """The proof is that of the file which has this part alone."""
+    proof = prove(pipeline(DIVIDED))
+    assert (proof.epsilon, proof.reasons) == (proof.headline, ())
+    assert len(checker.check(proof.certificate)) == 2
+    entries = DIVIDED.split("[[mechanism]]")[1:]
+    alone = [prove(pipeline("".join("[[mechanism]]" + entries[i] for i in (0, k)))) for k in (1, 2)]
+    assert float(proof.epsilon) == max(float(one.epsilon) for one in alone)
+    assert proof.lower is not None
+    assert [*proof.certificate["claims"][0]["proofs"]] == ["remove 1", "add 1", "remove 2", "add 2"]
+    certificate.require_about(proof.certificate, pipeline(DIVIDED))
+
+
+def forgeries(proof: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield certificates of disjoint parts that somebody changed, each with what was done."""
+    upper, lower = proof["claims"]
+    (_, first), (_, second) = enumerate(proof["alternatives"])
+    without = {key: plan for key, plan in upper["proofs"].items() if not key.endswith("2")}
+    yield "no proof for an alternative", proof | {"claims": [upper | {"proofs": without}]}
+    yield "one direction alone", proof | {"claims": [upper | {"proofs": {"remove 1": {}, "remove 2": {}}}]}
+    swapped = {key.translate(str.maketrans("12", "21")): plan for key, plan in upper["proofs"].items()}
+    yield "proofs of other alternatives", proof | {"claims": [upper | {"proofs": swapped}]}
+    yield "a part moved into the other alternative", proof | {"alternatives": [[*first, *second], second]}
+    yield "a part moved beside the alternatives", proof | {"parts": [*proof["parts"], *first]}
+    yield "an alternative of nothing", proof | {"parts": [], "alternatives": [first, []]}
+    yield "alternatives that are none", proof | {"alternatives": {"1": first, "2": second}}
+    yield "one alternative", proof | {"alternatives": [first]}
+    yield "no list of parts", proof | {"alternatives": [first, second[0]]}
+    yield "proofs without alternatives", {key: value for key, value in proof.items() if key != "alternatives"}
+    (place, plan), *_ = lower["proofs"].items()
+    yield (
+        "a lower bound of the cheaper one",
+        proof | {"claims": [lower | {"proofs": {"remove 1" if place.endswith("2") else "remove 2": plan}}]},
+    )
+    yield "a lower bound of an alternative that is none", proof | {"claims": [lower | {"proofs": {"remove 3": plan}}]}
+    yield "a lower bound without a proof", proof | {"claims": [lower | {"proofs": {}}]}
+
+
+def test_a_forged_certificate_of_disjoint_parts_is_refused() -> None:
+    proof = prove(pipeline(DIVIDED)).certificate
+    checked = 0
+    for name, forged in forgeries(proof):
+        checked += 1
+        with pytest.raises((checker.Unproved, TypeError, KeyError)):
+            raise AssertionError(f"{name}: {checker.check(forged)}")
+    assert checked == 13
+    left_out = proof | {"alternatives": proof["alternatives"][:1]}
+    for forged in (left_out, proof | {"alternatives": proof["alternatives"][::-1]}, proof | {"parts": []}):
+        with pytest.raises(NotRepresentable, match="the certificate is about"):
+            certificate.require_about(forged, pipeline(DIVIDED))
+
+
+def test_entries_of_several_divisions_are_chosen_one_from_each() -> None:
+    """Two attributes of two parts are four alternatives; a part of free steps alone, and equal ones, add none."""
+    noise = '[[mechanism]]\nname = "{}"\ntype = "laplace"\nnoise_multiplier = {}\npartition = {{ of = "{}", part = "{}" }}\n'
+    entries = [("a", 9.0, "region", 1), ("b", 8.0, "region", 2), ("c", 7.0, "age", 1), ("d", 6.0, "age", 2)]
+    four = certificate.certified_parts(pipeline("".join(noise.format(*entry) for entry in entries)))
+    assert (four.parts, len(four.alternatives), four.attained) == ((), 4, True)
+    equal = certificate.certified_parts(pipeline("".join(noise.format(n, 9.0, of, k) for n, _, of, k in entries[:2])))
+    assert (len(equal.parts), equal.alternatives) == (1, ())
+    free = '[[mechanism]]\nname = "e"\ntype = "post-processing"\npartition = { of = "region", part = "3" }\n'
+    assert len(certificate.certified_parts(pipeline("".join(noise.format(*e) for e in entries[:2]) + free)).alternatives) == 2
+
+
+def test_a_replaced_record_has_the_pair_of_opposite_shifts() -> None:
+    """Moments and delta by sums over the densities themselves, for fresh scales and rates."""
+    import numpy as np
+
+    seed = Random().getrandbits(32)
+    random = Random(seed)
+    for _ in range(5):
+        e0, q, z, epsilon = (
+            random.uniform(0.1, 4.0),
+            random.uniform(0.05, 0.95),
+            random.uniform(0.2, 5.0),
+            random.uniform(0.01, 0.5),
+        )
+        y = (np.arange(-(2**21), 2**21) + 0.5) * (e0 / 2**15)
+        p, mirrored = ((1 - q) * np.exp(-np.abs(y)) / 2 + q * np.exp(-np.abs(y - side * e0)) / 2 for side in (1, -1))
+        part = {"kind": "laplace", "epsilon": str(Fraction(e0)), "rate": str(Fraction(q)), "relation": "replace-one", "count": 1}
+        checker.ctx.prec = 128
+        order = checker.number(str(Fraction(z)))
+        form = proof_search.form_of(part, "remove")
+        plan = form.quadrature([proof_search.Accuracy(z, 0.0, -30.0)])
+        moment = float(checker.SmoothPart(part, "remove").at(order, plan).mid())
+        expected = float((p * (p / mirrored) ** z).sum() * e0 / 2**15)
+        assert moment == pytest.approx(expected, rel=1e-7), seed
+        assert math.exp(form.log_moment(z)) == pytest.approx(expected, rel=1e-7), seed
+        delta = float(np.maximum(p - math.exp(epsilon) * mirrored, 0.0).sum() * e0 / 2**15)
+        lower, upper = checker.one_step([part], "remove", checker.number(str(Fraction(epsilon))))
+        assert float(lower.mid()) == pytest.approx(delta, rel=1e-6, abs=1e-9), seed
+        assert not upper < lower, seed
+
+
+def test_a_pad_loses_little_on_either_side() -> None:
+    """Few steps of atoms, whose delta is a sum over all outcomes: the interval with a pad holds it, and shrinks with the pad."""
+    from itertools import product
+
+    seed = Random().getrandbits(32)
+    random = Random(seed)
+    checker.ctx.prec = 100
+    for _ in range(4):
+        e, q, runs = random.uniform(0.3, 2.0), random.uniform(0.05, 0.6), random.randint(2, 5)
+        part = {"kind": "two-point", "epsilon": str(Fraction(e)), "rate": str(Fraction(q)), "count": runs}
+        other = {"kind": "laplace", "epsilon": str(Fraction(e) / 3), "count": 1}
+        atoms = [(float(p.mid()), float(loss.mid())) for p, loss in checker.AtomicPart(part, "remove").atoms]
+        epsilon = random.uniform(0.2, 0.6) * runs * max(loss for _, loss in atoms)
+        exact = 0.0
+        for chosen in product(atoms, repeat=runs):
+            rest = epsilon - math.fsum(loss for _, loss in chosen)
+            width, ends = e / 3, (rest + e / 3) / 2  # Laplace noise: delta at any real epsilon
+            own = 1 - math.exp(rest) if rest <= -width else 0.0 if rest >= width else 1 - math.exp(ends - width)
+            exact += math.prod(p for p, _ in chosen) * own
+        widths = []
+        for pad in ("1/100", "1/10000"):
+            count = 60 if pad == "1/100" else 600
+            plan = {"t": "2", "h": "1/5", "frequencies": 10 * count, "pad": pad, "s1": "0.1", "s2": "40", "parts": [{}, {}]}
+            lower, upper = checker.CheckedParts([part, other], "remove", [{}, {}]).contour(
+                checker.number(str(Fraction(epsilon))), plan
+            )
+            assert float(lower.mid()) <= exact + 1e-12 <= float(upper.mid()) + 2e-12, (seed, pad)
+            widths.append(float((upper - lower).mid()))
+        assert widths[1] < 0.1 * widths[0], seed
+
+
+def test_closed_forms_are_the_integrals_over_their_densities() -> None:
+    import numpy as np
+
+    seed = Random().getrandbits(32)
+    random = Random(seed)
+    checker.ctx.prec = 128
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    for _ in range(5):
+        e0, t, y = random.uniform(0.05, 3.0), random.uniform(0.1, 5.0), random.uniform(0.0, 20.0)
+        x, z = e0 * nodes, complex(t, y)
+        base = {
+            "laplace": np.exp((x - e0) / 2) / 4,
+            "range": np.exp((x + e0) / 2) / (2 * math.expm1(e0)),
+        }
+        for kind, density in base.items():
+            expected = complex((e0 * weights * density * np.exp(z * x)).sum())
+            if kind == "laplace":
+                expected += np.exp(z * e0) / 2 + np.exp(-(z + 1) * e0) / 2
+            part = checker.ClosedPart({"kind": kind, "epsilon": str(Fraction(e0))}, "remove")
+            order, height = (checker.number(str(Fraction(value))) for value in (t, y))
+            value = part.at(checker.acb(order, height), {})
+            assert complex(float(value.real.mid()), float(value.imag.mid())) == pytest.approx(expected, rel=1e-9), (seed, kind)
+            for higher in (1.0, 1.5, 4.0):
+                further = part.at(checker.acb(order, height * higher), {})
+                assert abs(further) <= part.decay(order, height, {}) * part.at(order, {}) * (1 + checker.arb("1e-20")), (seed, kind)
+
+
+def test_a_sample_of_all_records_is_no_sample() -> None:
+    part = '[[mechanism]]\nname = "{}"\ntype = "{}"\nepsilon = 0.5\n'
+    group = (
+        '[[mechanism]]\nname = "all"\ntype = "composed"\nmechanisms = ["a", "b"]\nsampling = { scheme = "poisson", rate = 1.0 }\n'
+    )
+    proof = prove(pipeline(part.format("a", "pure-dp") + part.format("b", "exponential") + group))
+    assert [each["kind"] for each in proof.certificate["parts"]] == ["two-point", "range"]
+    assert proof.epsilon == proof.headline
+
+
+def test_a_replaced_record_on_a_sample_of_fixed_size() -> None:
+    """The mirrored pair of what is pure is sharp, though no mechanism need attain it."""
+    text = '[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = 0.5\nsteps = 60\nsampling = { scheme = "fixed-size", rate = 0.05 }\n'
+    proof = prove(pipeline(text, adjacency="replace-one"))
+    assert (proof.epsilon, proof.lower) == (proof.headline, None)
+    assert proof.certificate["parts"][0]["relation"] == "replace-one"
+    changed = copy.deepcopy(proof.certificate)
+    del changed["parts"][0]["relation"]
+    with pytest.raises(checker.Unproved):
+        checker.check(changed)

@@ -98,6 +98,8 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
     assumed += [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
     assumed += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
     assumed += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
+    for place, own in enumerate(certificate.get("alternatives") or (), 1):
+        assumed += [f"part of alternative {place}: {json.dumps(part)}" for part in own]
     return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=tuple(assumed))
 
 
