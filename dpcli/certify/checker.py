@@ -652,9 +652,15 @@ def one_step(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]
         q, side, scale, normal, e0 = arb(1), 1, arb(1), part.kind == "gaussian", part.e0
         ends, mu = part.kind == "laplace", e0.sqrt()
     else:
-        demand(isinstance(part, SmoothPart) and part.records == 1 and not part.two_sided, "a loss with a density and one side")
+        demand(isinstance(part, SmoothPart) and part.records == 1, "a loss with a density, of one record")
         q, side, scale, normal, e0 = part.rate, part.sides[0], part.scale.exp(), part.normal, part.e0
         ends, mu = part.has_ends, part.slope
+        if part.two_sided:  # at u = e^{mu x}, 1 - q + c u is e^epsilon (1 - q + c / u)
+            c, rise = q * (-mu * mu / 2).exp(), (1 - q) * epsilon.expm1()
+            x = ((rise + (rise * rise + 4 * c * c * epsilon.exp()).sqrt()) / (2 * c)).log() / mu
+            above, mirrored = ((1 - q) * beyond(x) + q * beyond(x - sign * mu) for sign in (1, -1))
+            value = above - epsilon.exp() * mirrored
+            return value, value.max(arb(0))
     excess = scale * (side * epsilon).exp() - (1 - q)
     if not excess > 0:
         demand(excess < 0, "a level that is told from 1 - q")

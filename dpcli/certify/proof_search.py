@@ -49,6 +49,7 @@ GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights of an integral 
 LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
 FACTORS = (1.0, 1.5, 2.5)  # multiples of the saddle point; those above 1 are tried only where runs are cut
 LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searched
+LEAST_LEVEL = 0.05  # epsilon below which the levels above which runs are cut rise no slower
 LEAST_LINE = 1e-2  # least t, and least order for what is lost of big runs
 
 
@@ -358,6 +359,8 @@ class SmoothForm(Form):
         lengths = np.abs(np.diff(self.loss(x, 1.0)))
         log_densities = [self.log_f(x, t, side) - np.log(speed) - log_moment for side in self.sides]  # of the loss
         heights = np.stack([np.exp(np.minimum(each[1:], each[:-1]) - MARGIN) for each in log_densities])
+        if not heights.max() > 0.0:  # no density that a double can hold
+            return (lambda y: (np.zeros_like(y), np.ones_like(y))), plan
         caps = np.geomspace(heights.max() * 1e-9, heights.max(), CAPS)
         rho = np.minimum(heights[:, None, :], caps[:, None])  # of shape (sides, caps, cells)
         gains = (rho @ lengths).sum(axis=0)
@@ -674,7 +677,7 @@ def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[F
     or if too much is lost at every level.
     """
     for extra in np.geomspace(0.02, 3.0, 24):
-        cut = [_cut_above(form, epsilon * (1.0 + extra)) for form in forms]
+        cut = [_cut_above(form, epsilon + max(epsilon, LEAST_LEVEL) * extra) for form in forms]
         if all(form.cut is None for form in cut):
             return None
         order = minimum(partial(log_jump_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
@@ -757,8 +760,8 @@ def _find_plan(
     if all(isinstance(form, ClosedForm) and form.kind == "gaussian" for form in forms):
         return {"method": "gaussian", "bits": bits}
     alone = forms[0] if len(forms) == 1 else None
-    one_sided = isinstance(alone, ClosedForm) or (isinstance(alone, SmoothForm) and alone.records == 1 and not alone.two_sided)
-    if alone is not None and one_sided and alone.count == 1:
+    one_record = isinstance(alone, ClosedForm) or (isinstance(alone, SmoothForm) and alone.records == 1)
+    if alone is not None and one_record and alone.count == 1:
         return {"method": "one-step", "bits": bits}
     if upper and (plan := chernoff(forms, epsilon, log_room)) is not None:
         return plan
@@ -777,7 +780,7 @@ def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[f
     """Return about the log of `delta` over the true delta at `epsilon`: that falls by the saddle point's order from what is known."""
     log_moment = log_moment_of(forms)
     t = minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, 25)
-    return math.log(delta / known[1]) + t * (epsilon - known[0])
+    return math.log(delta / max(known[1], 1e-300)) + t * (epsilon - known[0])
 
 
 def _contour_perhaps_cut(forms: Sequence[Form], epsilon: float, room: Room, upper: bool) -> Plan:
