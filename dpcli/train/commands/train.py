@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print the steps, the cost and an estimate of the time without training. The estimate comes from a step on synthetic records.",
 )
+@click.option(
+    "--explain-step",
+    is_flag=True,
+    help="Print what one step computes, in order, with shapes, clipping, noise and divisor, without training.",
+)
 @click.option("--resume", is_flag=True, help="Continue an unfinished run from its last saved state.")
 @charged_ledger("Charge this ledger before the first step.")
 @click.option(
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 def command(
     file: str,
     dry_run: bool,
+    explain_step: bool,
     resume: bool,
     ledger: str | None,
     dataset: str | None,
@@ -62,6 +68,10 @@ def command(
     from dpcli.train.run.processes import first_process
 
     plan = plan_of(file)
+    if explain_step:
+        from dpcli.train.documents.step import step_document
+
+        return emit(step_document(plan), format_, outputs)
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
         from dpcli.sessions.commands.predicting import windowed

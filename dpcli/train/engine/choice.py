@@ -36,7 +36,21 @@ TRIED = 3  # number of examples of a batch that are replaced in turn, and that a
 MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]
-TracedRows = tuple[Trace, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRows:
+    """The outputs of the modules in one run of a batch, and the records that are compared.
+
+    Attributes:
+        trace: Outputs of each module, by its name.
+        rows: Rows of the records.
+        count: Number of records in the batch.
+    """
+
+    trace: Trace
+    rows: list[int]
+    count: int
 
 
 @contextmanager
@@ -105,10 +119,12 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
         others = [other for other in rows if other != row]
         changed, changed_trace = trace_outputs(model, loss, replace_example(batch, row, others[0]), seed)
         if not close(changed[others], together[others], exact):
-            raise mixing_error(model, doubt, (trace, others), (changed_trace, others), exact)
+            raise mixing_error(
+                model, doubt, TracedRows(trace, others, size(batch)), TracedRows(changed_trace, others, size(batch)), exact
+            )
         alone, alone_trace = trace_outputs(model, loss, take(batch, [row]), seed)
         if not close(together[row : row + 1], alone, tolerance):
-            raise mixing_error(model, doubt, (trace, [row]), (alone_trace, [0]), tolerance)
+            raise mixing_error(model, doubt, TracedRows(trace, [row], size(batch)), TracedRows(alone_trace, [0], 1), tolerance)
 
 
 def replace_example(batch: Batch, row: int, by: int) -> Batch:
@@ -120,22 +136,14 @@ def replace_example(batch: Batch, row: int, by: int) -> Batch:
 def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
     """Return the error for a model that combines examples.
 
-    It names the first module, in the order in which calls end, whose outputs differ in the given rows. If there is none, it names the loss.
-
-    Args:
-        first: Outputs of the modules in one run, and the rows to compare.
-        second: Outputs of the modules in the other run, and the rows to compare.
+    It names the first module, in the order in which calls end, whose outputs differ for the compared records. Outputs whose first dimension
+    is not the number of records are passed over. If no module is left, it names the loss.
     """
-    (trace, rows), (other_trace, other_rows) = first, second
     where = "" if doubt is None else f"; the program could not be followed: {doubt}"
-    for name, outputs in trace.items():
-        for a, b in zip(outputs, other_trace.get(name, []), strict=False):
-            if (
-                comparable(a, b)
-                and max(rows) < len(a)
-                and max(other_rows) < len(b)
-                and not close(a[rows], b[other_rows], tolerance)
-            ):
+    for name, outputs in first.trace.items():
+        for a, b in zip(outputs, second.trace.get(name, []), strict=False):
+            has_records = comparable(a, b) and len(a) == first.count and len(b) == second.count
+            if has_records and not close(a[first.rows], b[second.rows], tolerance):
                 place = f"model: {name or 'the model'} ({type(model.get_submodule(name)).__name__})"
                 return InputError(f"{place}: expected an output for each example that depends on it alone, found {MIXED}{where}")
     return InputError(f"loss: {EXPECTED_LOSS}, found {MIXED}{where}")

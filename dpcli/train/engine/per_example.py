@@ -54,6 +54,12 @@ REFUSALS = [
         "whose forward cannot be inspected",
         "use the module from which it was compiled",
     ),
+    Refusal(
+        nn.Module,
+        lambda m: m.training and has_power_iteration(m),
+        "whose power iteration changes its state in every forward",
+        "freeze it: .eval()",
+    ),
     *(
         Refusal(table, applies, why, instead)
         for table in (nn.Embedding, nn.EmbeddingBag)
@@ -92,6 +98,12 @@ def refuse(model: nn.Module) -> None:
                 )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: no parameter has requires_grad: nothing to train")
+
+
+def has_power_iteration(module: nn.Module) -> bool:
+    """Check whether a module is torch's spectral norm, as a parametrization or, the older one, as a hook of a layer."""
+    kinds = (type(module), *map(type, module._forward_pre_hooks.values()))
+    return any(kind.__name__ in ("_SpectralNorm", "SpectralNorm") for kind in kinds)
 
 
 def has_hooks(parameter: nn.Parameter) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -96,12 +96,26 @@ class Looped:
 
 
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
-    """Return the gradients of one example. Parameters that the loss does not depend on are left out."""
+    """Return the gradients of one example. Parameters that the loss does not depend on are left out.
+
+    They are accumulated in `.grad`, as in training: re-entrant checkpointing does not work with torch.autograd.grad.
+    """
     if not losses.requires_grad:
         return {}
-    gradients_of = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
-    return {
-        name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None])
-        for name, g in zip(parameters, gradients_of, strict=True)
-        if g is not None
-    }
+    with empty_gradients(parameters.values()):
+        losses.backward(torch.ones_like(losses))  # type: ignore[no-untyped-call]
+        gradients_of = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    return {name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None]) for name, g in gradients_of.items()}
+
+
+@contextmanager
+def empty_gradients(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Take the gradients that parameters have away, and give them back after the block."""
+    kept = [(parameter, parameter.grad) for parameter in parameters]
+    try:
+        for parameter, _ in kept:
+            parameter.grad = None
+        yield
+    finally:
+        for parameter, gradient in kept:
+            parameter.grad = gradient

@@ -245,7 +245,7 @@ NAMES: dict[Rule, str] = {
     moves.squeeze: "squeeze squeeze_copy",
     moves.select: "select select_copy",
     moves.narrow: "slice slice_copy narrow",
-    moves.split: "split split_with_sizes chunk split_copy split_with_sizes_copy",
+    moves.split: "split split_with_sizes chunk split_copy split_with_sizes_copy unsafe_split unsafe_split_with_sizes",
     moves.unbind: "unbind unbind_copy",
     moves.select_backward: "select_backward",
     moves.slice_backward: "slice_backward",
@@ -263,7 +263,7 @@ NAMES: dict[Rule, str] = {
     pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
     "hardtanh_backward leaky_relu_backward elu_backward softplus_backward hardswish_backward hardsigmoid_backward mish_backward "
     "log_sigmoid_forward log_sigmoid_backward logit_backward softshrink_backward hardshrink_backward rrelu_with_noise "
-    "rrelu_with_noise_backward _prelu_kernel _prelu_kernel_backward relu relu6 gelu silu "
+    "rrelu_with_noise_backward _prelu_kernel _prelu_kernel_backward relu relu6 gelu silu hardswish "
     "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
     "mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward soft_margin_loss_backward "
     "normal uniform exponential geometric cauchy log_normal random poisson nan_to_num clamp_min clamp_max",

@@ -11,6 +11,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -34,6 +35,7 @@ BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension 
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
 SEEDS = 3  # rounds of the check, each with fresh random numbers
 SPAN = 1000  # scalar integers with a smaller range are drawn so that every value occurs before one is repeated
+LARGEST_RANGE = 2**52  # integers are drawn by random numbers in double precision, which tell so many apart
 BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
 
 # A function that draws the given number of synthetic records. Every call draws new records.
@@ -156,44 +158,64 @@ def double(batch: Batch) -> Batch:
 def draws_like(records: Batch) -> Draw:
     """Return a function that draws synthetic records with the shapes and types of some records.
 
-    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, because the program accepts labels
-    or tokens of this range. Nothing else depends on the values of the given records.
+    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, separately for each place in a
+    record: columns of a table may be categories of different numbers. The program accepts labels or tokens of this range. Nothing else
+    depends on the values of the given records.
     """
-    form = tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device, *span(leaf)), records)
-    return lambda count: tree_map(lambda one: draw_tensor(count, *one), form, is_leaf=is_form)
+    forms = tree_map(form_of, records)
+    return lambda count: tree_map(lambda form: form.draw(count), forms, is_leaf=lambda one: isinstance(one, RecordForm))
 
 
-def is_form(one: object) -> bool:
-    return isinstance(one, tuple) and len(one) == 5 and isinstance(one[0], torch.Size)
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """The form of one tensor of the records.
 
-
-def span(leaf: Tensor) -> tuple[int, int]:
-    """Return the smallest and the largest integer of a tensor; (0, 1) if it holds no integers."""
-    if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool or not leaf.numel():
-        return 0, 1
-    return int(leaf.min()), int(leaf.max())
-
-
-def draw_tensor(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.device, low: int, high: int) -> Tensor:
-    """Draw one tensor of synthetic records.
-
-    A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1.
+    Attributes:
+        shape: Shape of one record's part.
+        dtype, device: Type and device of the numbers.
+        low, high: Smallest and largest integer at each place, of shape `shape`; zeros and ones for other types.
     """
-    if dtype == torch.bool:
-        values = torch.rand(count, *shape, device=device) < 0.5
-        if values.dim() > 1:
-            values[:, 0] = True
-        return values
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(count, *shape, dtype=torch.promote_types(dtype, torch.float32), device=device).to(dtype)
-    least, most = max(0, low), max(0, low, high)
-    numbers = torch.randint(least, most + 1, (count, *shape), device=device)
-    if not shape and most - least < SPAN:  # labels and lengths: even few records have many different values
-        every = [torch.randperm(most - least + 1, device=device) for _ in range(0, count, most - least + 1)]
-        numbers = least + torch.cat([*every, numbers[:0]])[:count]
-    if low < 0:
-        numbers = torch.where(torch.rand(numbers.shape, device=device) < 0.1, low, numbers)
-    return numbers.to(dtype)
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    low: Tensor
+    high: Tensor
+
+    def draw(self, count: int) -> Tensor:
+        """Draw the part of `count` synthetic records."""
+        size = (count, *self.shape)
+        if self.dtype == torch.bool:
+            values = torch.rand(size, device=self.device) < 0.5
+            if values.dim() > 1:
+                values[:, 0] = True
+            return values
+        if self.dtype.is_floating_point or self.dtype.is_complex:
+            return torch.randn(size, dtype=torch.promote_types(self.dtype, torch.float32), device=self.device).to(self.dtype)
+        return self.integers(size).to(self.dtype)
+
+    def integers(self, size: tuple[int, ...]) -> Tensor:
+        """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1."""
+        least = self.low.clamp(min=0)
+        choices = (self.high - least).clamp(0, LARGEST_RANGE) + 1
+        if not self.shape and int(choices) <= SPAN:  # labels and lengths: even few records have many different values
+            every = [torch.randperm(int(choices), device=self.device) for _ in range(0, size[0], int(choices))]
+            numbers = least + torch.cat([*every, least.new_zeros(0)])[: size[0]]
+        else:
+            fractions = torch.rand(size, dtype=torch.float64, device=self.device)
+            numbers = least + torch.minimum((fractions * choices).long(), choices - 1)
+        padding = (self.low < 0) & (torch.rand(size, device=self.device) < 0.1)
+        return torch.where(padding, self.low, numbers)
+
+
+def form_of(leaf: Tensor) -> RecordForm:
+    """Return the form of one tensor of the records."""
+    integers = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
+    if integers and len(leaf):
+        low, high = leaf.long().aminmax(dim=0)
+    else:
+        low, high = (torch.full(leaf.shape[1:], limit, device=leaf.device) for limit in (0, 1))
+    return RecordForm(leaf.shape[1:], leaf.dtype, leaf.device, low, high)
 
 
 def scale_numbers(batch: Batch, scale: float) -> Batch:
