@@ -111,6 +111,8 @@ def _texts(result: Account, value: str) -> Json:
 
 def _known(result: Account, value: float) -> tuple[float, float]:
     """Return an epsilon and its delta as the accountants have them, from one end of their interval."""
+    if result.quantity == "epsilon" and value == 0.0 < result.at:  # delta at epsilon 0 is less than the delta that was asked
+        return 0.0, account(result.pipeline, epsilon=0.0, group_size=result.group_size).upper
     return (value, result.at) if result.quantity == "epsilon" else (result.at, value)
 
 

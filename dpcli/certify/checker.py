@@ -142,8 +142,8 @@ class ClosedPart:
     lost = arb(0)
 
     def __init__(self, part: Json, direction: str) -> None:
-        self.kind = part["kind"]
-        self.e0 = number(part["epsilon"] if self.kind != "gaussian" else part["mu_squared"])
+        self.form = part["kind"]
+        self.e0 = number(part["epsilon"] if self.form != "gaussian" else part["mu_squared"])
         demand(self.e0 > 0, "some loss")
 
     big = AtomicPart.big
@@ -151,9 +151,9 @@ class ClosedPart:
     def at(self, z: Any, plan: Json) -> Any:
         """Return M(z) at a real or complex z."""
         e = self.e0
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return (e * z * (z + 1) / 2).exp()
-        if self.kind == "laplace":
+        if self.form == "laplace":
             return ((z + 1) * (z * e).exp() + z * (-(z + 1) * e).exp()) / (2 * z + 1)
         half = z + arb(1) / 2
         return ((half * e).exp() - (-half * e).exp()) * (e / 2).exp() / (2 * half * e.expm1())
@@ -164,10 +164,10 @@ class ClosedPart:
     def decay(self, t: arb, y: arb, plan: Json) -> arb:
         """Return a bound that falls in y: |z+1| / |2z+1| falls to 1/2, |z| / |2z+1| rises to 1/2, and |sinh w| <= cosh Re w."""
         e = self.e0
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return (-e * y * y / 2).exp()
         z = acb(t, y)
-        if self.kind == "laplace":
+        if self.form == "laplace":
             size = (abs(z + 1) / abs(2 * z + 1)) * (t * e).exp() + (-(t + 1) * e).exp() / 2
         else:
             half = t + arb(1) / 2
@@ -649,12 +649,18 @@ def one_step(parts: list[Json], direction: str, epsilon: arb) -> tuple[arb, arb]
     demand(len(parts) == 1 and int(parts[0]["count"]) == 1, "one run")
     part = part_of(parts[0], direction)
     if isinstance(part, ClosedPart):
-        q, side, scale, normal, e0 = arb(1), 1, arb(1), part.kind == "gaussian", part.e0
-        ends, mu = part.kind == "laplace", e0.sqrt()
+        q, side, scale, normal, e0 = arb(1), 1, arb(1), part.form == "gaussian", part.e0
+        ends, mu = part.form == "laplace", e0.sqrt()
     else:
-        demand(isinstance(part, SmoothPart) and part.records == 1 and not part.two_sided, "a loss with a density and one side")
+        demand(isinstance(part, SmoothPart) and part.records == 1, "a loss with a density, of one record")
         q, side, scale, normal, e0 = part.rate, part.sides[0], part.scale.exp(), part.normal, part.e0
         ends, mu = part.has_ends, part.slope
+        if part.two_sided:  # at u = e^{mu x}, 1 - q + c u is e^epsilon (1 - q + c / u)
+            c, rise = q * (-mu * mu / 2).exp(), (1 - q) * epsilon.expm1()
+            x = ((rise + (rise * rise + 4 * c * c * epsilon.exp()).sqrt()) / (2 * c)).log() / mu
+            above, mirrored = ((1 - q) * beyond(x) + q * beyond(x - sign * mu) for sign in (1, -1))
+            value = above - epsilon.exp() * mirrored
+            return value, value.max(arb(0))
     excess = scale * (side * epsilon).exp() - (1 - q)
     if not excess > 0:
         demand(excess < 0, "a level that is told from 1 - q")

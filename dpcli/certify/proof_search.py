@@ -49,6 +49,7 @@ GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights of an integral 
 LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
 FACTORS = (1.0, 1.5, 2.5)  # multiples of the saddle point; those above 1 are tried only where runs are cut
 LEAST_ORDER, MOST_ORDER = 1e-3, 1e6  # orders of Chernoff's bound that are searched
+LEAST_LEVEL = 0.05  # epsilon below which the levels above which runs are cut rise no slower
 LEAST_LINE = 1e-2  # least t, and least order for what is lost of big runs
 
 
@@ -118,14 +119,14 @@ class ClosedForm(Form):
 
     def __init__(self, part: Json, direction: str) -> None:
         super().__init__(part, direction)
-        self.kind = part["kind"]
-        self.e0 = float(Fraction(part["mu_squared" if self.kind == "gaussian" else "epsilon"]))
+        self.form = part["kind"]
+        self.e0 = float(Fraction(part["mu_squared" if self.form == "gaussian" else "epsilon"]))
 
     def log_moment(self, z: float) -> float:
         e, half = self.e0, abs(z + 0.5)
-        if self.kind == "gaussian":
+        if self.form == "gaussian":
             return 0.5 * e * z * (z + 1.0)
-        if self.kind == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), of a function that is even in half
+        if self.form == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), of a function that is even in half
             return half * e + math.log(-math.expm1(-2.0 * half * e) / half) - 0.5 * e - math.log(-2.0 * math.expm1(-e))
         # ((z+1) e^{z e} + z e^{-(z+1) e}) / (2z+1), which is even in z + 1/2 too
         return (half - 0.5) * e + math.log((half + 0.5 + (half - 0.5) * math.exp(-2.0 * half * e)) / (2.0 * half))
@@ -133,11 +134,11 @@ class ClosedForm(Form):
     def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
         def log_decay(y: Array) -> tuple[Array, Array]:
             e = self.e0
-            if self.kind == "gaussian":
+            if self.form == "gaussian":
                 return -0.5 * e * y * y, np.zeros_like(y)
             size = 2.0 * np.hypot(t + 0.5, y)
             log_near = np.log(np.hypot(t + 1.0, y) / size) + t * e
-            if self.kind == "laplace":
+            if self.form == "laplace":
                 value = np.logaddexp(log_near, -(t + 1.0) * e - math.log(2.0))
             else:
                 value = np.logaddexp((t + 0.5) * e, -(t + 0.5) * e) - 0.5 * e - np.log(size) - math.log(-math.expm1(-e))
@@ -358,6 +359,8 @@ class SmoothForm(Form):
         lengths = np.abs(np.diff(self.loss(x, 1.0)))
         log_densities = [self.log_f(x, t, side) - np.log(speed) - log_moment for side in self.sides]  # of the loss
         heights = np.stack([np.exp(np.minimum(each[1:], each[:-1]) - MARGIN) for each in log_densities])
+        if not heights.max() > 0.0:  # no density that a double can hold
+            return (lambda y: (np.zeros_like(y), np.ones_like(y))), plan
         caps = np.geomspace(heights.max() * 1e-9, heights.max(), CAPS)
         rho = np.minimum(heights[:, None, :], caps[:, None])  # of shape (sides, caps, cells)
         gains = (rho @ lengths).sum(axis=0)
@@ -530,7 +533,7 @@ def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> flo
 
 
 class Room(NamedTuple):
-    """What a proof may lose.
+    """The share of delta that a proof may lose.
 
     log_delta: log of the delta to prove beside infinite losses.
     share: the share of it between the bound and what the accountants say.
@@ -674,7 +677,7 @@ def with_cuts(forms: Sequence[Form], epsilon: float, room: Room) -> tuple[list[F
     or if too much is lost at every level.
     """
     for extra in np.geomspace(0.02, 3.0, 24):
-        cut = [_cut_above(form, epsilon * (1.0 + extra)) for form in forms]
+        cut = [_cut_above(form, epsilon + max(epsilon, LEAST_LEVEL) * extra) for form in forms]
         if all(form.cut is None for form in cut):
             return None
         order = minimum(partial(log_jump_error, cut, epsilon), LEAST_LINE, MOST_ORDER, 25)
@@ -754,11 +757,11 @@ def _find_plan(
         raise NoPlan("the stated deltas add up to more")
     log_room = math.log(room)
     bits = 100 + math.ceil(-log_room / math.log(2.0) + math.log2(math.fsum(form.count for form in forms)))
-    if all(isinstance(form, ClosedForm) and form.kind == "gaussian" for form in forms):
+    if all(isinstance(form, ClosedForm) and form.form == "gaussian" for form in forms):
         return {"method": "gaussian", "bits": bits}
     alone = forms[0] if len(forms) == 1 else None
-    one_sided = isinstance(alone, ClosedForm) or (isinstance(alone, SmoothForm) and alone.records == 1 and not alone.two_sided)
-    if alone is not None and one_sided and alone.count == 1:
+    one_record = isinstance(alone, ClosedForm) or (isinstance(alone, SmoothForm) and alone.records == 1)
+    if alone is not None and one_record and alone.count == 1:
         return {"method": "one-step", "bits": bits}
     if upper and (plan := chernoff(forms, epsilon, log_room)) is not None:
         return plan
@@ -777,7 +780,7 @@ def _log_gap(forms: Sequence[Form], epsilon: float, delta: float, known: tuple[f
     """Return about the log of `delta` over the true delta at `epsilon`: that falls by the saddle point's order from what is known."""
     log_moment = log_moment_of(forms)
     t = minimum(lambda t: log_moment(t) - t * epsilon - math.log(t) - math.log1p(t), LEAST_LINE, MOST_ORDER, 25)
-    return math.log(delta / known[1]) + t * (epsilon - known[0])
+    return math.log(delta / max(known[1], 1e-300)) + t * (epsilon - known[0])
 
 
 def _contour_perhaps_cut(forms: Sequence[Form], epsilon: float, room: Room, upper: bool) -> Plan:

@@ -261,6 +261,22 @@ def test_pure_losses_and_single_runs() -> None:
         assert proof.epsilon == proof.headline
 
 
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_a_headline_of_nothing_has_a_proof(adjacency: str) -> None:
+    """One step at a weak rate, whose delta at epsilon 0 is below the delta that was asked; and a little above it has a sharp one."""
+    once = gaussian("0.000708", "1.0", 1)
+    nothing = prove(pipeline(once, adjacency, 1e-3))
+    assert (nothing.epsilon, nothing.reasons) == ("0", ())
+    proof = prove(pipeline(once, adjacency, 1e-6))
+    assert (proof.epsilon, proof.lower is not None, proof.reasons) == (proof.headline, True, ())
+
+
+def test_discrete_noise_on_a_sample_has_a_proof_at_any_length() -> None:
+    keys = 'scale = 5.0\nsensitivity = 3\nsampling = { scheme = "poisson", rate = 0.001 }\n'
+    proof = prove(pipeline(f'[[mechanism]]\nname = "a"\ntype = "discrete-laplace"\nsteps = 1000000\n{keys}'))
+    assert (proof.epsilon, proof.lower is not None) == (proof.headline, True)
+
+
 def test_what_has_no_pair_is_refused() -> None:
     text = '[[mechanism]]\nname = "a"\ntype = "rdp"\norders = [2.0, 8.0]\nvalues = [0.1, 0.5]\n'
     with pytest.raises(NotRepresentable, match='"a": certify has no pair for this mechanism'):
