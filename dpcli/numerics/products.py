@@ -70,11 +70,11 @@ def characteristic_less_one(weights: Array, loss: Array, step: float, count: int
     With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b. So nothing cancels near 0.
     """
     fine, rows = _plan(count, len(loss))
-    small = _less_one(np.outer(step * np.arange(fine), loss))
+    small = less_one(np.outer(step * np.arange(fine), loss))
     total = np.empty((rows, fine), dtype=complex)
     block = max(1, BLOCK // max(len(loss), 1))
     for i in range(0, rows, block):
-        large = _less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
+        large = less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
         total[i : i + block] = product(large, small.T) + large.sum(axis=1)[:, None]
     return np.asarray((total + product(small, weights)).ravel()[:count])
 
@@ -96,7 +96,7 @@ def _multiples(angle: Array, count: int) -> ComplexArray:
     Each multiple is computed from the one before by the product formula of `characteristic_less_one`.
     """
     result = np.zeros((*angle.shape[:-1], count, angle.shape[-1]), dtype=complex)
-    first = _less_one(angle)
+    first = less_one(angle)
     for k in range(1, count):
         previous = result[..., k - 1, :]
         result[..., k, :] = previous * first + previous + first
@@ -144,7 +144,7 @@ def _plan(count: int, terms: int) -> tuple[int, int]:
     return fine, rows
 
 
-def _less_one(angle: Array) -> ComplexArray:
+def less_one(angle: Array) -> ComplexArray:
     """Return e^{i angle} - 1 without cancellation near 0."""
     half = np.sin(0.5 * angle)
     result = np.empty(angle.shape, dtype=complex)

@@ -154,7 +154,9 @@ def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.
     return best
 
 
-def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Array, low: Array, high: Array) -> Array:
+def increasing_root(
+    function: Callable[[Array], tuple[Array, Array]], target: Array, low: Array, high: Array, start: Array | None = None
+) -> Array:
     """Return x in [low, high] with f(x) = target, element by element.
 
     The method is Newton's, with bisection wherever a step would leave its bracket.
@@ -164,9 +166,10 @@ def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Ar
         target: shape (n,).
         low, high: finite brackets of shape (n,), with f(low) <= target <= f(high) up to rounding. A target that is outside gives the
             nearer end.
+        start: the first x; `high` if None.
     """
     low, high = np.minimum(low, high), np.maximum(low, high)
-    x = high.copy()
+    x = high.copy() if start is None else np.clip(start, low, high)
     with np.errstate(all="ignore"):
         for _ in range(ROUNDS):
             value, slope = function(x)

@@ -14,7 +14,7 @@ from dpcli.base.lazy import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count
-from dpcli.sessions.charged import Session, charge, mark_counted, reason, session_in
+from dpcli.sessions.charged import Session, charge, mark_counted, open_session, reason
 from dpcli.sessions.window import Resumable
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def begin_session(
         Denied: If the ledger does not allow the session.
         LedgerError: If the ledger or a count cannot be relied on.
     """
-    session = session_in(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
+    session = open_session(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
     rows = None if plan.rows is None else plan.rows.content()
     session = replace(session, window=plan.pipeline.privacy.window or (), rows=rows)
     if released is not None and not session.counted and os.path.lexists(released):

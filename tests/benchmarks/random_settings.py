@@ -32,9 +32,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.isolation import ONE_THREAD, ROOT, Answer, Interval, Unsupported, forget_dpcli, isolated
+
+if TYPE_CHECKING:
+    from dpcli.mechanisms.mechanism import Mechanism
 
 SPACINGS = (1e-4, 1e-5, 1e-6)
 PIPELINE_SPACINGS = (1e-3, 1e-4, 1e-5)
@@ -106,28 +109,30 @@ def drawn_pipeline(source: random.Random) -> Drawn:
     return Drawn(tuple(parts), between(source, 1e-30, 0.1), False)
 
 
-def headline(setting: Drawn) -> Interval:
-    """The smallest bound of all accountants, with the largest certified lower end."""
-    from dpcli.analysis.inquiry import tightest
-    from dpcli.mechanisms.mechanism import Mechanism
+def mechanism(part: Part) -> Mechanism:
+    """The mechanism of a part, as a pipeline file makes it."""
     from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
     from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
     from dpcli.mechanisms.noise.gaussian import Gaussian
     from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
     from dpcli.mechanisms.noise.laplace import Laplace
     from dpcli.mechanisms.sampling.poisson import PoissonSampled
-    from dpcli.mechanisms.stated.pure_and_approx import Pure
+    from dpcli.mechanisms.stated.pure_and_approx import StatedPure
 
-    def mechanism(part: Part) -> Mechanism:
-        if part.kind == "gaussian":
-            return Gaussian(1.0 / part.noise) if part.rate == 1.0 else SampledGaussian(1.0 / part.noise, part.rate)
-        inner: Mechanism = {
-            "laplace": lambda: Laplace(1.0 / part.noise),
-            "discrete-gaussian": lambda: DiscreteGaussian(part.noise, 1),
-            "discrete-laplace": lambda: DiscreteLaplace(part.noise, 1),
-            "pure": lambda: Pure(1.0 / part.noise),
-        }[part.kind]()
-        return inner if part.rate == 1.0 else PoissonSampled(inner, part.rate)
+    if part.kind == "gaussian":
+        return Gaussian(1.0 / part.noise) if part.rate == 1.0 else SampledGaussian(1.0 / part.noise, part.rate)
+    inner: Mechanism = {
+        "laplace": lambda: Laplace(1.0 / part.noise),
+        "discrete-gaussian": lambda: DiscreteGaussian(part.noise, 1),
+        "discrete-laplace": lambda: DiscreteLaplace(part.noise, 1),
+        "pure": lambda: StatedPure(1.0 / part.noise),
+    }[part.kind]()
+    return inner if part.rate == 1.0 else PoissonSampled(inner, part.rate)
+
+
+def headline(setting: Drawn) -> Interval:
+    """The smallest bound of all accountants, with the largest certified lower end."""
+    from dpcli.analysis.inquiry import tightest
 
     row = tightest(tuple((mechanism(part), part.steps) for part in setting.parts), setting.delta)
     return (None, math.inf) if row is None or row.bound is None else (row.bound.lower, row.bound.upper)
@@ -138,7 +143,6 @@ def ours(setting: Drawn) -> Interval:
     from dpcli.accountants.exact import ExactProfile
     from dpcli.accountants.pld import PldProfile
     from dpcli.base.errors import NotRepresentable
-    from dpcli.mechanisms.mechanism import Mechanism
     from dpcli.mechanisms.neighbours import Adjacency, Neighbours
     from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
     from dpcli.mechanisms.noise.laplace import Laplace

@@ -40,6 +40,7 @@ from dpcli.numerics.tails import Tails
 if TYPE_CHECKING:
     from dpcli.numerics.contour.apart import StepKind
     from dpcli.numerics.contour.cut import CappedLoss, CutLoss
+    from dpcli.numerics.contour.few_steps import SampledStep
     from dpcli.numerics.contour.tilted import TiltedQuadrature
     from dpcli.numerics.mixture import TableRow
 
@@ -53,6 +54,7 @@ class MixtureLoss:
 
     stretch: the largest slope of log r, in units of the largest shift.
     counted: whether the number of participations determines the loss if the noise is very small (contour/apart.py).
+    moved: whether a sampled record moves the outcome under P, and under Q.
     """
 
     __slots__ = ()
@@ -60,6 +62,7 @@ class MixtureLoss:
     mixture: Mixture
     stretch: ClassVar[float] = 1.0
     counted: ClassVar[bool] = False
+    moved: ClassVar[tuple[bool, bool]]
 
     @property
     def nearly_noiseless(self) -> bool:
@@ -107,6 +110,16 @@ class MixtureLoss:
         """Return the loss as a row of a table of its family; None if there is no such table."""
         return None
 
+    def sampled_step(self) -> SampledStep | None:
+        """Return the step for contour/few_steps.py, or None if it has several shifts, no weight at 0, or too large a shift."""
+        from dpcli.numerics.contour.few_steps import SampledStep
+
+        mixture = self.mixture
+        if not mixture.single or mixture.log_rest == -math.inf or mixture.reach > LOUD:
+            return None
+        rate = math.exp(mixture.log_weights[0]) if mixture.weights is None else mixture.weights[0]
+        return SampledStep(mixture.reach, rate, *self.moved)
+
     def tails(self, at: Array) -> Tails:
         """Return the tails, computed in blocks at the outcomes where log r equals `at`."""
         size = max(BLOCK // len(self.mixture.shifts), 1)
@@ -137,6 +150,7 @@ class MixtureRemoveLoss(MixtureLoss):
     """The loss of the pair (m N(0, 1), N(0, 1)), with the ratio r = m."""
 
     counted: ClassVar[bool] = True
+    moved: ClassVar[tuple[bool, bool]] = (True, False)
 
     mixture: Mixture
 
@@ -182,6 +196,8 @@ class MixtureRemoveLoss(MixtureLoss):
 class MixtureAddLoss(MixtureLoss):
     """The loss of the pair (N(0, 1), m N(0, 1)), with the ratio r = 1/m."""
 
+    moved: ClassVar[tuple[bool, bool]] = (False, True)
+
     mixture: Mixture
 
     def row(self) -> TableRow | None:
@@ -217,6 +233,7 @@ class MixtureReplaceLoss(MixtureLoss):
     mixture: Mixture
     stretch: ClassVar[float] = 2.0
     counted: ClassVar[bool] = True
+    moved: ClassVar[tuple[bool, bool]] = (True, True)
 
     def line(self, x: Line) -> tuple[Line, Line]:
         up, down = self.mixture.log_ratio(x), self.mixture.log_ratio(-x)

@@ -2,6 +2,7 @@
 
 Every interval holds by its own certificate, so their intersection holds too. The methods are tried in this order:
 
+0. Quadrature over outcomes (few_steps.py), for two or three sampled Gaussian steps.
 1. The number of participations (apart.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
 3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
@@ -34,10 +35,12 @@ from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.apart import CountedLoss
+    from dpcli.numerics.contour.few_steps import FewSteps
     from dpcli.numerics.contour.smoothed import ContourPair
 
 NARROW = 2e-9  # relative width of an interval at which no other method is tried
 ENOUGH = 2e-7  # relative width after one big jump at which no other method is tried, because the others would take much longer
+FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 LOOKS = 2  # most smoothed pairs of contours for bounds on delta, each with more nodes
 LOOSE = 3e-5  # width of bounds on log delta at which smoothing ends, because whole curves are computed and narrower bounds need more nodes
 VAGUE = 1.0  # width of bounds on log delta beyond which they are computed again for another estimate of delta
@@ -85,6 +88,15 @@ def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
         yield from counts_apart(losses, log_delta)
 
 
+def _few_steps(losses: Losses, log_delta: float) -> FewSteps | None:
+    """Return the bounds by quadrature over outcomes, for two or three sampled Gaussian steps; None for other losses."""
+    if sum(n for _, n in losses) > FEW_STEPS or not all(hasattr(loss, "sampled_step") for loss, _ in losses):
+        return None
+    from dpcli.numerics.contour.few_steps import few_steps
+
+    return few_steps(losses, log_delta)
+
+
 def attempts(losses: Losses, log_delta: float) -> Iterator[Attempt]:
     """Yield ways to a contour that suits log delta(eps) near `log_delta`. The way that suffices most often comes first."""
     t = tilt_for(losses, log_delta)
@@ -117,6 +129,11 @@ def epsilon_between(losses: Losses, log_delta: float) -> tuple[float, float, flo
     """
     ends = 0.0, math.inf, math.nan
     with np.errstate(all="ignore"):  # an overflow ends as inf or NaN in a certificate, which is then of no use
+        few = _few_steps(losses, log_delta)
+        if few is not None:
+            ends = _intersection(ends, few.epsilon())
+            if _is_narrow(ends, NARROW):
+                return ends
         for counts in _counts_apart(losses, log_delta):
             ends = _intersection(ends, (*counts.epsilon(log_delta), math.nan))
             if _is_narrow(ends, NARROW):
@@ -292,6 +309,9 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
 
     near: about log delta(epsilon). If the bounds at `epsilon` are at most that width apart, the next method would not help.
     """
+    few = _few_steps(losses, near)
+    if few is not None:
+        yield few, NARROW
     yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
     if cuttable(losses):
         cells = QUICK if all(hasattr(loss, "cut") for loss, _ in losses) else BESIDE

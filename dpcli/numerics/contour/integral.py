@@ -38,9 +38,21 @@ MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
+FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
+# Ratio between the tilts of a later parabola, largest factor by which it lies beyond the one before, and most parabolas.
+CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
+VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
 FEW = 16  # largest number of different losses that are tilted without first checking that some characteristic function decays
+SHORT = (
+    256  # beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known
+)
+MANY_TERMS = 100  # fewest terms of a characteristic function that is computed after those of fewer terms
+SPARSE, MOST_SPARSE = (
+    16,
+    1 << 20,
+)  # least multiples of the node distance for each node, and most terms, if nodes are computed one by one
 LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose modulus is below LIGHT times that of the first
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
@@ -128,16 +140,59 @@ class Contour:
 def tilt_for(losses: Losses, log_delta: float) -> float:
     """Return a tilt near the one at which Chernoff's bound on epsilon is least.
 
-    Any t > 0 gives valid bounds. If there are many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit all.
+    Any t > 0 gives valid bounds. If there are very many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit
+    all.
     """
     if len(losses) <= 2 * SAMPLE:
         return _chernoff_tilt(losses, 1.0, log_delta)[0]
+    if len(losses) <= VERY_MANY:
+        return _tilt_by_parabolas(losses, log_delta) or _chernoff_tilt(losses, 1.0, log_delta)[0]
     chosen = [losses[round(i)] for i in np.linspace(0, len(losses) - 1, SAMPLE).tolist()]
     scale = sum(n for _, n in losses) / sum(n for _, n in chosen)
     t, epsilon = _chernoff_tilt(chosen, scale, log_delta)
     at = np.array([t])
     off = float(total_cgf(losses, at)[0] - scale * total_cgf(chosen, at)[0])
     return t if abs(off) <= 0.1 * t * epsilon else _chernoff_tilt(losses, 1.0, log_delta)[0]
+
+
+def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
+    """Return the tilt of `tilt_for` by parabolas through Chernoff's bounds at three tilts; None if they do not lead there.
+
+    Every evaluation takes a call for each loss, so it pays to need few of them.
+    """
+    first = np.array(FIRST_TILTS)
+    values = _chernoff_epsilons(losses, 1.0, log_delta, first)
+    at = min(max(int(values.argmin()), 1), len(first) - 2)
+    places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
+    for _ in range(PARABOLAS):
+        best = min(range(3), key=bounds.__getitem__)
+        vertex = _vertex(places, bounds)
+        if vertex is None:
+            return None
+        if places[best] * (bounds[best] - vertex[1]) < NEAR:
+            return float(places[best])
+        middle = min(max(vertex[0], places[0] / BEYOND), places[2] * BEYOND)
+        places = [middle / CLOSER, middle, middle * CLOSER]
+        bounds = _chernoff_epsilons(losses, 1.0, log_delta, np.array(places)).tolist()
+    return None
+
+
+def _vertex(places: Sequence[float], values: Sequence[float]) -> tuple[float, float] | None:
+    """Return where the parabola through three points, in the logarithm of the place, is least, and its value; None if it has no minimum.
+
+    The places have equal ratios.
+    """
+    slope, curvature = 0.5 * (values[2] - values[0]), values[2] - 2.0 * values[1] + values[0]
+    if not 0.0 < curvature < math.inf:
+        return None
+    share = -slope / curvature
+    return places[1] * (places[2] / places[1]) ** min(max(share, -50.0), 50.0), values[1] + 0.5 * slope * share
+
+
+def _chernoff_epsilons(losses: Losses, scale: float, log_delta: float, z: Array) -> Array:
+    """Return Chernoff's bounds on epsilon at the tilts z, or inf where a CGF is not finite. scale: factor of the losses' CGF."""
+    values = (scale * total_cgf(losses, z) - log_delta + log_hockey(z)) / z
+    return np.asarray(np.where(np.isnan(values), math.inf, values))
 
 
 def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[float, float]:
@@ -150,11 +205,10 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     def evaluate(points: Sequence[float]) -> float:
         z = np.array([x for x in points if x not in epsilon_at and 1e-12 <= x <= 1e12])
         if len(z):
-            values = (scale * total_cgf(losses, z) - log_delta + log_hockey(z)) / z
-            epsilon_at.update(zip(z.tolist(), np.where(np.isnan(values), math.inf, values).tolist(), strict=True))
+            epsilon_at.update(zip(z.tolist(), _chernoff_epsilons(losses, scale, log_delta, z).tolist(), strict=True))
         return min(epsilon_at, key=lambda x: (epsilon_at[x], x))
 
-    best = evaluate([0.5, 2.0, 8.0, 32.0])
+    best = evaluate(FIRST_TILTS)
     for _ in range(60):
         ordered = sorted(epsilon_at)
         at = ordered.index(best)
@@ -210,14 +264,16 @@ def build(
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
-    y: Array = step * np.arange(len(integrand.log_factor), dtype=float)
+    y: Array = step * integrand.index
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
-    left_out = integrand.error_bound * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
+    multiples: Array = step * np.arange(integrand.count, dtype=float) if integrand.error_bound > 0.0 else y
+    left_out = integrand.error_bound * float((1.0 / np.hypot(t, multiples) / np.hypot(t + 1.0, multiples)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]
     mean = math.fsum(n * part.mean for part, n in tilted)
     swing = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
-    rounding = (2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts) * float(modulus.sum()) * step / math.pi
+    relative = 2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts
+    rounding = (relative * float(modulus.sum()) + (1.0 + relative) * integrand.faded) * step / math.pi
     rounding += 8e-16 * swing * float(product(modulus, y)) * step / math.pi  # the rounding of the angles
     if len(y) > LONG:
         kept = modulus > LIGHT * float(modulus[0])
@@ -259,15 +315,20 @@ class Factor(NamedTuple):
     """The characteristic function of the composition, or of a part of it.
 
     log_factor: its logarithm at the nodes. log_tail: logarithm of a bound on the integral beyond the nodes.
+    index: the nodes, as multiples of the node distance from 0 on. faded: a bound on the sum of the moduli of the integrand at the nodes in
+        between that are left out, over the node distance. count: the number of multiples up to the last node.
     spare, log_spare: rises of the tilt and log moments of the part that is left out; empty if there is none.
     error_bound: a bound on the absolute error at any node from terms that losses left out.
     """
 
     log_factor: ComplexArray
     log_tail: float
+    index: Array
     spare: Array
     log_spare: Array
     error_bound: float = 0.0
+    faded: float = 0.0
+    count: int = 0
 
 
 class Wanted(NamedTuple):
@@ -300,10 +361,58 @@ def whole_factor(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
         return None
     count = math.ceil(end[0] / place.step) + 1
     hold(count)
-    log_factor = np.zeros(count, dtype=complex)
-    for part, n in tilted:
-        log_factor += n * part.centred(place.step, count, NEGLIGIBLE - math.log(counts))
-    return Factor(log_factor, end[1], np.zeros(0), np.zeros(0), _error_bound(tilted))
+    nodes = _Nodes(place, count)
+    for part, n in sorted(tilted, key=_by_work):
+        nodes.multiply(part, n, NEGLIGIBLE - math.log(counts))
+    return Factor(nodes.log_factor, end[1], nodes.index, np.zeros(0), np.zeros(0), _error_bound(tilted), nodes.faded, count)
+
+
+def _by_work(part: tuple[Tilted, int]) -> tuple[int, float]:
+    """Return a key that sorts parts.
+
+    Parts of few terms come first, by falling variance, because they may leave few nodes for the others. Then come the parts that can be
+    computed at these nodes alone, and then the others.
+    """
+    tilted, n = part
+    terms = float(getattr(tilted, "terms", math.inf))
+    if terms < MANY_TERMS:
+        return 0, -n * tilted.variance
+    return (1 if getattr(tilted, "pointwise", False) else 2), terms
+
+
+class _Nodes:
+    """The nodes of a contour, with the product of the characteristic functions of the parts so far.
+
+    A characteristic function has a modulus of at most 1. So the integrand at a node where the product so far is negligible is at most that
+    product, and the other parts are not computed there.
+    """
+
+    def __init__(self, place: Wanted, count: int) -> None:
+        self._place = place
+        self.index: Array = np.arange(count, dtype=float)
+        self.log_factor: ComplexArray = np.zeros(count, dtype=complex)
+        self.faded = 0.0
+
+    def multiply(self, part: Tilted, n: int, log_error: float) -> None:
+        """Multiply by the characteristic function of `n` copies of a part. log_error: as of `Tilted.centred`."""
+        step, last = self._place.step, int(self.index[-1]) + 1
+        few = SPARSE * len(self.index) < last and len(self.index) * getattr(part, "terms", math.inf) <= MOST_SPARSE
+        if few and getattr(part, "pointwise", False):
+            values: ComplexArray = part.centred_at(step * self.index)  # type: ignore[attr-defined]
+        else:
+            values = part.centred(step, last, log_error)
+            values = values if len(self.index) == last else values[self.index.astype(int)]
+        self.log_factor = self.log_factor + n * values
+        if last > SHORT:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Leave out the nodes at which the integrand is negligible, except the first one."""
+        t, y = self._place.t, self._place.step * self.index
+        modulus = np.exp(self.log_factor.real) / (np.hypot(t, y) * np.hypot(t + 1.0, y))
+        kept = ~(modulus <= LIGHT * float(modulus[0]))  # NaN is kept, so that it is not taken for a small number
+        self.faded += float(modulus[~kept].sum())
+        self.index, self.log_factor = self.index[kept], self.log_factor[kept]
 
 
 def factor_without_bulk(
@@ -347,9 +456,11 @@ def factor_without_bulk(
     return Factor(
         log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0),
         end[1],
+        np.arange(count, dtype=float),
         spare,
         log_spare,
         _error_bound([(halves, n) for halves, _, n in divided]),
+        count=count,
     )
 
 
@@ -403,7 +514,7 @@ def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
     if not slope > 0.0:
         return -math.inf, math.inf
     below, above = (1e-15 * abs(epsilon) + 1.01 * min(max(gap, 0.0), 1.0) / slope for gap in (log_delta - low, high - log_delta))
-    return _outside(contour, log_delta, epsilon, -below), _outside(contour, log_delta, epsilon, above)
+    return outside(contour, log_delta, epsilon, -below), outside(contour, log_delta, epsilon, above)
 
 
 def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
@@ -438,7 +549,13 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
     return epsilon, slope
 
 
-def _outside(contour: Curve, log_delta: float, epsilon: float, margin: float) -> float:
+class Certificate(Protocol):
+    """Bounds on log delta that hold at every epsilon."""
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
+
+
+def outside(contour: Certificate, log_delta: float, epsilon: float, margin: float) -> float:
     """Return the first of epsilon + margin, + 2 margin, + 4 margin, ... that the certificate proves to be a bound; infinite if none is.
 
     It is an upper bound for a positive margin and a lower one for a negative margin.

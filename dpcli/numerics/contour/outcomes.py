@@ -294,6 +294,10 @@ class TiltedOutcomes(TiltedAtoms):
         self._outcomes, self._t, self._all = replace(outcomes, pieces=pieces), t, outcomes
         self._decay = outcomes.decay(t, cumulant)
 
+    @property
+    def pointwise(self) -> bool:
+        return not self._outcomes.pieces  # the nodes on a piece depend on the frequencies
+
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
         pieces = self._outcomes.pieces
         if not pieces:

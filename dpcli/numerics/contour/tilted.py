@@ -41,7 +41,11 @@ LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 
 
 class Tilted(Protocol):
-    """A privacy loss under the measure e^{t L - K(t)} dP."""
+    """A privacy loss under the measure e^{t L - K(t)} dP.
+
+    Optional: `terms`, the number of terms of the characteristic function at one frequency; a true `pointwise`, with a method `centred_at`
+    that returns `centred` at any frequencies.
+    """
 
     @property
     def cumulant(self) -> float:

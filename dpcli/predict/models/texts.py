@@ -97,7 +97,7 @@ def owned_texts(source: TextSource) -> OwnedTexts:
 def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequence[Any]]:
     """Return the texts and their owners. If contributions are bounded per block, an owner is a pair of owner and block."""
     rows = source.rows
-    if rows is None or rows.each is None:
+    if rows is None or rows.block_part is None:
         texts, owners = read_columns(source, [source.column, units], (".txt", *READERS))
         return texts, owners
     texts, owners, blocks = read_columns(source, [source.column, units, rows.column], (".txt", *READERS))

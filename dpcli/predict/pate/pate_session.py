@@ -15,7 +15,7 @@ from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_trans
 from dpcli.predict.pate.vote_files import read_votes
 from dpcli.predict.pate.vote_release import require_sanitisable, sanitise, sanitised
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
-from dpcli.sessions.charged import commit, require_same_books, session_there
+from dpcli.sessions.charged import commit, existing_session, require_same_books
 from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _continue_session(
         AnswerCount(plan.answers, name="answers"),
         AnswerCount(1, name="sanitised costs"),
     ]
-    resume = session_there(plan.folder) is not None
+    resume = existing_session(plan.folder) is not None
     session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, resume, moved, inputs, counts)
     file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.predict.prediction_session import add_line, whole_lines
-from dpcli.sessions.charged import session_there
+from dpcli.sessions.charged import existing_session
 from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
     Raises:
         InputError: If it belongs to another file, or is damaged.
     """
-    session, path = session_there(plan.folder), path_of(plan)
+    session, path = existing_session(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):
         raise InputError(f"{path}: its folder has no session: it is from an earlier version, or was moved alone")
     if session is None or not os.path.lexists(path) or os.path.getsize(path) == 0:

@@ -17,7 +17,7 @@ from dpcli.predict.pate.pate_plan import Pate, ending
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.predict.vote_counts import MOST, VoteCounts, counts_of_labels, vote_counts
-from dpcli.sessions.charged import session_there
+from dpcli.sessions.charged import existing_session
 from dpcli.sessions.folder import replace_file
 from dpcli.train.tasks.user_code import relative_to_file
 
@@ -151,7 +151,7 @@ def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
     Args:
         votes: Votes of the teachers; None if they are still to be fitted.
     """
-    session = session_there(plan.folder)
+    session = existing_session(plan.folder)
     if session is None and not os.path.exists(os.path.join(plan.folder, TRANSCRIPT)):
         return
     if session is None or votes is None or session.inputs.get("votes") != votes.digest():

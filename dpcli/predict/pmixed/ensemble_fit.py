@@ -18,7 +18,7 @@ from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.public_side import public_side
 from dpcli.predict.pmixed.shard_models import cut_records, private_texts, rehearse, shard_texts, teach_shards, tuning_processes
 from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
-from dpcli.sessions.charged import commit, session_there
+from dpcli.sessions.charged import commit, existing_session
 from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
 from dpcli.sessions.window import as_begun
@@ -201,7 +201,7 @@ def _read(folder: str) -> Fit | None:
         return None
     except (OSError, ValueError, TypeError, KeyError):
         raise InputError(f"{path}: expected a file that dpcli pmixed fit wrote; it is damaged") from None
-    session = session_there(folder)
+    session = existing_session(folder)
     if session is None or session.run != run or "public model" not in session.inputs:
         raise InputError(f"{path}: the session of these models ({run[:12]}) is not in their folder")
     return Fit(session, models)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import mpmath as mp
@@ -19,11 +21,14 @@ from hypothesis import strategies as st
 
 from dpcli.accountants.base import Bound
 from dpcli.accountants.exact import ExactProfile
+from dpcli.base.errors import NotRepresentable
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian
 from dpcli.mechanisms.noise.normal_mixture import MixtureReplaceLoss
-from dpcli.numerics.logspace import log1p_complex
+from dpcli.numerics.contour.few_steps import few_steps
+from dpcli.numerics.contour.integral import build, tilt_for
+from dpcli.numerics.logspace import log1p_complex, scaled_mills_ratio
 from dpcli.numerics.mixture import binomial_mixture
 from tests.cases import by_tier, tiered
 
@@ -193,3 +198,60 @@ def test_the_logarithm_of_next_to_nothing_keeps_its_digits() -> None:
     with mp.workdps(40):
         expected = np.array([complex(mp.log(1 + mp.mpc(complex(value)))) for value in z])
     assert np.allclose(log1p_complex(z), expected, rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.parametrize("spread", [1.0, 2.5, 4.0, 6.0])
+@pytest.mark.parametrize(("adjacency", "parts", "delta", "epsilon"), REFERENCES)
+def test_few_nodes_widen_the_interval_and_no_more(
+    adjacency: Adjacency, parts: tuple[tuple[float, float], ...], delta: float, epsilon: float, spread: float
+) -> None:
+    """The error of the rule grows with the node distance to a share of delta, and stays within its bound."""
+    losses = tuple((mechanism(adjacency, *part).losses()[0], 2 // len(parts)) for part in parts)
+    bounds, narrow = few_steps(losses, math.log(delta), spread), few_steps(losses, math.log(delta))
+    assert bounds is not None and narrow is not None
+    low, high = bounds.log_delta(epsilon)
+    digits = 1e-13 * epsilon * narrow.epsilon()[2]  # those of the reference
+    assert low - digits <= math.log(delta) <= high + digits
+    assert spread > 1.0 or high - low <= 1e-8
+
+
+@pytest.mark.parametrize("cases", by_tier(3, 20, 100))
+def test_two_and_three_steps_agree_with_contours(cases: int) -> None:
+    """In both directions and of different steps: the certified bounds on delta of two algorithms overlap."""
+    source, compared = random.Random(), 0
+    seed = source.getrandbits(32)
+    source.seed(seed)
+    while compared < cases:
+        adjacency, side = source.choice(((ADD_REMOVE, 0), (ADD_REMOVE, 1), (REPLACE_ONE, 0)))
+        counts = source.choice(((2,), (3,), (1, 1), (2, 1), (1, 1, 1)))
+        parts = tuple((10.0 ** source.uniform(-5.0, -0.3), 10.0 ** source.uniform(-0.1, 1.3)) for _ in counts)
+        log_delta = source.uniform(-40.0, -3.0)
+        losses = tuple((mechanism(adjacency, *part).losses()[side], count) for part, count in zip(parts, counts, strict=True))
+        bounds = few_steps(losses, log_delta)
+        low, high, slope = (0.0, math.inf, math.nan) if bounds is None else bounds.epsilon()
+        if bounds is None or not 0.0 < low <= high < math.inf:
+            continue
+        least, most = -math.inf, math.inf
+        with np.errstate(all="ignore"), suppress(NotRepresentable):
+            contour = build(losses, log_delta, tilt_for(losses, log_delta), epsilon=high)
+            least, most = (-math.inf, math.inf) if contour is None else contour.log_delta(high)
+        if most - least > 1e-3:
+            continue
+        compared += 1
+        assert bounds.log_delta(high)[0] <= most + 1e-12 and bounds.log_delta(high)[1] >= least - 1e-12, (
+            seed,
+            parts,
+            counts,
+            log_delta,
+        )
+        assert (high - low) * slope <= 1e-7, (seed, parts, counts, log_delta)
+
+
+def test_mills_ratio_in_thirty_digits() -> None:
+    x = np.concatenate((np.linspace(-30.0, 45.0, 301), [3.0 - 1e-12, 3.0 + 1e-12, 1e3]))
+    ratios = scaled_mills_ratio(x, np.minimum(x, 0.0))
+    with mp.workdps(30):
+        exact = [
+            mp.ncdf(-mp.mpf(at)) / mp.npdf(mp.mpf(at)) * (mp.exp(-(mp.mpf(at) ** 2) / 2) if at < 0.0 else 1) for at in x.tolist()
+        ]
+        assert all(abs(mp.mpf(value) / right - 1) <= 3e-15 for value, right in zip(ratios.tolist(), exact, strict=True))

@@ -7,13 +7,18 @@ below our certified lower end is too small, and counts for nothing.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.benchmarks.random_settings import PIPELINE_LOOSER, WIDEST, Drawn, Part, headline
+from dpcli.accountants.base import merged
+from dpcli.accountants.directions import directions
+from dpcli.numerics.contour import integral
+from dpcli.numerics.contour.integral import build, solve, tilt_for
+from tests.benchmarks.random_settings import PIPELINE_LOOSER, WIDEST, Drawn, Part, headline, mechanism
 from tests.cases import spread
 
 KEPT: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors" / "mixed_pipelines.json").read_text())["pipelines"]
@@ -38,3 +43,30 @@ def test_never_looser_than_a_peer(count: int) -> None:
                 looser.append((number, answer, low, high))
     assert not looser
     assert max(widths) <= WIDEST and statistics.median(widths) <= MEDIAN
+
+
+@pytest.mark.parametrize("light", [1e-24, 1e-8, 1e-4, 1e-2])
+def test_nodes_that_are_left_out_too_soon_widen_the_interval(light: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few pipelines: the intervals of fewer and of all nodes overlap, and they are equally wide if no node mattered."""
+    wider = 0
+    for number in spread(len(KEPT), 3):
+        steps = tuple((mechanism(Part(**part)), part["steps"]) for part in KEPT[number]["parts"])
+        log_delta = math.log(KEPT[number]["delta"])
+        for losses in directions(merged(steps)):
+            t = tilt_for(losses, log_delta)
+            monkeypatch.setattr(integral, "SHORT", math.inf)
+            every = build(losses, log_delta, t)
+            monkeypatch.setattr(integral, "SHORT", 0)
+            monkeypatch.setattr(integral, "LIGHT", light)
+            fewer = build(losses, log_delta, t)
+            monkeypatch.undo()
+            if every is None or fewer is None:
+                continue
+            epsilon = solve(every, log_delta)[1]
+            if not 0.0 < epsilon < math.inf:
+                continue
+            low, high = every.log_delta(epsilon)
+            least, most = fewer.log_delta(epsilon)
+            assert least <= high + 1e-12 and most >= low - 1e-12, (number, light)
+            wider += most - least > high - low + 1e-9
+    assert wider == 0 or light > integral.LIGHT

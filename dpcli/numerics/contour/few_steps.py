@@ -1,0 +1,323 @@
+"""Bounds on delta(epsilon) of two or three Gaussian steps on Poisson samples, by quadrature over the boundary of the outcomes that count.
+
+Let P, Q and L be the pair and the loss of the whole composition. Then delta(eps) = P(A) - e^eps Q(A) for A = {L > eps}. The outcomes of the
+n steps are x in R^n, where P and Q are mixtures of unit normal distributions. P has the mean s with the weight w_s, and Q has the mean -s;
+s_i is 0 or mu_i. (Under add-remove only one of P and Q moves, and the other one is N(0, 1). The signs are chosen so that each step's loss
+increases with its outcome.) The coordinates are x = u e + B v with e_i = kappa / mu_i, |e| = 1, and B orthonormal.
+
+1. L increases with u, so A = {u > b(v)}. With the normal density phi and Mills' ratio R = (1 - Phi) / phi, the integral over u is closed.
+   At the boundary P and e^eps Q have the same density. Subtracting it in every term leaves
+
+       delta = INT sum_s w_s phi_n(x_b - s) [R(b - s_u) - R(b)] + e^eps sum_s w_s phi_n(x_b + s) [R(b) - R(b + s_u)] dv,
+
+   where x_b is the boundary point, and s_u = s e. All terms are positive, so a small delta keeps its digits.
+2. The integral over each coordinate v_j is a trapezoidal sum with node distance h. If the integrand f is analytic for |Im v_j| <= a, the
+   sum errs by at most 2 M / (e^{2 pi a / h} - 1), where M bounds INT |f| on every line in the strip (Trefethen & Weideman 2014, The
+   Exponentially Convergent Trapezoidal Rule, Theorem 5.1).
+3. b is analytic in that strip. With z_i = mu_i x_i and v_j = real + i a, Im z_i = kappa Im b + mu_i B_ij a. For |Im z_i| < pi / 2, the
+   argument of each step's e^loss has the sign of Im z_i, and each step's loss has a derivative with positive real part. eps is real, so
+   the sum of the arguments is 0, and Im z_i cannot have one sign for all i. So |Im z_i| <= 2 r a, where 2 r is the range of mu_i B_ij
+   over i. As long as 2 r a < pi / 2, the derivative of L in u is not 0, and b can be continued. Also |Im b| <= a max_i |mu_i B_ij| /
+   kappa.
+4. db/dv_j is minus the mean of mu_i B_ij / kappa with the steps' derivatives as weights. Their arguments differ by at most c r a, with c
+   = 2 if only one of P and Q moves, and else c = 4. The imaginary part of such a mean is at most tan(c r a / 2) r / kappa. So Re b moves
+   by at most eta = -2 log(cos(c r a / 2)) / (c kappa).
+5. |phi(x + iy)| = phi(x) e^{y^2 / 2}, and |1 - Phi(x + iy)| <= e^{y^2 / 2} (1 - Phi(x)). So M is at most e^{(a^2 + (Im b)^2) / 2} times
+   the sum of P and e^eps Q of {u > b(v) - eta}. This is computed on the same nodes, and doubled: it is a positive integrand of the same
+   kind, and the rule errs far less than by a factor of 2 on it.
+6. Outside of the nodes' range, the integrand is at most the density of P there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.integral import outside
+from dpcli.numerics.contour.tilted import Losses
+from dpcli.numerics.logspace import scaled_mills_ratio
+from dpcli.numerics.mixture import unmix
+from dpcli.numerics.roots import increasing_root
+from dpcli.numerics.work import spend
+
+MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
+MOST_NODES = 4_000  # with more nodes, a contour is faster
+MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
+DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
+TURN = 0.45 * math.pi  # largest range of Im z_i; proved up to pi / 2, but there Re b moves too far
+FAR = 30.0  # exponent beyond which log m is summed from logarithms, which cannot overflow
+ROUNDS = 40  # most steps of Newton's method for epsilon
+FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method changes epsilon
+CLOSE = 1e-7  # relative step of epsilon after which Newton's method ends, because the next one would be of about its square
+ULP = 1e-15  # relative rounding error of a term, generous by a factor of several
+
+
+class SampledStep(NamedTuple):
+    """A Gaussian step on a Poisson sample.
+
+    mu: contribution over noise. rate: sampling rate, in (0, 1). moves_p, moves_q: whether a sampled record moves the outcome under P and Q.
+    """
+
+    mu: float
+    rate: float
+    moves_p: bool
+    moves_q: bool
+
+
+def few_steps(losses: Losses, log_delta: float, spread: float = 1.0) -> FewSteps | None:
+    """Return the bounds for these losses, or None if they are not two or three steps of one kind, or would need too many nodes.
+
+    spread: as of `FewSteps`.
+    """
+    steps: list[SampledStep] = []
+    for loss, count in sorted(losses, key=lambda part: -part[1]):  # equal steps first, because their nodes are symmetric
+        method: Callable[[], SampledStep | None] | None = getattr(loss, "sampled_step", None)
+        step = None if method is None or count > MOST_STEPS else method()
+        if step is None:
+            return None
+        steps.extend([step] * count)
+    if not 2 <= len(steps) <= MOST_STEPS or len({(step.moves_p, step.moves_q) for step in steps}) > 1:
+        return None
+    bounds = FewSteps(steps, log_delta, spread)
+    return bounds if bounds.affordable else None
+
+
+class Values(NamedTuple):
+    """Sums over the nodes, each divided by e^log_scale.
+
+    delta: the trapezoidal sum. error: a bound on its error on both sides, without the mass outside of the nodes. reference: e^eps Q(A).
+    """
+
+    delta: float
+    error: float
+    reference: float
+    log_scale: float
+
+
+class FewSteps:
+    """Bounds on delta of two or three steps, narrow where log delta is about `log_delta`. All steps move the same of P and Q.
+
+    spread: the node distance, in units of the one that makes the error of the quadrature negligible. The bounds hold for any.
+    """
+
+    def __init__(self, steps: Sequence[SampledStep], log_delta: float, spread: float = 1.0) -> None:
+        self._mu = np.array([step.mu for step in steps])[:, None]
+        self._rate = np.array([step.rate for step in steps])[:, None]
+        self._log_rest = np.log1p(-self._rate)
+        self._moves_p, self._moves_q = steps[0].moves_p, steps[0].moves_q
+        self._log_delta = log_delta
+        self._kappa = 1.0 / math.sqrt(float((self._mu**-2.0).sum()))
+        self._along = self._kappa / self._mu[:, 0]
+        self._across = _complement(self._along)
+        choices = [((step.rate, step.mu), (1.0 - step.rate, 0.0)) for step in steps]
+        chosen = list(product(*choices))
+        self._log_weights = np.array([sum(math.log(weight) for weight, _ in sides) for sides in chosen])
+        shifts = np.array([[shift for _, shift in sides] for sides in chosen])
+        self._shift_along, self._shift_across = shifts @ self._along, shifts @ self._across
+        self._largest = math.inf if self._moves_p else -float(self._log_rest.sum())
+        self._last_boundary = np.zeros(0)
+        self._place_nodes(spread)
+
+    def _place_nodes(self, spread: float) -> None:
+        """Choose the nodes and their distances, so that the quadrature errs by about e^-DIGITS of delta if `spread` is 1."""
+        slopes = self._mu * self._across  # of the steps' exponents in v
+        half_range = 0.5 * (slopes.max(axis=0) - slopes.min(axis=0))
+        rise = np.abs(slopes).max(axis=0) / self._kappa  # of Im b with Im v
+        # Terms of P(A) are added up to delta. Their ratio is 1 plus the slope of log delta, which is about -2 log delta / epsilon.
+        wanted = DIGITS + math.log1p(-2.0 * self._log_delta / self._first_estimate())
+        growth = 0.5 * (1.0 + rise**2)
+        height = np.minimum(np.sqrt(wanted / growth), 0.5 * TURN / half_range)
+        turn = 2.0 if self._moves_p and self._moves_q else 1.0
+        self._moved = -np.log(np.cos(turn * half_range * height)) / (turn * self._kappa)
+        farthest = math.sqrt(-2.0 * self._log_delta)
+        self._log_growth = growth * height**2
+        self._distance = 2.0 * math.pi * spread * height / (wanted + self._log_growth + self._moved * (farthest + 1.0))
+        self._log_decay = 2.0 * math.pi * height / self._distance
+        reach = math.sqrt(2.0 * (DIGITS - self._log_delta))
+        radius = reach + float(np.sqrt((self._shift_across**2).sum(axis=1)).max()) + math.sqrt(float((self._distance**2).sum()))
+        counts = np.ceil(radius / self._distance).astype(int)
+        self.affordable = bool(np.prod(2.0 * counts + 1.0) <= MOST_NODES)
+        if not self.affordable:
+            return
+        symmetric = bool(
+            self._mu[0] == self._mu[1] and self._rate[0] == self._rate[1]
+        )  # steps 1 and 2 may be exchanged: v_1 -> -v_1
+        axes = [
+            distance * np.arange(0 if symmetric and j == 0 else -count, count + 1)
+            for j, (distance, count) in enumerate(zip(self._distance.tolist(), counts.tolist(), strict=True))
+        ]
+        places = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")])
+        places = places[:, (places**2).sum(axis=0) <= radius * radius]
+        copies = np.where(places[0] == 0.0, 1.0, 2.0) if symmetric else np.ones(places.shape[1])
+        self._fine = self._coarse = Nodes(
+            places, copies * float(np.prod(self._distance)) * (2.0 * math.pi) ** (-0.5 * len(self._mu))
+        )
+        if places.shape[1] > MANY_NODES:
+            kept = (np.round(places / self._distance[:, None]) % 2.0 == 0.0).all(axis=0)
+            self._coarse = Nodes(places[:, kept], self._fine.weights[kept] * 2.0 ** len(axes))
+
+    def _log_mixture(self, x: Array) -> tuple[Array, Array]:
+        """Return log m and its derivative at outcomes x, of shape (steps, nodes)."""
+        u = self._mu * x - 0.5 * self._mu**2
+        change = self._rate * np.expm1(np.minimum(u, FAR))
+        log_m = np.log1p(np.maximum(change, -0.5))
+        far = (u > FAR) | (change < -0.5)
+        if far.any():
+            log_m = np.where(far, np.logaddexp(self._log_rest, np.log(self._rate) + u), log_m)
+        return log_m, self._mu * self._rate * np.exp(u - log_m)
+
+    def _losses(self, x: Array) -> tuple[Array, Array]:
+        """Return each step's loss and its derivative at outcomes x, of shape (steps, nodes)."""
+        value, slope = np.zeros_like(x), np.zeros_like(x)
+        if self._moves_p:
+            value, slope = self._log_mixture(x)
+        if self._moves_q:
+            less, falling = self._log_mixture(-x)
+            value, slope = value - less, slope + falling
+        return value, slope
+
+    def _bracket(self, epsilon: float, offset: Array) -> tuple[Array, Array]:
+        """Return u at which every step's loss is at most, and at least, its share of epsilon, so that b lies between them."""
+        if self._moves_p and self._moves_q:
+            # log m(x) - log m(-x) is at most 2 mu x, and at least log m(x) - log m(0), for x >= 0.
+            share = np.full_like(self._mu, epsilon / len(self._mu))
+            low = 0.5 * share / self._mu
+            high = self._outcome(share + self._log_mixture(np.zeros_like(self._mu))[0])
+        elif self._moves_p:
+            low = high = self._outcome(np.full_like(self._mu, epsilon / len(self._mu)))
+        else:
+            low = high = -self._outcome(-epsilon * self._log_rest / self._log_rest.sum())
+        along = self._along[:, None]
+        return ((low - offset) / along).min(axis=0), ((high - offset) / along).max(axis=0)
+
+    def _outcome(self, log_m: Array) -> Array:
+        """Return the outcome of each step at which log m has a given value."""
+        logs = [
+            unmix(at, rest, rate)
+            for at, rest, rate in zip(log_m, self._log_rest[:, 0].tolist(), self._rate[:, 0].tolist(), strict=True)
+        ]
+        return np.asarray(np.stack(logs) / self._mu + 0.5 * self._mu)
+
+    def _boundary(self, epsilon: float, nodes: Nodes) -> tuple[Array, Array]:
+        """Return b at the nodes, and a bound on the error of the loss there."""
+        offset, along = self._across @ nodes.places, self._along[:, None]
+
+        def share(u: Array) -> tuple[Array, Array]:
+            value, slope = self._losses(offset + along * u)
+            return value.sum(axis=0) / epsilon, (along * slope).sum(axis=0) / epsilon
+
+        low, high = self._bracket(epsilon, offset)
+        start = self._last_boundary if len(self._last_boundary) == len(low) else None
+        self._last_boundary = b = increasing_root(share, np.ones_like(low), low, high, start)
+        x = offset + along * b
+        value, slope = self._losses(x)
+        sizes = (np.abs(value) + slope * (np.abs(x) + self._mu) + (self._rate > 0.5)).sum(axis=0) + epsilon
+        return b, np.abs(value.sum(axis=0) - epsilon) + ULP * sizes
+
+    def values(self, epsilon: float, nodes: Nodes) -> Values:
+        """Return the sums over the nodes at epsilon > 0."""
+        spend(20.0 * len(nodes.weights) * len(self._log_weights))
+        b, slip = self._boundary(epsilon, nodes)
+        sides = [self._side(b, 1.0, self._moves_p, 0.0, nodes.places), self._side(b, -1.0, self._moves_q, epsilon, nodes.places)]
+        log_scale = max(float(side.exponents.max()) for side in sides)
+        weights = [nodes.weights * np.exp(side.exponents - log_scale) for side in sides]
+        delta, rounding, grown = 0.0, 0.0, 0.0
+        moved = float(self._moved.max())
+        for side, weight in zip(sides, weights, strict=True):
+            delta += float((weight * side.gained).sum())
+            rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + np.abs(side.exponents)) * side.gained)).sum())
+            grown += float((weight * side.mass * np.exp(moved * (np.maximum(side.at, 0.0) + 1.0))).sum())
+        above = float((weights[0] * sides[0].mass * slip).sum())
+        aliases = 4.0 * grown * float(np.exp(self._log_growth - self._log_decay).sum())
+        return Values(delta, rounding + 2.0 * above + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
+
+    def _side(self, b: Array, sign: float, moves: bool, log_factor: float, places: Array) -> Side:
+        """Return the terms of P (sign 1) or of e^eps Q (sign -1; log_factor is eps)."""
+        log_weights, along, across = self._log_weights, self._shift_along, self._shift_across
+        if not moves:
+            log_weights, along, across = np.zeros(1), np.zeros(1), np.zeros((1, len(places)))
+        at = b - sign * along[:, None]
+        distance = ((places[None] - sign * across[:, :, None]) ** 2).sum(axis=1)
+        least = np.minimum(np.minimum(at, b), 0.0)
+        exponents = log_weights[:, None] - 0.5 * (distance + at * at - least * least) + log_factor
+        mass, rest = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
+        ratios = np.where(along[:, None] > 0.0, mass + rest, 0.0)  # without a shift the difference is exactly 0
+        return Side(exponents, at, mass, ratios, np.maximum(sign * (mass - rest), 0.0))
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """Return (lower, upper) bounds on log delta(epsilon); (-inf, inf) unless epsilon lies between 0 and the largest loss."""
+        if not 0.0 < epsilon < self._largest:
+            return -math.inf, math.inf
+        values = self.values(epsilon, self._fine)
+        low, high = values.delta - values.error, values.delta + values.error
+        log_missing = self._log_delta - DIGITS
+        upper = float(np.logaddexp(values.log_scale + math.log(high), log_missing)) if 0.0 < high < math.inf else math.inf
+        return (values.log_scale + math.log(low) if low > 0.0 else -math.inf), upper
+
+    def epsilon(self) -> tuple[float, float, float]:
+        """Return (lower, upper) bounds on the epsilon at which log delta is `log_delta`, and the slope -d log delta / d epsilon there.
+
+        They are (0, inf, NaN) if nothing can be proved. The slope is about the tilt at which a contour would lie.
+
+        Newton's method on log delta finds epsilon, which proves nothing. The bounds are points on either side at which the bounds on delta
+        are on the right side of the target.
+        """
+        epsilon, slope, nodes = self._first_estimate(), math.nan, self._coarse
+        for _ in range(ROUNDS):
+            values = self.values(epsilon, nodes)
+            if not (values.delta > 0.0 and 0.0 < values.reference < math.inf):
+                return 0.0, math.inf, math.nan
+            slope = values.reference / values.delta
+            move = (values.log_scale + math.log(values.delta) - self._log_delta) / slope
+            last, epsilon = epsilon, min(max(epsilon + move, epsilon / FARTHEST_MOVE), FARTHEST_MOVE * epsilon)
+            if not epsilon < self._largest:
+                epsilon = 0.5 * (last + self._largest)
+            elif abs(move) <= CLOSE * epsilon:
+                if nodes is self._fine:
+                    break
+                nodes = self._fine
+        if not values.delta > values.error:
+            return 0.0, math.inf, math.nan
+        gap = values.error / values.delta
+        margin = 1e-14 * epsilon + 1.5 * gap / slope
+        low, high = (outside(self, self._log_delta, epsilon, sign * margin) for sign in (-1.0, 1.0))
+        return max(low, 0.0), high, slope
+
+    def _first_estimate(self) -> float:
+        """Return about epsilon: the larger loss of one large outcome, or of equally large ones, that have about the probability delta."""
+        reach = math.sqrt(-2.0 * self._log_delta)
+        alone = np.full_like(self._mu, reach) + self._mu
+        together = alone - reach + reach / math.sqrt(len(self._mu))
+        estimate = float(max(self._losses(alone)[0].max(), self._losses(together)[0].sum()))
+        return min(estimate, 0.5 * self._largest)
+
+
+class Nodes(NamedTuple):
+    """Nodes of the quadrature. places: v, of shape (steps - 1, nodes). weights: distances and number of nodes that each stands for."""
+
+    places: Array
+    weights: Array
+
+
+class Side(NamedTuple):
+    """The terms of P, or of e^eps Q, in the sum over shifts (first axis) and nodes.
+
+    at: b - s_u, or b + s_u. Every term is e^exponents times one of: `mass`, the integral of the density beyond b; `gained`, the same
+    without the density at the boundary times R(b); `ratios`, the sum of both Mills' ratios where they are subtracted.
+    """
+
+    exponents: Array
+    at: Array
+    mass: Array
+    ratios: Array
+    gained: Array
+
+
+def _complement(e: Array) -> Array:
+    """Return the columns of an orthonormal basis of the vectors orthogonal to the unit vector e, of shape (n, n - 1), for n = 2 or 3."""
+    first = np.zeros_like(e)
+    first[:2] = np.array([e[1], -e[0]]) / math.hypot(e[0], e[1])
+    return first[:, None] if len(e) == 2 else np.stack([first, np.cross(e, first)], axis=1)
