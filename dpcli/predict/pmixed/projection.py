@@ -146,9 +146,9 @@ def _find_scale(total: _Total) -> bool:
     """
     low, high = -math.inf, math.inf  # bracket of the logarithm of the scale
     log_scale = 0.0
-    previous: SearchPoint | None = None
+    previous: ScalePoint | None = None
     for attempt in range(ATTEMPTS):
-        point = SearchPoint(log_scale, math.log(total(math.exp(log_scale))))
+        point = ScalePoint(log_scale, math.log(total(math.exp(log_scale))))
         if abs(point.log_total) <= CLOSE:
             return True
         if point.log_total < 0.0:
@@ -170,14 +170,14 @@ def _find_scale(total: _Total) -> bool:
     return True
 
 
-class SearchPoint(NamedTuple):
+class ScalePoint(NamedTuple):
     """A scale of the search, and the total at it, both as logarithms."""
 
     log_scale: float
     log_total: float
 
 
-def _secant_step(previous: SearchPoint, point: SearchPoint) -> float:
+def _secant_step(previous: ScalePoint, point: ScalePoint) -> float:
     """Return the step from `point` to the zero of the line through both points; infinite if the line does not increase."""
     slope = (point.log_total - previous.log_total) / (point.log_scale - previous.log_scale)
     return -point.log_total / slope if slope > 0.0 else math.copysign(math.inf, -point.log_total)
