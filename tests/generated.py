@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dpcli.analysis.calibrate import parameter_key
+from dpcli.analysis.solved_keys import parameter_key
 from dpcli.base.errors import DpcliError
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS
 from dpcli.exam.drawn_files import TRIES, Document, Drawing, text_of

@@ -13,10 +13,10 @@ FLOORS = [
     {"accountants", "file.pipeline"},
     {"git", "lint"},
     {"analysis", "document"},
-    {"document.charts", "lint.documents", "plots"},
+    {"certify", "document.charts", "lint.documents", "plots"},
     {"analysis.documents", "document.formats"},
-    {"cli"},
-    {"analysis.commands", "plots.commands"},
+    {"certify.documents", "cli"},
+    {"analysis.commands", "certify.commands", "plots.commands"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -57,14 +57,14 @@ class Account(Displayed):
     __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
-        privacy, name = self.pipeline.privacy, self.pipeline.name or self.pipeline.path
-        accountant = "none" if self.winner is None else self.winner.accountant.name
-        at = f"epsilon = {self.at!r}"
+        privacy = self.pipeline.privacy
+        fixed = f"epsilon = {self.at!r}"
         if self.quantity == "epsilon":
-            at = f"delta = {self.at!r}{delta_mark(self.at, privacy.dataset_size)}"
+            fixed = f"delta = {self.at!r}{delta_mark(self.at, privacy.dataset_size)}"
+        accountant = "none" if self.winner is None else self.winner.accountant.name
         return (
-            f"{self.quantity} <= {up(self.upper)} at {at}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
-            f"accountant: {accountant}, pipeline: {name!r}"
+            f"{self.quantity} <= {up(self.upper)} at {fixed}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
+            f"accountant: {accountant}, pipeline: {self.pipeline.name or self.pipeline.path!r}"
         )
 
     @property
@@ -185,8 +185,7 @@ def priced(
         from dpcli.analysis.adaptive_cap import row_of_cap
 
         winner = row_of_cap(pipeline, answers.winner, quantity, at, group_size, runs)
-    lowers = [row.bound.lower for row in answers.rows if row.bound and row.bound.lower is not None and row.accountant.sound]
-    lower = min(max(lowers), winner.upper) if lowers and winner is not None else None
+    lower = _certified_lower(answers.rows, winner)
     shares = _shares(answers, inquiry)
     budget = _budget_verdict(pipeline, inquiry, panel, answers.winner)
     return Account(pipeline, charges, quantity, at, answers.rows, winner, lower, shares, budget, group_size)
@@ -245,13 +244,19 @@ def _checked_group(group_size: int) -> int:
     return group_size
 
 
+def _certified_lower(rows: Iterable[AccountRow], winner: AccountRow | None) -> float | None:
+    """Return the largest lower bound of a sound accountant, at most the headline; None if there is none."""
+    lowers = [row.bound.lower for row in rows if row.accountant.sound and row.bound and row.bound.lower is not None]
+    return min(max(lowers), winner.upper) if lowers and winner is not None else None
+
+
 def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
     """Return the share of each charge in the total cost; NaN for all if the winning accountant defines no shares."""
-    winner, profile, count = answers.winner, answers.profile, len(inquiry.charges)
-    unknown = (math.nan,) * count
+    winner, profile = answers.winner, answers.profile
+    unknown = (math.nan,) * len(inquiry.charges)
     if winner is None or profile is None or isinstance(profile, str):
         return unknown
-    if count == 1 and winner.upper > 0.0:
+    if len(inquiry.charges) == 1 and winner.upper > 0.0:
         return (1.0,)
     delta = winner.upper if inquiry.quantity == "delta" else inquiry.at
     try:
@@ -292,7 +297,7 @@ def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> t
         return ()
     if any(diagnostic.rule == LARGE_EPSILON.code for diagnostic in diagnostics):
         return ()
-    message = protection(epsilon, up(epsilon), account.delta or 0.0)
+    message = protection(epsilon, up(epsilon), account.delta)
     return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.directions import parts_of
@@ -18,6 +19,8 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import LEAST, TooMuchWork
 
 Quantity = Literal["epsilon", "delta"]
+AGREEMENT = 1e-9  # a lower bound that exceeds an upper bound by a smaller relative difference does not contradict it
+MOST_NAMED = 3  # largest number of mechanisms that a reason names
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +120,22 @@ def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quan
 
 def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
     """Return the row with a reason that names the mechanisms to which the accountant does not apply, unless it applies to none."""
-    lacking = set(row.lacking)
-    names = [charge.name for charge in charges if lacking and not lacking.isdisjoint(_with_parts(charge.mechanism))]
+    if not row.lacking:
+        return row
+    names = [charge.name for charge in charges if not _with_parts(charge.mechanism).isdisjoint(row.lacking)]
     if not names or len(names) == len(charges):
         return row
-    more = ", ..." if len(names) > 3 else ""
-    return replace(row, reason=f"{row.reason} ({', '.join(names[:3])}{more})")
+    more = ", ..." if len(names) > MOST_NAMED else ""
+    return replace(row, reason=f"{row.reason} ({', '.join(names[:MOST_NAMED])}{more})")
 
 
-def _with_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+def _with_parts(mechanism: Mechanism) -> set[Mechanism]:
     """Return the mechanism and, if it is a group or consists of disjoint parts, the mechanisms that it runs."""
-    return (mechanism, *(piece for case in mechanism.cases() for part, _ in case for piece, _ in parts_of(part, 1)))
+    result = {mechanism}
+    for case in mechanism.cases():
+        for part, _ in case:
+            result |= {piece for piece, _ in parts_of(part, 1)}
+    return result
 
 
 def without_lower(row: AccountRow) -> AccountRow:
@@ -148,9 +156,13 @@ def smallest(rows: Iterable[AccountRow]) -> AccountRow | None:
 
 def cross_check(rows: Sequence[AccountRow]) -> None:
     """Raise InternalError if a certified lower bound is above another sound upper bound."""
-    sound = [row for row in rows if row.accountant.sound and row.bound is not None]
-    for low in sound:
-        for high in sound:
-            if low.bound is not None and low.bound.lower is not None and low.bound.lower > high.upper * (1.0 + 1e-9) + 1e-300:
-                names = f"{low.accountant.name} (at least {low.bound.lower!r}) and {high.accountant.name} (at most {high.upper!r})"
-                raise InternalError(f"accountants contradict each other: {names}: this is a bug in dpcli, so no number is reported")
+    bounds = [(row.accountant.name, row.bound) for row in rows if row.accountant.sound and row.bound is not None]
+    for (low_name, low), (high_name, high) in itertools.product(bounds, bounds):
+        if low.lower is not None and not agree(low.lower, high.upper):
+            names = f"{low_name} (at least {low.lower!r}) and {high_name} (at most {high.upper!r})"
+            raise InternalError(f"accountants contradict each other: {names}: this is a bug in dpcli, so no number is reported")
+
+
+def agree(lower: Any, upper: Any) -> Any:
+    """Return whether a lower bound does not contradict an upper bound, for numbers or for arrays of bounds. NaN contradicts every bound."""
+    return lower <= upper * (1.0 + AGREEMENT) + 1e-300

@@ -41,20 +41,19 @@ def row_of_cap(
 
     listed: the row of the mechanisms in the file. If it is None, they have no bound, so the cap is no guarantee and the result is None.
     """
+    if listed is None:
+        return None
     try:
         charges = binding_charges(pipeline, group_size, runs)
     except InputError:
         return None
-    if listed is None:
-        return None
     accountant = accountant_named("basic" if isinstance(charges[0].mechanism, Pure) else "zcdp")
-    steps = steps_of(charges)
-    row = row_of(accountant, accountant.profile(steps), quantity, at)
+    row = row_of(accountant, accountant.profile(steps_of(charges)), quantity, at)
     if row.bound is None:
         return None
     cap = pipeline.budget or Budget()
-    as_stated = group_size == runs == 1 and quantity == "epsilon" and at == pipeline.cap_delta
-    if not as_stated or cap.epsilon is None:
+    is_as_stated = group_size == runs == 1 and quantity == "epsilon" and at == pipeline.cap_delta
+    if not is_as_stated or cap.epsilon is None:
         return row
     epsilon = max(cap.epsilon, listed.upper)  # the stated cap, instead of the epsilon of its rounded rho
     return replace(row, bound=replace(row.bound, upper=min(row.bound.upper, epsilon)))
@@ -70,10 +69,10 @@ def _mechanism_of_cap(pipeline: Pipeline, charges: tuple[BillLine, ...], group_s
     if cap.rho is None and (cap.epsilon is None or delta is None):
         missing_key = "a cap" if cap.epsilon is None else "the delta of the cap"
         raise InputError(f"{pipeline.path or '<pipeline>'}: budget: {missing_key} is missing: {UNCAPPED}")
-    if cap.epsilon is not None and delta == 0.0 and cap.rho is None:
+    if cap.rho is None and cap.epsilon is not None and delta == 0.0:
         basic = accountant_named("basic")
-        spent = row_of(basic, basic.profile(steps), "epsilon", 0.0)
-        return Pure(max(cap.epsilon * group_size, spent.upper))
+        spent_epsilon = row_of(basic, basic.profile(steps), "epsilon", 0.0).upper
+        return Pure(max(cap.epsilon * group_size, spent_epsilon))
     rho = math.inf if cap.rho is None else cap.rho
     if cap.epsilon is not None and delta:
         rho = min(rho, _largest_rho(cap.epsilon, delta))

@@ -9,20 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.budget_verdict import total_rho, without_rounding
-from dpcli.analysis.calibrate import (
-    SOLVED_KEYS,
-    BoundByValue,
-    Calibration,
-    Parameter,
-    ValuedBound,
-    calibrate,
-    calibration_of,
-    missing_parameter,
-    noise_divisors,
-    parameter_key,
-    solvable,
-)
+from dpcli.analysis.calibrate import BoundByValue, Calibration, ValuedBound, calibrate, calibration_of
 from dpcli.analysis.goals import Goal, RhoGoal
+from dpcli.analysis.solved_keys import SOLVED_KEYS, Parameter, Target, missing_parameter, noise_divisors, parameter_key, solvable
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
@@ -44,7 +33,7 @@ def calibrate_goal(
     pipeline: Pipeline,
     goal: Goal,
     solve: Parameter = "noise",
-    targets: Sequence[tuple[str, str]] | None = None,
+    targets: Sequence[Target] | None = None,
     group_size: int = 1,
     weights: Mapping[str, float] | None = None,
 ) -> Calibration:
@@ -54,9 +43,12 @@ def calibrate_goal(
 
     Raises InputError as `calibrate` does, and CannotCertify if no value meets the goal.
     """
-    chosen = solvable(pipeline, targets, solve)
-    divisors = noise_divisors(chosen, weights, pure=False)
-    bounds = BoundByValue(lambda candidate, _: ValuedBound(*goal.measure(candidate, group_size)), pipeline, chosen, divisors)
+
+    def measure(candidate: Pipeline, _: float) -> ValuedBound:
+        return ValuedBound(*goal.measure(candidate, group_size))
+
+    solved_targets = solvable(pipeline, targets, solve)
+    bounds = BoundByValue(measure, pipeline, solved_targets, noise_divisors(solved_targets, weights, pure=False))
     return calibration_of(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
 
 
@@ -87,47 +79,77 @@ def calibrate_file(
     """
     text = read_bytes(path) if data is None else data
     marked = targets(text, path)
+    pipeline = _pipeline_to_solve(text, path, marked, solve) if marked else parse(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
-    if marked:
-        _require_noise_keys(path, marked, solve)
-        pipeline, wrong = examine(text, path)
-        if pipeline is None or wrong:
-            raise InvalidFile(wrong)
-        _require_falling(pipeline, marked)
-    else:
-        pipeline = parse(text, path)
+    chosen = _chosen_targets(pipeline, parameter, marked, mechanisms)
     shares = weights(text, path) if marked else {}
-    keys = dict(marked)
-    chosen = (
-        tuple((name, keys[name]) if name in keys else _target_in(pipeline, name, parameter) for name in mechanisms)
-        or marked
-        or None
-    )
-    if mechanisms and (left := [name for name, _ in marked if name not in mechanisms]):
-        raise InputError(f'--mechanism: expected numbers in the other mechanisms, found "calibrate" in {first_names(left)}')
     if goal is not None:
         return calibrate_goal(pipeline, goal, parameter, chosen, group_size, shares)
     if target_epsilon is not None:
-        return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size, 1, shares)
+        return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size, weights=shares)
+    return _calibrate_to_budget(pipeline, delta, parameter, chosen, accountants, group_size, shares)
+
+
+def _pipeline_to_solve(text: bytes, path: str, marked: Sequence[Target], solve: str) -> Pipeline:
+    """Return the pipeline of a file with "calibrate", in which numbers replace this word. Raises InputError if it cannot be solved."""
+    _require_noise_keys(path, marked, solve)
+    pipeline, wrong = examine(text, path)
+    if pipeline is None or wrong:
+        raise InvalidFile(wrong)
+    _require_falling(pipeline, marked)
+    return pipeline
+
+
+def _chosen_targets(
+    pipeline: Pipeline, solve: Parameter, marked: tuple[Target, ...], mechanisms: Sequence[str]
+) -> tuple[Target, ...] | None:
+    """Return the targets in the named mechanisms; without names, those with "calibrate", or None if there are none.
+
+    Raises InputError if a mechanism cannot be solved for, or if another one has the value "calibrate".
+    """
+    if not mechanisms:
+        return marked or None
+    key_of = dict(marked)
+    chosen = tuple((name, key_of[name]) if name in key_of else _target_in(pipeline, name, solve) for name in mechanisms)
+    unsolved = [name for name, _ in marked if name not in mechanisms]
+    if unsolved:
+        raise InputError(f'--mechanism: expected numbers in the other mechanisms, found "calibrate" in {first_names(unsolved)}')
+    return chosen
+
+
+def _calibrate_to_budget(
+    pipeline: Pipeline,
+    delta: float | None,
+    solve: Parameter,
+    targets: Sequence[Target] | None,
+    accountants: Sequence[str] | None,
+    group_size: int,
+    weights: Mapping[str, float],
+) -> Calibration:
+    """Return the cheapest value that meets every cap of the file's budget. The arguments are those of `calibrate`."""
     budget = pipeline.budget
     if budget is None:
-        raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
+        raise InputError(f"{pipeline.path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
-        at = delta if delta is not None else budget.delta
+        cap_delta = budget.delta if delta is None else delta
         # Sections such as [federated] must agree with the answer, but not with the values that the search tries.
         stripped = replace(pipeline, sections=())
-        result = calibrate(stripped, budget.epsilon, at, parameter, chosen, accountants, group_size, 1, shares)
-        rho = total_rho(resolve(result.pipeline, group_size)).value
-        if budget.rho is None or without_rounding(rho, budget.rho) <= budget.rho:
-            answer = replace(result.pipeline, sections=pipeline.sections)
-            refuse_contradicted(answer)
-            return replace(result, pipeline=answer)
+        result = calibrate(stripped, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
+        if budget.rho is None or _rho_without_rounding(result, budget.rho) <= budget.rho:
+            solved = replace(result.pipeline, sections=pipeline.sections)
+            refuse_contradicted(solved)
+            return replace(result, pipeline=solved)
     # If there is also a cap on epsilon, the cap on rho needs more noise.
     assert budget.rho is not None  # a [budget] has a cap on epsilon or on rho
-    return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size, shares)
+    return calibrate_goal(pipeline, RhoGoal(budget.rho), solve, targets, group_size, weights)
 
 
-def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str) -> None:
+def _rho_without_rounding(calibration: Calibration, cap: float) -> float:
+    """Return the rho of the calibrated pipeline, as it is compared with a cap."""
+    return without_rounding(total_rho(resolve(calibration.pipeline, calibration.group_size)).value, cap)
+
+
+def _require_noise_keys(path: str, marked: Sequence[Target], solve: str) -> None:
     """Raise InputError if a key other than a noise has the value "calibrate", or if another parameter is solved for."""
     if solve != "noise":
         name, key = marked[0]
@@ -141,12 +163,13 @@ def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str
             raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {advice}')
 
 
-def _require_falling(pipeline: Pipeline, marked: Sequence[tuple[str, str]]) -> None:
+def _require_falling(pipeline: Pipeline, marked: Sequence[Target]) -> None:
     """Raise InputError if a mechanism has two keys to solve for, or if its cost may rise with more noise."""
     specs = {entry.name: entry.spec for entry in pipeline.mechanisms}
     for name, key in marked:
-        if [other for other, _ in marked].count(name) > 1:
-            raise InputError(f'expected one key to solve for in "{name}", found {first_names(k for n, k in marked if n == name)}')
+        keys = [other_key for other_name, other_key in marked if other_name == name]
+        if len(keys) > 1:
+            raise InputError(f'expected one key to solve for in "{name}", found {first_names(keys)}')
         if specs[name].fixed_threshold:
             raise InputError(
                 f'{key} = "calibrate" in "{name}": more noise may cost more here, since more values may cross the threshold: state a number'
@@ -163,7 +186,7 @@ def solved_pipeline(data: bytes, path: str) -> Pipeline:
     return calibrate_file(path, "noise", None, None, (), None, 1, data).pipeline
 
 
-def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[str, str]:
+def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> Target:
     """Return the name of a mechanism and its key for the parameter. Raises InputError if there is no such mechanism or key."""
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
@@ -214,13 +237,14 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
     stated = tables_of(text)
     entries = plain_entries(stated).get("mechanism", [])
     values = {_path_of(entries, name, key): value for name, key, value in calibration.values}
-    result = edited(text, dict(zip(written(stated, values), values.values(), strict=True)))
-    for entry, meant in zip(plain_entries(tables_of(result))["mechanism"], _with_values(entries, values), strict=True):
-        if entry != meant:
+    written_values = dict(zip(written(stated, values), values.values(), strict=True))
+    result = edited(text, written_values)
+    edited_entries = plain_entries(tables_of(result))["mechanism"]
+    for entry, expected in zip(edited_entries, _with_values(entries, values), strict=True):
+        if entry != expected:
             raise InputError(
                 f"--write: expected a key that only the target reads, found one that {quoted(entry['name'])} reads too "
-                "([defaults], or a key "
-                "shared by a list): state the value in a table of its own"
+                "([defaults], or a key shared by a list): state the value in a table of its own"
             )
     return result
 
@@ -228,8 +252,8 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
 def _with_values(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
     """Return a copy of the entries in which the keys at these paths have these values."""
     result = copy.deepcopy(entries)
-    for (_, at, *keys), value in values.items():
-        table: Any = result[int(at)]
+    for (_, index, *keys), value in values.items():
+        table: Any = result[int(index)]
         for key in keys[:-1]:
             table = table[key]
         table[keys[-1]] = value
@@ -237,11 +261,13 @@ def _with_values(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> l
 
 
 def _path_of(entries: list[dict[str, Any]], name: str, key: str) -> Path:
-    at = next((position for position, entry in enumerate(entries) if entry["name"] == name), None)
-    if at is None:
-        raise InputError(f"--write: the file has no [[mechanism]] named {quoted(name)} to write the answer to")
-    sampling = entries[at].get("sampling")
-    return ("mechanism", at, "sampling", key) if type(sampling) is dict and key in sampling else ("mechanism", at, key)
+    """Return the path of a key of the named mechanism: in its sampling table if that has the key. Raises InputError for an unknown name."""
+    for index, entry in enumerate(entries):
+        if entry["name"] == name:
+            sampling = entry.get("sampling")
+            in_sampling = type(sampling) is dict and key in sampling
+            return ("mechanism", index, "sampling", key) if in_sampling else ("mechanism", index, key)
+    raise InputError(f"--write: the file has no [[mechanism]] named {quoted(name)} to write the answer to")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,16 @@ from dpcli.base.errors import CannotCertify
 from dpcli.numerics.work import exhausted
 
 DIGITS = 7  # significant digits of an answer
-DECADE: int = 9 * 10 ** (DIGITS - 1)  # number of decimals with DIGITS digits between two successive powers of ten
+FIRST_MANTISSA: int = 10 ** (DIGITS - 1)  # smallest whole number with DIGITS digits
+DECADE = 9 * FIRST_MANTISSA  # number of decimals with DIGITS digits between two successive powers of ten
+LOWEST_DECADE = -20  # power of ten at index 0 of the decimals; it is below all values of the grid
 FEWEST_STEPS = 256  # smallest start of a search for steps; bounds for fewer steps take more work
 WIDENING = 4  # ratio of successive whole numbers that are tried until the target is bracketed
 MOST_REFUSALS = 4  # after more successive values without a bound, the search stops moving away from its start
 MOST_HALVINGS = 6  # largest number of points tried between a value without a bound and a value that misses the target
+HALVING_PERIOD = 8  # each attempt with a number that is a multiple of this is the middle of the bracket
+FIRST_ATTEMPTS = 12  # after this many attempts, the smallest step from an end of the bracket doubles with each attempt
+LARGEST_EXPONENT = 700.0  # e^x is finite and positive for |x| up to this
 
 
 class Boundary(NamedTuple):
@@ -28,48 +33,6 @@ class Boundary(NamedTuple):
     value: float
     cheaper: float | None
     adjacent: bool
-
-
-class SearchPoint(NamedTuple):
-    """An index of the grid, and the bound at its value; inf if no bound is certified."""
-
-    place: int
-    bound: float
-
-
-class WholeNumbers:
-    """The grid of whole numbers from 1 to 10^18. The index of a number is the number itself."""
-
-    first, last = 1, 10**18
-    stride: int | None = None
-
-    def value(self, index: int) -> float:
-        return index
-
-    def index(self, value: float) -> int:
-        return int(value)
-
-
-class Decimals:
-    """The grid of decimals with DIGITS significant digits from 1e-9 to 1e12. Index 0 stands for 1e-20."""
-
-    stride: int | None = DECADE // 4
-
-    def __init__(self) -> None:
-        self.first, self.last = self.index(1e-9), self.index(1e12)
-
-    def value(self, index: int) -> float:
-        exponent, mantissa = divmod(index, DECADE)
-        return float(f"{mantissa + 10 ** (DIGITS - 1)}e{exponent - 20 - DIGITS + 1}")
-
-    def index(self, value: float) -> int:
-        """Return the index of the largest decimal <= value."""
-        digits, exponent = f"{value:.{DIGITS + 10}e}".split("e")
-        mantissa = int(digits.replace(".", "")[:DIGITS])
-        return (int(exponent) + 20) * DECADE + mantissa - DECADE // 9
-
-
-Grid = WholeNumbers | Decimals
 
 
 def search(
@@ -94,31 +57,26 @@ def search(
     Raises:
         CannotCertify: no value of the grid meets the target.
     """
-    lowered = parameter in ("noise", "scale")  # whether a smaller value is cheaper
-    counted = parameter in ("steps", "batch-size")
-    grid: Grid = WholeNumbers() if counted else Decimals()
+    smaller_is_cheaper = parameter in ("noise", "scale")
+    grid: Grid = WholeNumbers() if parameter in ("steps", "batch-size") else Decimals()
     last = grid.index(largest) if math.isfinite(largest) else grid.last
-    if counted:
-        start = max(FEWEST_STEPS if parameter == "steps" else 1, grid.index(stated or 1.0))
-    else:
-        start = grid.index(1e-3 if parameter in ("rate", "epochs") else 1.0)
+    start = min(max(_start(parameter, grid, stated), grid.first), last)
     attempts: list[SearchPoint] = []
 
     def bound_at(index: int) -> float:
         attempts.append(SearchPoint(index, bound(grid.value(index))))
         return attempts[-1].bound
 
-    safer = 1 if lowered else -1
-    meets, misses = _bracket(bound_at, target, min(max(start, grid.first), last), safer, grid, last)
+    meets, misses = _bracket(bound_at, target, start, 1 if smaller_is_cheaper else -1, grid, last)
     if meets is None:
         reach = f"between {grid.value(grid.first):g} and {grid.value(last):g}"
         raise CannotCertify(
             f"no {parameter} {reach} meets {quantity} = {target:g}: the rest of the pipeline, or a single step, costs more"
         )
     if misses is None:
-        return Boundary(grid.value(meets), None, meets == (grid.first if lowered else last))
+        return Boundary(grid.value(meets), None, meets == (grid.first if smaller_is_cheaper else last))
     while abs(meets - misses) > 1 and not exhausted():  # if attempts take much work, the answer has fewer digits
-        index = _secant(attempts, grid, target, meets, misses)
+        index = _next_index(attempts, grid, target, meets, misses)
         result = bound_at(index)
         if math.isinf(result):
             index, result = _past_refusal(bound_at, index, misses)
@@ -129,20 +87,58 @@ def search(
     return Boundary(grid.value(meets), grid.value(misses), abs(meets - misses) <= 1)
 
 
-def _away(start: int, direction: int, grid: Grid, last: int) -> Iterator[int]:
-    """Yield indices that move away from `start` to an end of the grid.
+class SearchPoint(NamedTuple):
+    """An index of the grid, and the bound at its value; inf if no bound is certified."""
 
-    Whole numbers change by a factor of WIDENING. Indices of decimals change by strides that double.
-    """
-    index, stride = start, grid.stride
-    end = last if direction > 0 else grid.first
-    while index != end:
-        if stride is None:
-            index = min(index * WIDENING, end) if direction > 0 else max(index // WIDENING, end)
-        else:
-            index = min(max(index + direction * stride, grid.first), last)
-            stride *= 2
-        yield index
+    place: int
+    bound: float
+
+
+class WholeNumbers:
+    """The grid of whole numbers from 1 to 10^18. The index of a number is the number itself."""
+
+    first, last = 1, 10**18
+    stride: int | None = None
+
+    def value(self, index: int) -> float:
+        return index
+
+    def index(self, value: float) -> int:
+        return int(value)
+
+
+class Decimals:
+    """The grid of decimals with DIGITS significant digits from 1e-9 to 1e12. Index 0 stands for 10^LOWEST_DECADE."""
+
+    stride: int | None = DECADE // 4  # of the first move away from the start of a search
+
+    def __init__(self) -> None:
+        self.first, self.last = self.index(1e-9), self.index(1e12)
+
+    def value(self, index: int) -> float:
+        exponent, mantissa = divmod(index, DECADE)
+        return float(f"{mantissa + FIRST_MANTISSA}e{exponent + LOWEST_DECADE - DIGITS + 1}")
+
+    def index(self, value: float) -> int:
+        """Return the index of the largest decimal <= value."""
+        digits, exponent = f"{value:.{DIGITS + 10}e}".split("e")
+        mantissa = int(digits.replace(".", "")[:DIGITS])
+        return (int(exponent) - LOWEST_DECADE) * DECADE + mantissa - FIRST_MANTISSA
+
+
+Grid = WholeNumbers | Decimals
+
+
+def _start(parameter: str, grid: Grid, stated: float | None) -> int:
+    """Return the index at which a search begins."""
+    match parameter:
+        case "steps":
+            return max(FEWEST_STEPS, grid.index(stated or 1.0))
+        case "batch-size":
+            return max(1, grid.index(stated or 1.0))
+        case "rate" | "epochs":
+            return grid.index(1e-3)
+    return grid.index(1.0)
 
 
 def _bracket(
@@ -154,18 +150,20 @@ def _bracket(
 
     safer: the direction of indices, 1 or -1, in which the bound falls.
     """
-    result = bound_at(start)
-    meets, misses = (start, None) if result <= target else (None, start if result < math.inf else None)
-    if meets is None:
-        for index in _away(start, safer, grid, last):
-            result = bound_at(index)
-            if result <= target:
-                meets = index
-                break
-            misses = index if result < math.inf else misses
+    meets: int | None = None
+    misses: int | None = None
+    refused: list[int] = []
+    for index in (start, *_away(start, safer, grid, last)):
+        result = bound_at(index)
+        if result <= target:
+            meets = index
+            break
+        if result < math.inf:
+            misses = index
     if misses is not None:
         return meets, misses
-    refused = [] if meets == start else [start]
+    if meets != start:
+        refused.append(start)
     for index in _away(start, -safer, grid, last):
         result = bound_at(index)
         if result <= target:
@@ -179,6 +177,24 @@ def _bracket(
     return meets, refused[0] if refused else None
 
 
+def _away(start: int, direction: int, grid: Grid, last: int) -> Iterator[int]:
+    """Yield indices that move away from `start` to an end of the grid.
+
+    Whole numbers change by a factor of WIDENING. Indices of decimals change by strides that double.
+    """
+    index, stride = start, grid.stride
+    end = last if direction > 0 else grid.first
+    while index != end:
+        if stride is not None:
+            index = min(max(index + direction * stride, grid.first), last)
+            stride *= 2
+        elif direction > 0:
+            index = min(index * WIDENING, end)
+        else:
+            index = max(index // WIDENING, end)
+        yield index
+
+
 def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -> SearchPoint:
     """Return the first attempt with a finite bound between a refused index and the index that misses; the refused point if none has."""
     for halvings in range(1, MOST_HALVINGS + 1):
@@ -190,23 +206,33 @@ def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -
     return SearchPoint(refused, math.inf)
 
 
-def _secant(attempts: list[SearchPoint], grid: Grid, target: float, meets: int, misses: int) -> int:
+def _next_index(attempts: list[SearchPoint], grid: Grid, target: float, meets: int, misses: int) -> int:
     """Return the next index to try, strictly between `meets` and `misses`.
 
     The secant of log bound over log value, through the two attempts nearest to the target, gives the index. If it lies at an end of the
-    bracket or beyond, an index near that end is returned; its distance from the end doubles with each late attempt. Every eighth attempt is
+    bracket or beyond, an index near that end is returned; its distance from the end doubles with each late attempt. Regularly an attempt is
     the middle of the bracket, so the bracket shrinks for every function.
     """
-    middle, inward = (meets + misses) // 2, 1 if misses > meets else -1
-    logs = [(math.log(attempt.bound / target), attempt.place) for attempt in attempts if 0.0 < attempt.bound < math.inf]
-    nearest = sorted((abs(log), index, log) for log, index in logs)[:2]
-    if len(attempts) % 8 == 0 or len(nearest) < 2 or nearest[0][2] == nearest[1][2]:
+    middle = (meets + misses) // 2
+    root = _secant_root(attempts, grid, target)
+    if root is None or len(attempts) % HALVING_PERIOD == 0:
         return middle
-    (_, i, f), (_, j, g) = nearest
+    reach = 1 << max(len(attempts) - FIRST_ATTEMPTS, 0)
+    inward = 1 if misses > meets else -1
+    first = meets + inward * min(reach, abs(middle - meets) or 1)
+    last = misses - inward * min(reach, abs(middle - misses) or 1)
+    low, high = sorted((first, last))
+    return min(max(grid.index(root), low), high)
+
+
+def _secant_root(attempts: list[SearchPoint], grid: Grid, target: float) -> float | None:
+    """Return the value at which the secant through the two attempts nearest to the target meets it; None if there is no such secant."""
+    bounded = [attempt for attempt in attempts if 0.0 < attempt.bound < math.inf]
+    logs = [(math.log(attempt.bound / target), attempt.place) for attempt in bounded]
+    nearest = sorted(logs, key=lambda log: (abs(log[0]), log[1], log[0]))[:2]
+    if len(nearest) < 2 or nearest[0][0] == nearest[1][0]:
+        return None
+    (f, i), (g, j) = nearest
     x, y = math.log(grid.value(i)), math.log(grid.value(j))
-    root = min(max(x - f * (y - x) / (g - f), -700.0), 700.0)
-    reach = 1 << max(len(attempts) - 12, 0)
-    low, high = sorted(
-        (meets + inward * min(reach, abs(middle - meets) or 1), misses - inward * min(reach, abs(middle - misses) or 1))
-    )
-    return min(max(grid.index(math.exp(root)), low), high)
+    root = x - f * (y - x) / (g - f)
+    return math.exp(min(max(root, -LARGEST_EXPONENT), LARGEST_EXPONENT))

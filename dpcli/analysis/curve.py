@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from dpcli.accountants.base import Accountant, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.many import on_contours, on_grids
 from dpcli.analysis.account import attained, sound_profiles
+from dpcli.analysis.account_rows import agree
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics.arrays import Array, np
@@ -84,7 +85,7 @@ class ProfileCurve:
     def intersected(self, other: ProfileCurve) -> ProfileCurve:
         """Return the smaller upper bounds and larger lower bounds of two curves. Raises InternalError if the curves are contradictory."""
         upper, lower = np.minimum(self.upper, other.upper), np.maximum(self.lower, other.lower)
-        if not np.all(lower <= upper * (1.0 + 1e-9) + 1e-300):
+        if not np.all(agree(lower, upper)):
             raise InternalError(
                 "accountants contradict each other on delta(epsilon): this is a bug in dpcli, so no number is reported"
             )
@@ -122,49 +123,57 @@ def profile(
     Raises:
         InputError: an epsilon is out of range, or the pipeline contradicts itself.
     """
-    at = np.asarray(epsilons, dtype=float)
-    if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
-        raise InputError(f"expected finite epsilons >= 0 in increasing order, found {at.tolist()!r:.80}")
+    grid = np.asarray(epsilons, dtype=float)
+    in_range = grid.ndim == 1 and len(grid) > 0 and np.all((grid >= 0.0) & (grid < math.inf))
+    if not in_range or np.any(np.diff(grid) < 0.0):
+        raise InputError(f"expected finite epsilons >= 0 in increasing order, found {grid.tolist()!r:.80}")
     composed = sound_profiles(pipeline, None, group_size)
-    pairs_are_attained, many = attained(pipeline, group_size), len(pipeline.mechanisms) > MANY_MECHANISMS
     accountants = [accountant for accountant, _ in composed]
-    cases = zip(*(profile.cases() for _, profile in composed), strict=True)
-    curves = [_curve(list(map(ComposedProfile, accountants, case)), at, delta, points, pairs_are_attained, many) for case in cases]
-    return ProfileCurve(
-        at, np.max([curve.upper for curve in curves], axis=0), np.max([curve.lower for curve in curves], axis=0), delta
-    )
+    pairs_are_attained = attained(pipeline, group_size)
+    has_many = len(pipeline.mechanisms) > MANY_MECHANISMS
+    # Each accountant splits its profile into the same cases, and the worst of them bounds the pipeline.
+    curves = []
+    for case in zip(*(composition.cases() for _, composition in composed), strict=True):
+        profiles = list(map(ComposedProfile, accountants, case))
+        curves.append(_curve_of_case(profiles, grid, delta, points, pairs_are_attained, has_many))
+    upper = np.max([curve.upper for curve in curves], axis=0)
+    lower = np.max([curve.lower for curve in curves], axis=0)
+    return ProfileCurve(grid, upper, lower, delta)
 
 
-def _curve(
-    composed: Sequence[ComposedProfile], at: Array, delta: float, points: Sequence[float], pairs_are_attained: bool, many: bool
+def _curve_of_case(
+    composed: Sequence[ComposedProfile],
+    epsilons: Array,
+    delta: float,
+    points: Sequence[float],
+    pairs_are_attained: bool,
+    has_many: bool,
 ) -> ProfileCurve:
     """Return the curve of one composition.
 
     Args:
         composed: the composition by each accountant.
-        at: the epsilons.
-        delta: the delta of interest.
-        points: the epsilons whose delta is printed as a number.
+        epsilons, delta, points: as for `profile`.
         pairs_are_attained: whether lower bounds for the dominating pairs are also lower bounds for the pipeline.
-        many: whether there are too many mechanisms to handle each of them at every point.
+        has_many: whether there are too many mechanisms to handle each of them at every point.
     """
     profiles = {profile.accountant.name: profile for profile in composed}
     wide_points = list(points)
-    curve, settled = _unbounded(at, delta), False
-    for name, ask in TWO_SIDED.items():
-        if name in profiles and not settled:
-            with allowance(CURVE_CELLS, 0.0, RESERVED):
-                answer = ask(profiles[name].profile, at, delta)
-            settled = replace(
-                answer, delta=delta
-            ).is_narrow()  # no accountant improves a narrow interval, even if no data attain the pair
-            wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
-            curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(at)))
-        settled = settled or curve.is_narrow()
+    curve = _unbounded(epsilons, delta)
+    for name, bounds in TWO_SIDED.items():
+        if name not in profiles:
+            continue
+        with allowance(CURVE_CELLS, 0.0, RESERVED):
+            answer = replace(bounds(profiles[name].profile, epsilons, delta), delta=delta)
+        wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
+        curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(epsilons)))
+        # No accountant improves a narrow interval, even if no data attain the pair.
+        if answer.is_narrow() or curve.is_narrow():
+            break
     if not curve.is_narrow():
         one_sided = [profile for name, profile in profiles.items() if name not in TWO_SIDED]
-        curve = curve.intersected(_from_pairs(one_sided, at, delta, wide_points, many))
-    return replace(curve, upper=np.minimum(curve.upper, delta_from_pairs(at, curve.upper, at)))
+        curve = curve.intersected(_from_pairs(one_sided, epsilons, delta, wide_points, has_many))
+    return replace(curve, upper=np.minimum(curve.upper, delta_from_pairs(epsilons, curve.upper, epsilons)))
 
 
 def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
@@ -191,43 +200,21 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
     return curve
 
 
-def _vectorised(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
-    """Return a function that evaluates `ask` at all epsilons together and returns its (lower, upper) bounds as a curve.
+def _vectorised(bounds: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
+    """Return a function that evaluates `bounds` at all epsilons together and returns its (lower, upper) bounds as a curve.
 
     If the accountant does not apply, the curve is the trivial one.
     """
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
         log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf
-        with suppress(NotRepresentable):
-            lower, upper = ask(profile, epsilons, log_floor)
-            return ProfileCurve(epsilons, upper, lower)
-        return _unbounded(epsilons)
+        try:
+            lower, upper = bounds(profile, epsilons, log_floor)
+        except NotRepresentable:
+            return _unbounded(epsilons)
+        return ProfileCurve(epsilons, upper, lower)
 
     return curve
-
-
-def _from_pairs(
-    profiles: Sequence[ComposedProfile], epsilons: Array, delta: float, points: Sequence[float], many: bool
-) -> ProfileCurve:
-    """Return the curve that the (epsilon, delta) pairs of one-sided accountants imply.
-
-    points: epsilons at which pairs are added.
-    many: whether there are too many mechanisms to handle each of them at every point.
-    """
-    reference_delta = delta or 1e-6  # at delta = 0 only pure mechanisms have a finite epsilon
-    epsilon_by_profile = {profile: profile.epsilon(reference_delta) for profile in profiles}
-    limit = COMPETITIVE * min(epsilon_by_profile.values(), default=math.inf)
-    competitive = [profile for profile, value in epsilon_by_profile.items() if value <= limit and math.isfinite(value)]
-    first = max(min(1e-3 * reference_delta, 1e-9), 1e-300)
-    sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
-    close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
-    deltas = [0.0, reference_delta, *sparse.tolist(), *close.tolist()]
-    bounds = [(profile.epsilon(d), d) for profile in competitive for d in deltas]
-    bounds += [(x, profile.delta(x)) for profile in competitive if not (many and profile.accountant.stepwise) for x in points]
-    pairs = np.array(bounds or [(math.inf, 1.0)])
-    finite = pairs[np.isfinite(pairs[:, 0])]
-    return replace(_unbounded(epsilons), upper=delta_from_pairs(finite[:, 0], finite[:, 1], epsilons))
 
 
 # The accountants that also certify lower bounds, the cheapest first.
@@ -236,6 +223,41 @@ TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
     "exact": _vectorised(on_contours),
     "pld": _vectorised(on_grids),
 }
+
+
+def _from_pairs(
+    profiles: Sequence[ComposedProfile], epsilons: Array, delta: float, points: Sequence[float], has_many: bool
+) -> ProfileCurve:
+    """Return the curve that the (epsilon, delta) pairs of one-sided accountants imply.
+
+    points: epsilons at which pairs are added.
+    has_many: whether there are too many mechanisms to handle each of them at every point.
+    """
+    reference_delta = delta or 1e-6  # at delta = 0 only pure mechanisms have a finite epsilon
+    competitive = _competitive(profiles, reference_delta)
+    pairs = [(profile.epsilon(pair_delta), pair_delta) for profile in competitive for pair_delta in _deltas(reference_delta)]
+    for profile in competitive:
+        if not (has_many and profile.accountant.stepwise):
+            pairs += [(epsilon, profile.delta(epsilon)) for epsilon in points]
+    pair_epsilons, pair_deltas = np.array(pairs).reshape(-1, 2).T
+    is_finite = np.isfinite(pair_epsilons)
+    upper = delta_from_pairs(pair_epsilons[is_finite], pair_deltas[is_finite], epsilons)
+    return replace(_unbounded(epsilons), upper=upper)
+
+
+def _competitive(profiles: Sequence[ComposedProfile], delta: float) -> list[ComposedProfile]:
+    """Return the profiles whose epsilon at `delta` is finite and exceeds the best one by a factor of at most COMPETITIVE."""
+    epsilon_by_profile = {profile: profile.epsilon(delta) for profile in profiles}
+    limit = COMPETITIVE * min(epsilon_by_profile.values(), default=math.inf)
+    return [profile for profile, epsilon in epsilon_by_profile.items() if epsilon <= limit and math.isfinite(epsilon)]
+
+
+def _deltas(reference_delta: float) -> list[float]:
+    """Return the deltas at which one-sided accountants are run: 0, the delta of interest, and a grid from below it to LAST_DELTA."""
+    first = max(min(1e-3 * reference_delta, 1e-9), 1e-300)
+    sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
+    close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
+    return [0.0, reference_delta, *sparse.tolist(), *close.tolist()]
 
 
 class FallingLine(NamedTuple):

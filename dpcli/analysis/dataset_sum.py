@@ -10,6 +10,7 @@ from dpcli.analysis.adaptive_cap import binding_charges
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.datasets import by_dataset
 from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
+from dpcli.file.pipeline.resolve import BillLine
 from dpcli.numerics.work import limited
 
 FIXED = (
@@ -54,32 +55,34 @@ def account_of_dataset(
         raise InputError(f"expected pipelines of one dataset, found {datasets}")
     panel = panel_of(accountants, tolerance, with_rows)
     joint = replace(_joint(pipelines), budget=budget)
-    at = budget.delta if delta is None and epsilon is None and budget is not None else delta
-    charges = tuple(
-        replace(charge, name=f"{pipeline.path}: {charge.name}")
-        for pipeline, runs in parts
-        for charge in binding_charges(pipeline, group_size, runs)
-    )
-    return priced(joint, charges, panel, at, epsilon, group_size)
+    if budget is not None and delta is None and epsilon is None:
+        delta = budget.delta
+    charges: list[BillLine] = []
+    for pipeline, runs in parts:
+        lines = binding_charges(pipeline, group_size, runs)
+        charges += [replace(line, name=f"{pipeline.path}: {line.name}") for line in lines]
+    return priced(joint, tuple(charges), panel, delta, epsilon, group_size)
 
 
 def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
     """Return one pipeline with the entries of all pipelines. If they differ in dataset_size or releases, it states no such value."""
-    first = pipelines[0].privacy
-    stated = [pipeline.privacy for pipeline in pipelines]
-    privacy = Privacy(
+    first, *others = [pipeline.privacy for pipeline in pipelines]
+    contributions = [privacy.max_contributions for privacy in (first, *others) if privacy.max_contributions is not None]
+    same_size = all(privacy.dataset_size == first.dataset_size for privacy in others)
+    same_releases = all(privacy.releases == first.releases for privacy in others)
+    joint_privacy = Privacy(
         first.adjacency,
         first.unit,
-        max((statement.max_contributions for statement in stated if statement.max_contributions is not None), default=None),
-        first.dataset_size if all(statement.dataset_size == first.dataset_size for statement in stated) else None,
+        max_contributions=max(contributions, default=None),
+        dataset_size=first.dataset_size if same_size else None,
         dataset=first.dataset,
         delta=smallest_delta(map(stated_delta, pipelines)),
-        releases=first.releases if all(statement.releases == first.releases for statement in stated) else None,
+        releases=first.releases if same_releases else None,
     )
     entries = tuple(
         replace(entry, name=f"{pipeline.path}: {entry.name}") for pipeline in pipelines for entry in pipeline.mechanisms
     )
-    return Pipeline(privacy, entries, name=first.dataset, path=f"dataset {first.dataset}")
+    return Pipeline(joint_privacy, entries, name=first.dataset, path=f"dataset {first.dataset}")
 
 
 def smallest_delta(deltas: Iterable[float | None]) -> float | None:

@@ -20,20 +20,6 @@ from dpcli.file.toml.shown import escaped, key_text
 from dpcli.git.command import read_source
 from dpcli.numerics.work import limited
 
-
-def statement_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the keys that define the meaning of an epsilon. Two epsilons can be compared only if these keys are equal."""
-    privacy = pipeline.privacy
-    return {
-        "unit": privacy.unit,
-        "adjacency": privacy.adjacency.value,
-        "max_contributions": privacy.max_contributions,
-        "dataset_size": privacy.dataset_size,
-        "delta": pipeline.cap_delta,
-        "adaptive": privacy.adaptive,
-    }
-
-
 Path = tuple[str, ...]
 Tables = Mapping[str, Any]
 
@@ -46,9 +32,8 @@ ALTERNATIVES = (
 )
 UNIT_KEYS = frozenset({"unit", "max_contributions"})  # changed together, since a unit with several records needs max_contributions
 LISTS = ("mechanism", "query")  # kinds of tables of which a file has several; they are matched by name
-SAMPLE_KEYS = frozenset(
-    {"steps", "epochs", "sampling", "partition", "sample"}
-)  # keys that must change together in all entries that share a sample
+# Keys that must change together in all entries that share a sample.
+SAMPLE_KEYS = frozenset({"steps", "epochs", "sampling", "partition", "sample"})
 TYPELESS_KEYS = SAMPLE_KEYS | {"description"}  # keys that entries of every type have
 MOST_PRICED = 40  # largest number of changes whose cost is computed
 
@@ -98,138 +83,6 @@ class Change:
     def free(self) -> bool:
         """Return whether the change can never affect epsilon at a given delta."""
         return all(_free(edit.path) for edit in self.edits)
-
-
-def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
-    """Return all changes from the tables of one file to the tables of another. Mechanisms and queries are matched by name."""
-    rest = _key_changes(_without_lists(old), _without_lists(new), ())
-    list_changes = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
-    return (*rest, *_grouped_by_sample(list_changes, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
-
-
-def _grouped_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Yield the changes. Changes of the same keys in entries that share a sample are joined, since none of them is valid alone.
-
-    Adding or removing such an entry counts as a change of the shared sample.
-    """
-    edits_by_key: dict[Any, list[Edit]] = {}
-    for number, change in enumerate(items):
-        (kind, name, *_), keys = change.edits[0].path, tuple(edit.path[2:] or ("sample",) for edit in change.edits)
-        tables = (before.get(name, {}), after.get(name, {})) if kind == "mechanism" else ()
-        sample = next((table["sample"] for table in tables if table.get("sample") not in (None, OWN)), None)
-        shared = sample is not None and all(key[0] in SAMPLE_KEYS for key in keys)
-        edits_by_key.setdefault((sample, keys) if shared else number, []).extend(change.edits)
-    yield from (Change(tuple(edits)) for edits in edits_by_key.values())
-
-
-def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Yield the changes of tables of one kind: first of tables in both files, then of removed or renamed tables, then of new tables."""
-    renamed = _renamed(before, after)
-    for name in (name for name in before if name in after):
-        yield from _entry_changes(kind, name, before[name], after[name])
-    for name in (name for name in before if name not in after):
-        if name in renamed:
-            yield Change((Edit((kind, name, "name"), name, renamed[name]),))
-        else:
-            yield Change((Edit((kind, name), before[name], None),))
-    for name in (name for name in after if name not in before and name not in renamed.values()):
-        yield Change((Edit((kind, name), None, after[name]),))
-
-
-def _by_name(tables: Tables, kind: str) -> dict[str, Tables]:
-    return {table["name"]: table for table in tables.get(kind, ())}
-
-
-def _without_lists(tables: Tables) -> Tables:
-    return {key: value for key, value in tables.items() if key not in LISTS}
-
-
-def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[str, str]:
-    """Return the new name of each removed table that equals a new table except for the name."""
-    result: dict[str, str] = {}
-    new = [name for name in after if name not in before]
-    for name in (name for name in before if name not in after):
-        same = next((other for other in new if _same({**before[name], "name": other}, after[other])), None)
-        if same is not None:
-            new.remove(same)
-            result[name] = same
-    return result
-
-
-def _same(a: Any, b: Any) -> bool:
-    return bool(a == b) or repr(a) == repr(b)  # equal representations also match NaN, which some sections may contain
-
-
-def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """Yield the changes of one mechanism or query. If its type or measure has changed, all keys of the type form one change."""
-    path = (kind, name)
-    if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
-        yield from _key_changes(old, new, path)
-        return
-    own = [key for key in {**old, **new} if key not in TYPELESS_KEYS and not _same(old.get(key), new.get(key))]
-    yield Change(tuple(Edit((*path, key), old.get(key), new.get(key)) for key in own))
-    before, after = ({key: value for key, value in table.items() if key in TYPELESS_KEYS} for table in (old, new))
-    yield from _key_changes(before, after, path)
-
-
-def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
-    """Yield the changes of each key. A table in both versions is compared key by key, unless its scheme has changed."""
-    edits: list[Edit] = []
-    for key in {**old, **new}:
-        before, after = old.get(key), new.get(key)
-        if _same(before, after):
-            continue
-        if isinstance(before, dict) and isinstance(after, dict) and before.get("scheme") == after.get("scheme"):
-            yield from _key_changes(before, after, (*path, key))
-        else:
-            edits.append(Edit((*path, key), before, after))
-    yield from map(Change, _grouped_edits(edits))
-
-
-def _grouped_edits(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
-    """Yield groups of edits. Edits that replace a key by an alternative key form one group. Every other edit is its own group."""
-    left = list(edits)
-    for keys in (*ALTERNATIVES, UNIT_KEYS):
-        members = tuple(edit for edit in left if edit.path[-1] in keys)
-        is_replacement = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
-        if is_replacement or (keys is UNIT_KEYS and len(members) > 1):
-            left = [edit for edit in left if edit not in members]
-            yield members
-    yield from ((edit,) for edit in left)
-
-
-def _edited(tables: Tables, path: Path, value: Any) -> Tables:
-    """Return a copy of the tables in which the key at `path` has the value, or is removed if the value is None."""
-    if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
-        return {**tables, path[0]: list(_edited_entries(tables.get(path[0], ()), path[1:], value))}
-    head, *rest = path
-    if rest:
-        value = _edited(tables.get(head) or {}, tuple(rest), value)
-    return {**{k: v for k, v in tables.items() if k != head}, **({} if value is None else {head: value})}
-
-
-def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
-    name, *rest = path
-    for entry in entries:
-        if entry["name"] != name:
-            yield entry
-        elif rest:
-            yield _edited(entry, tuple(rest), value)
-    if not rest and value is not None:
-        yield value
-
-
-def _free(path: Path) -> bool:
-    """Return whether no epsilon depends on the key.
-
-    This is true of descriptions, caps and the sections of other commands. It is true of delta, since all epsilons are compared at one
-    delta.
-    """
-    if path[0] in LISTS:
-        return path[2:] == ("description",)
-    if path[0] == "source":
-        return False
-    return path[0] != "privacy" or path[1:] in (("delta",), ("releases",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,19 +142,13 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
         raise InputError("expected only one pipeline on standard input, found both")
     old, new = read_source(a), read_source(b)
     before, after = parse(old, a), parse(new, b)
-    at = next((value for value in (delta, stated_delta(before), stated_delta(after)) if value is not None), None)
-    first, second = headline(before, delta=at), headline(after, delta=at)
-    assert first.delta is not None
+    deltas = (delta, stated_delta(before), stated_delta(after))
+    common_delta = next((value for value in deltas if value is not None), None)
+    first, second = headline(before, delta=common_delta), headline(after, delta=common_delta)
     priced = priced_changes(old, new, first)
     increase = second.upper - first.upper  # NaN if both are infinite
-    return Difference(
-        first,
-        second,
-        priced,
-        _statement(before, after, delta),
-        increase,
-        _interaction(increase, [change.increase for change in priced]),
-    )
+    interaction = _interaction(increase, [change.increase for change in priced])
+    return Difference(first, second, priced, _statement_changes(before, after, delta), increase, interaction)
 
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
@@ -315,9 +162,8 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
     tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
     all_changes = changes(tables, after)
     priced = [_priced(change, tables, before) for change in all_changes[:MOST_PRICED]]
-    priced += [
-        Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in all_changes[MOST_PRICED:]
-    ]
+    not_priced = f"not priced: more than {MOST_PRICED} changes"
+    priced += [Priced(change, None, math.nan, not_priced) for change in all_changes[MOST_PRICED:]]
     return tuple(sorted(priced, key=_by_size))
 
 
@@ -325,7 +171,20 @@ def _interaction(increase: float, increases: list[float]) -> float:
     return increase - math.fsum(increases) if all(map(math.isfinite, (increase, *increases))) else math.nan
 
 
-def _statement(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
+def statement_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the keys that define the meaning of an epsilon. Two epsilons can be compared only if these keys are equal."""
+    privacy = pipeline.privacy
+    return {
+        "unit": privacy.unit,
+        "adjacency": privacy.adjacency.value,
+        "max_contributions": privacy.max_contributions,
+        "dataset_size": privacy.dataset_size,
+        "delta": pipeline.cap_delta,
+        "adaptive": privacy.adaptive,
+    }
+
+
+def _statement_changes(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
     """Return the changed keys of the statement in words. A change of delta counts only if no flag states a delta."""
     old, new = (
         {**statement_of(pipeline), "delta": stated_delta(pipeline) if delta is None else delta} for pipeline in (before, after)
@@ -359,8 +218,8 @@ def _pipeline(tables: Tables) -> Pipeline:
         values = values_of(tables, findings)
     if findings.items:
         names = {index: table["name"] for index, table in enumerate(tables.get("mechanism", ()))}
-        first = findings.items[0]
-        raise InputError(f"{key_text(first.key, names)}: {first.message}")
+        problem = findings.items[0]
+        raise InputError(f"{key_text(problem.key, names)}: {problem.message}")
     return pipeline_of(values, tables)
 
 
@@ -369,3 +228,156 @@ def _by_size(priced: Priced) -> tuple[int, float]:
     if math.isnan(priced.increase):
         return 1, 0.0
     return (0, -abs(priced.increase)) if priced.increase else (2, 0.0)
+
+
+def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
+    """Return all changes from the tables of one file to the tables of another. Mechanisms and queries are matched by name."""
+    result = list(_key_changes(_without_lists(old), _without_lists(new), ()))
+    in_lists: list[Change] = []
+    for kind in LISTS:
+        in_lists += _list_changes(kind, _by_name(old, kind), _by_name(new, kind))
+    result += _grouped_by_sample(in_lists, _by_name(old, "mechanism"), _by_name(new, "mechanism"))
+    return tuple(result)
+
+
+def _grouped_by_sample(
+    list_changes: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]
+) -> Iterator[Change]:
+    """Yield the changes. Changes of the same keys in entries that share a sample are joined, since none of them is valid alone.
+
+    Adding or removing such an entry counts as a change of the shared sample.
+    """
+    groups: dict[Any, list[Edit]] = {}
+    for number, change in enumerate(list_changes):
+        kind, name = change.edits[0].path[:2]
+        keys = tuple(edit.path[2:] or ("sample",) for edit in change.edits)
+        sample = _named_sample(name, before, after) if kind == "mechanism" else None
+        concerns_sample = sample is not None and all(key[0] in SAMPLE_KEYS for key in keys)
+        group = (sample, keys) if concerns_sample else number
+        groups.setdefault(group, []).extend(change.edits)
+    for edits in groups.values():
+        yield Change(tuple(edits))
+
+
+def _named_sample(name: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> str | None:
+    """Return the sample that an entry shares with others, before or after the change; None if it shares none."""
+    for table in (before.get(name, {}), after.get(name, {})):
+        sample: str | None = table.get("sample")
+        if sample not in (None, OWN):
+            return sample
+    return None
+
+
+def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """Yield the changes of tables of one kind: first of tables in both files, then of removed or renamed tables, then of new tables."""
+    new_names = _renamed(before, after)
+    for name in before:
+        if name in after:
+            yield from _entry_changes(kind, name, before[name], after[name])
+    for name in before:
+        if name in new_names:
+            yield Change((Edit((kind, name, "name"), name, new_names[name]),))
+        elif name not in after:
+            yield Change((Edit((kind, name), before[name], None),))
+    for name in after:
+        if name not in before and name not in new_names.values():
+            yield Change((Edit((kind, name), None, after[name]),))
+
+
+def _by_name(tables: Tables, kind: str) -> dict[str, Tables]:
+    return {table["name"]: table for table in tables.get(kind, ())}
+
+
+def _without_lists(tables: Tables) -> Tables:
+    return {key: value for key, value in tables.items() if key not in LISTS}
+
+
+def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[str, str]:
+    """Return the new name of each removed table that equals a new table except for the name."""
+    result: dict[str, str] = {}
+    added = [name for name in after if name not in before]
+    for name in before:
+        if name in after:
+            continue
+        new_name = next((other for other in added if _same({**before[name], "name": other}, after[other])), None)
+        if new_name is not None:
+            added.remove(new_name)
+            result[name] = new_name
+    return result
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b) or repr(a) == repr(b)  # equal representations also match NaN, which some sections may contain
+
+
+def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
+    """Yield the changes of one mechanism or query. If its type or measure has changed, all keys of the type form one change."""
+    path = (kind, name)
+    if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
+        yield from _key_changes(old, new, path)
+        return
+    changed_keys = [key for key in {**old, **new} if key not in TYPELESS_KEYS and not _same(old.get(key), new.get(key))]
+    yield Change(tuple(Edit((*path, key), old.get(key), new.get(key)) for key in changed_keys))
+    before, after = ({key: value for key, value in table.items() if key in TYPELESS_KEYS} for table in (old, new))
+    yield from _key_changes(before, after, path)
+
+
+def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
+    """Yield the changes of each key. A table in both versions is compared key by key, unless its scheme has changed."""
+    edits: list[Edit] = []
+    for key in {**old, **new}:
+        before, after = old.get(key), new.get(key)
+        if _same(before, after):
+            continue
+        if isinstance(before, dict) and isinstance(after, dict) and before.get("scheme") == after.get("scheme"):
+            yield from _key_changes(before, after, (*path, key))
+        else:
+            edits.append(Edit((*path, key), before, after))
+    yield from map(Change, _grouped_edits(edits))
+
+
+def _grouped_edits(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
+    """Yield groups of edits. Edits that replace a key by an alternative key form one group. Every other edit is its own group."""
+    ungrouped = list(edits)
+    for keys in (*ALTERNATIVES, UNIT_KEYS):
+        members = tuple(edit for edit in ungrouped if edit.path[-1] in keys)
+        is_replacement = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
+        if is_replacement or (keys is UNIT_KEYS and len(members) > 1):
+            ungrouped = [edit for edit in ungrouped if edit not in members]
+            yield members
+    yield from ((edit,) for edit in ungrouped)
+
+
+def _edited(tables: Tables, path: Path, value: Any) -> Tables:
+    """Return a copy of the tables in which the key at `path` has the value, or is removed if the value is None."""
+    if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
+        return {**tables, path[0]: list(_edited_entries(tables.get(path[0], ()), path[1:], value))}
+    head, *rest = path
+    if rest:
+        value = _edited(tables.get(head) or {}, tuple(rest), value)
+    others = {key: other for key, other in tables.items() if key != head}
+    return others if value is None else {**others, head: value}
+
+
+def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
+    name, *rest = path
+    for entry in entries:
+        if entry["name"] != name:
+            yield entry
+        elif rest:
+            yield _edited(entry, tuple(rest), value)
+    if not rest and value is not None:
+        yield value
+
+
+def _free(path: Path) -> bool:
+    """Return whether no epsilon depends on the key.
+
+    This is true of descriptions, caps and the sections of other commands. It is true of delta, since all epsilons are compared at one
+    delta.
+    """
+    if path[0] in LISTS:
+        return path[2:] == ("description",)
+    if path[0] == "source":
+        return False
+    return path[0] != "privacy" or path[1:] in (("delta",), ("releases",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dpcli.accountants.exact import ends_of
@@ -43,10 +44,7 @@ class Epsilons(Displayed):
     def _line(self) -> str:
         if not self.upper.size:
             return "no settings"
-        ends = [up(float(value)) for value in (self.upper.min(), self.upper.max())]
-        deltas = [repr(float(value)) for value in (self.delta.min(), self.delta.max())]
-        between, at = (" to ".join(dict.fromkeys(values)) for values in (ends, deltas))
-        return f"epsilon <= {between} at delta = {at}, shape {self.upper.shape}"
+        return f"epsilon <= {_range(self.upper, up)} at delta = {_range(self.delta, repr)}, shape {self.upper.shape}"
 
     @property
     def epsilon(self) -> Array:
@@ -90,26 +88,34 @@ def epsilon(
     neighbours = Neighbours(_adjacency(adjacency))
     if not 0.0 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [0, 1), found {tolerance!r}")
-    named = {"noise_multiplier": noise_multiplier, "sampling_rate": sampling_rate, "steps": steps, "delta": delta}
-    noise, rate, count, at = _broadcast({name: _numbers(name, value) for name, value in named.items()})
-    shape, flat = noise.shape, np.stack([noise.ravel(), rate.ravel(), count.ravel(), at.ravel()], axis=1)
-    questions, place = np.unique(flat, axis=0, return_inverse=True)
-    lower, upper = np.zeros(len(questions)), np.full(len(questions), math.inf)
-    for rows in _groups(questions[:, :2]):
-        sigma, q = questions[rows[0], :2].tolist()
-        mechanism = GaussianSpec(noise_multiplier=sigma).poisson(q, neighbours)
-        lower[rows], upper[rows] = _of_mechanism(mechanism, questions[rows, 2], questions[rows, 3], tolerance)
-    return Epsilons(upper[place.ravel()].reshape(shape), lower[place.ravel()].reshape(shape), at.copy())
+    arguments = {"noise_multiplier": noise_multiplier, "sampling_rate": sampling_rate, "steps": steps, "delta": delta}
+    arrays = _broadcast({name: _numbers(name, value) for name, value in arguments.items()})
+    shape, deltas = arrays[0].shape, arrays[3]
+    settings, setting_of_place = np.unique(np.stack([array.ravel() for array in arrays], axis=1), axis=0, return_inverse=True)
+    lower, upper = np.zeros(len(settings)), np.full(len(settings), math.inf)
+    for rows in _groups(settings[:, :2]):
+        noise, rate = settings[rows[0], :2].tolist()
+        mechanism = GaussianSpec(noise_multiplier=noise).poisson(rate, neighbours)
+        lower[rows], upper[rows] = _of_mechanism(mechanism, settings[rows, 2], settings[rows, 3], tolerance)
+    place = setting_of_place.ravel()
+    return Epsilons(upper[place].reshape(shape), lower[place].reshape(shape), deltas.copy())
+
+
+def _range(values: Array, shown: Callable[[float], str]) -> str:
+    """Return the smallest and the largest value in words, such as `1e-06 to 1e-05`, or one of them if both are shown equally."""
+    ends = (shown(float(values.min())), shown(float(values.max())))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _adjacency(name: str) -> Adjacency:
     try:
         return Adjacency(name)
     except ValueError:
-        choices = ", ".join(each.value for each in Adjacency)
+        choices = ", ".join(adjacency.value for adjacency in Adjacency)
         raise InputError(f"expected an adjacency among {choices}, found {name!r}") from None
 
 
+# The allowed values of each argument: in words, and as a function that returns which values of an array are allowed.
 RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
     "noise_multiplier": ("numbers > 0", lambda x: (x > 0.0) & (x < math.inf)),
     "sampling_rate": ("numbers in (0, 1]", lambda x: (x > 0.0) & (x <= 1.0)),
@@ -119,16 +125,18 @@ RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
 
 
 def _numbers(name: str, value: Any) -> Array:
-    words, fits = RANGES[name]
+    """Return an argument as an array of floats. Raises InputError if a value is no number or out of range."""
+    words, is_allowed = RANGES[name]
     try:
-        result = np.asarray(value)
+        array = np.asarray(value)
     except ValueError:
         raise InputError(f"{name}: expected {words}, found rows of different lengths") from None
-    numbers = result.dtype.kind in "iuf"
-    if not numbers or not np.all(fits(result.astype(float))):
-        wrong = result[~fits(result.astype(float))].tolist() if numbers else [value]
-        raise InputError(f"{name}: expected {words}, found {wrong[0]!r}")
-    return np.asarray(result, dtype=float)
+    if array.dtype.kind not in "iuf":  # signed or unsigned whole numbers, or floats
+        raise InputError(f"{name}: expected {words}, found {value!r}")
+    refused = array[~is_allowed(array.astype(float))].tolist()
+    if refused:
+        raise InputError(f"{name}: expected {words}, found {refused[0]!r}")
+    return np.asarray(array, dtype=float)
 
 
 def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
@@ -141,7 +149,10 @@ def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
 
 def _groups(keys: Array) -> list[IndexArray]:
     """Return the indices of the rows of each key. Rows with equal keys must be adjacent."""
-    return np.split(np.arange(len(keys)), np.flatnonzero(np.any(np.diff(keys, axis=0) != 0.0, axis=1)) + 1) if len(keys) else []
+    if not len(keys):
+        return []
+    differs_from_previous = np.any(np.diff(keys, axis=0) != 0.0, axis=1)
+    return np.split(np.arange(len(keys)), np.flatnonzero(differs_from_previous) + 1)
 
 
 def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
@@ -161,7 +172,7 @@ def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance:
     for delta in np.unique(deltas[wide]).tolist():
         rows = np.flatnonzero(wide & (deltas == delta))
         rows = rows[np.argsort(counts[rows], kind="stable")]
-        low, high = _between(lambda n, d=delta: _one_setting(mechanism, n, d), counts[rows], tolerance)  # type: ignore[misc]
+        low, high = _between(partial(_one_setting, mechanism, delta=delta), counts[rows], tolerance)
         lower[rows], upper[rows] = np.maximum(lower[rows], low), np.minimum(upper[rows], high)
     return np.minimum(lower, upper), upper
 
@@ -175,37 +186,42 @@ def _on_shared_contours(loss: Any, counts: Array, log_deltas: Array) -> tuple[Ar
 
 def _one_setting(mechanism: Mechanism, count: int, delta: float) -> Interval:
     """Return the interval of one setting, from the exact accountant if it is finite, otherwise from the tightest accountant."""
+    low, high = _exact_interval(mechanism, count, delta)
+    if not math.isfinite(high):
+        row = tightest(((mechanism, count),), delta)
+        if row is None or row.bound is None:
+            return 0.0, math.inf
+        low, high = row.bound.lower or 0.0, row.bound.upper
+    return (low if mechanism.attained() else 0.0), high
+
+
+def _exact_interval(mechanism: Mechanism, count: int, delta: float) -> Interval:
+    """Return the interval of the exact accountant for the dominating pairs, whose upper end is inf if it has no bound."""
     try:
         ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
-        low, high = max(end[0] for end in ends), max(end[1] for end in ends)
-        if math.isfinite(high):
-            return (low if mechanism.attained() else 0.0), high
     except NotRepresentable:
-        pass
-    row = tightest(((mechanism, count),), delta)
-    if row is None or row.bound is None:
         return 0.0, math.inf
-    return (row.bound.lower or 0.0 if mechanism.attained() else 0.0), row.bound.upper
+    return max(low for low, _, _ in ends), max(high for _, high, _ in ends)
 
 
-def _between(ask: Callable[[int], Interval], counts: Array, tolerance: float) -> tuple[Array, Array]:
-    """Return lower and upper bounds at increasing counts, by evaluating `ask` at as few of them as the tolerance allows.
+def _between(bound: Callable[[int], Interval], counts: Array, tolerance: float) -> tuple[Array, Array]:
+    """Return lower and upper bounds at increasing counts, by evaluating `bound` at as few of them as the tolerance allows.
 
     Epsilon grows with the number of steps, so bounds at two counts imply bounds at all counts between them.
     """
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     last = len(counts) - 1
     for i in {0, last}:
-        lower[i], upper[i] = ask(int(counts[i]))
-    waiting = [(0, last)]
-    while waiting:
-        begin, end = waiting.pop()
+        lower[i], upper[i] = bound(int(counts[i]))
+    ranges = [(0, last)]  # indices of counts with bounds, between which no count has bounds yet
+    while ranges:
+        begin, end = ranges.pop()
         if end - begin < 2:
             continue
         if upper[end] - lower[begin] <= tolerance * upper[end] < math.inf:
             lower[begin + 1 : end], upper[begin + 1 : end] = lower[begin], upper[end]
             continue
         middle = (begin + end) // 2
-        lower[middle], upper[middle] = ask(int(counts[middle]))
-        waiting += [(begin, middle), (middle, end)]
+        lower[middle], upper[middle] = bound(int(counts[middle]))
+        ranges += [(begin, middle), (middle, end)]
     return lower, upper

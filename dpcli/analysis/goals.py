@@ -114,7 +114,8 @@ class PowerGoal:
             steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon by itself may overflow
             flat = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
             best = int(np.argmin(np.minimum(steep, flat)))  # each bound has one minimum
-            low, high = float(epsilons[max(best - 1, 0)]), float(epsilons[min(best + 1, POINTS)])
+            low = float(epsilons[max(best - 1, 0)])
+            high = float(epsilons[min(best + 1, POINTS)])
         return min(smallest * ROUNDED_UP, 1.0), "profile"
 
     def _curve(self, pipeline: Pipeline, epsilons: Array, pure: float, group_size: int, delta: float) -> ProfileCurve:
@@ -151,8 +152,10 @@ class GaussianGoal:
 
 def _squares(steps: Steps) -> Iterator[float]:
     """Yield count x mu^2 for each part of the steps. Raises CannotCertify if a part has no finite mu."""
-    for mechanism, count in (part for step, times in steps for part in parts_of(step, times)):
-        yield count * (0.0 if mechanism == Free() else _mu(mechanism)) ** 2
+    for step, times in steps:
+        for mechanism, count in parts_of(step, times):
+            mu = 0.0 if mechanism == Free() else _mu(mechanism)
+            yield count * mu**2
 
 
 def _mu(mechanism: Mechanism) -> float:

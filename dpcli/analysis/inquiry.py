@@ -18,6 +18,7 @@ from dpcli.analysis.account_rows import (
     AccountRow,
     Quantity,
     accountant_named,
+    agree,
     cross_check,
     is_certified,
     row_of,
@@ -186,21 +187,17 @@ def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
 
 def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried: Sequence[AccountRow]) -> tuple[AccountRow, ...]:
     """Return a row for each accountant of the panel. Cheap ones are run; the rows of others say that they were not run."""
-    rows = {row.accountant.name: row for row in tried}
-    others = [accountant_named(name) for name in panel.names if name not in rows]
+    others = [accountant_named(name) for name in panel.names if name not in {row.accountant.name for row in tried}]
     profiles = {accountant.name: inquiry.profile(accountant, None, GRID_SECONDS) for accountant in others}
     applicable = [accountant for accountant in others if not isinstance(profiles[accountant.name], str)]
     inapplicable = [accountant for accountant in others if accountant not in applicable]
-    parts = len({mechanism for mechanism, _ in inquiry.steps})
-    cheap_ones = list(cheap_accountants(settling.accountant, applicable, parts))
-    for accountant in (*cheap_ones, *inapplicable):
-        rows[accountant.name] = inquiry.row(accountant, profiles[accountant.name])
+    different_mechanisms = len({mechanism for mechanism, _ in inquiry.steps})
+    cheap = list(cheap_accountants(settling.accountant, applicable, different_mechanisms))
     reason = f"not run: {settling.accountant.name} is certified to within 1e-9 (run with -a all)"
-    rows |= {
-        accountant.name: AccountRow(accountant, None, reason, consulted=False)
-        for accountant in others
-        if accountant.name not in rows
-    }
+    rows = {accountant.name: AccountRow(accountant, None, reason, consulted=False) for accountant in others}
+    rows |= {row.accountant.name: row for row in tried}
+    for accountant in (*cheap, *inapplicable):
+        rows[accountant.name] = inquiry.row(accountant, profiles[accountant.name])
     return tuple(rows[name] for name in panel.names)
 
 
@@ -221,13 +218,8 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
         if accountant.name not in answers:
             answers[accountant.name] = inquiry.row(accountant, profiles[accountant.name], share)
     rows = [answers[name] for name in panel.names]
-    if panel.quick and not any(map(is_certified, rows)):  # no accountant has an interval: give the grid accountant more time
-        for index, row in enumerate(rows):
-            profile = profiles[row.accountant.name]
-            longer_profile = profile if isinstance(profile, str) else profile.tuned(None, GRID_SECONDS_ALONE)
-            if row.bound is None and longer_profile is not profile:
-                rows[index] = inquiry.row(row.accountant, longer_profile, share)
-            profiles[row.accountant.name] = longer_profile
+    if panel.quick and not any(map(is_certified, rows)):
+        rows, profiles = _with_more_time(inquiry, rows, profiles, share)
     if not inquiry.attained:
         rows = [without_lower(row) for row in rows]
     winner = smallest(rows)
@@ -237,6 +229,22 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
         rows, winner = [bracketed if row is winner else row for row in rows], bracketed
     cross_check(rows)
     return Answers(tuple(rows), winner, profile_of_winner)
+
+
+def _with_more_time(
+    inquiry: Inquiry, rows: Sequence[AccountRow], profiles: Mapping[str, PrivacyProfile | str], share: float
+) -> tuple[list[AccountRow], dict[str, PrivacyProfile | str]]:
+    """Return the rows and profiles after the accountants without a bound were run again, if more time changes their profile."""
+    longer_profiles: dict[str, PrivacyProfile | str] = {}
+    result = []
+    for row in rows:
+        name = row.accountant.name
+        profile = profiles[name]
+        longer = profile if isinstance(profile, str) else profile.tuned(None, GRID_SECONDS_ALONE)
+        is_worth_a_run = row.bound is None and longer is not profile
+        result.append(inquiry.row(row.accountant, longer, share) if is_worth_a_run else row)
+        longer_profiles[name] = longer
+    return result, longer_profiles
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
@@ -252,7 +260,7 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
                 break
     if not lower > 0.0 or winner.bound is None:
         return winner
-    if lower > winner.bound.upper * (1.0 + 1e-9) + 1e-300:
+    if not agree(lower, winner.bound.upper):
         raise InternalError(
             f"some mechanism that the file allows costs {lower!r}, more than {winner.bound.upper!r}: this is a bug in dpcli, so "
             "no number is reported"
@@ -290,18 +298,18 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
         return row_of(accountant, accountant.profile(steps).tuned(None, GRID_SECONDS), "epsilon", delta)
 
     attained = all_attained(steps)
-    known: dict[str, AccountRow] = {}
+    tried: dict[str, AccountRow] = {}
     for name in SETTLING if attained else ():
-        known[name] = row(name)
-        if settles(known[name].bound):
-            return known[name]
-    rows = [known.get(name) or row(name) for name in ACCOUNTANTS]
+        tried[name] = row(name)
+        if settles(tried[name].bound):
+            return tried[name]
+    rows = [tried.get(name) or row(name) for name in ACCOUNTANTS]
     cross_check(rows if attained else list(map(without_lower, rows)))
     return smallest(rows)
 
 
 ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # factors by which (order - 1) is multiplied, one after the other
-ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)
+ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)  # Renyi orders among which the informative one is chosen
 
 
 def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
@@ -311,23 +319,27 @@ def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
     conversion, and then at smaller orders, which give better bounds for few steps.
     """
     steps = inquiry.dominated_steps
-    z = _informative_order(steps, inquiry) - 1.0
+    informative_order = _informative_order(steps, inquiry)
     tried: set[Steps] = set()
     for share in ORDER_SHARES:
-        candidates = tuple((mechanism.witness(1.0 + share * z), count) for mechanism, count in steps)
-        known = tuple((witness, count) for witness, count in candidates if witness is not None)
-        if len(known) == len(steps) and known not in tried:
-            tried.add(known)
-            yield known
+        order = 1.0 + share * (informative_order - 1.0)
+        candidates = tuple((mechanism.witness(order), count) for mechanism, count in steps)
+        witnesses = tuple((witness, count) for witness, count in candidates if witness is not None)
+        if len(witnesses) == len(steps) and witnesses not in tried:
+            tried.add(witnesses)
+            yield witnesses
 
 
 def _informative_order(steps: Steps, inquiry: Inquiry) -> float:
     """Return the Renyi order that converts to the smallest epsilon at the given delta, or to the smallest delta at the given epsilon."""
     z = ORDERS - 1.0
+    rdp = np.zeros(len(ORDERS))
     with np.errstate(all="ignore"):
-        total = sum((count * np.asarray(mechanism.rdp(ORDERS)) for mechanism, count in steps), np.zeros(len(ORDERS)))
+        for mechanism, count in steps:
+            rdp += count * np.asarray(mechanism.rdp(ORDERS))
         if inquiry.quantity == "epsilon":
-            bounds = total - math.log(max(inquiry.at, 1e-300)) / z
+            bounds = rdp - math.log(max(inquiry.at, 1e-300)) / z
         else:
-            bounds = z * (total - inquiry.at)
-    return float(ORDERS[int(np.argmin(np.where(np.isfinite(bounds), bounds, np.inf)))])
+            bounds = z * (rdp - inquiry.at)
+    best = int(np.argmin(np.where(np.isfinite(bounds), bounds, np.inf)))
+    return float(ORDERS[best])

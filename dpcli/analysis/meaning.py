@@ -24,6 +24,10 @@ GROUPS = (1, 2, 4)  # sizes of groups
 SMALL_DELTA = 1e-4  # a delta that is small compared with false positive rates of interest
 # Larger epsilons, which are slopes of the trade-off curve above e^12, matter only at false positive rates below 1e-5.
 STEEPEST = 12.0
+BEYOND = 1.25  # the largest epsilon of the curve, as a multiple of the reach
+DENSE_POINTS, SPARSE_POINTS = 97, 49  # numbers of epsilons of the curve up to STEEPEST, and from there on
+LARGEST_EXPONENT = 700.0  # e^x is finite up to this
+ROUNDED_UP = 1.0 + 1e-15  # factor for a result that is to be an upper bound in spite of rounding errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
     result = account(pipeline, delta=delta)
     if math.isinf(result.upper):
         return result, None
-    reach = _reach(result, result.delta)
+    reach = _reach(result)
     pure = pure_epsilon(result.pipeline, result.group_size)
     curve = _curve(result, result.delta, reach, pure, priors)
     pointwise, exception = _pointwise(curve, result.delta, pure)
@@ -123,22 +127,22 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
     )
 
 
-def _reach(outcome: Account, delta: float) -> float:
+def _reach(stated: Account) -> float:
     """Return the epsilon at the account's delta, or at SMALL_DELTA if it is smaller and epsilon is finite there."""
-    if delta <= SMALL_DELTA:
-        return outcome.upper
-    further = account(outcome.pipeline, delta=SMALL_DELTA).upper
-    return max(outcome.upper, further) if math.isfinite(further) else outcome.upper
+    if stated.delta <= SMALL_DELTA:
+        return stated.upper
+    further = account(stated.pipeline, delta=SMALL_DELTA).upper
+    return max(stated.upper, further) if math.isfinite(further) else stated.upper
 
 
 def _curve(account: Account, delta: float, reach: float, pure: float, priors: Sequence[float]) -> ProfileCurve:
-    """Return the privacy profile from epsilon 0 to 1.25 `reach`. Its points are denser up to STEEPEST, and include the headline."""
-    dense = min(reach, STEEPEST)
+    """Return the privacy profile from epsilon 0 to beyond `reach`. Its points are denser up to STEEPEST, and include the headline."""
+    end_of_dense, last = min(reach, STEEPEST), BEYOND * reach
     odds = [abs(_log_odds(prior)) for prior in priors]
-    grid = np.concatenate([np.linspace(0.0, dense, 97), np.linspace(dense, 1.25 * reach, 49), [account.upper, *odds]])
-    if pure <= 1.25 * reach:
-        grid = np.append(grid, pure)  # the trade-off curve has a corner at it
-    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL_DELTA), (0.0, *odds))
+    dense, sparse = np.linspace(0.0, end_of_dense, DENSE_POINTS), np.linspace(end_of_dense, last, SPARSE_POINTS)
+    corner = [pure] if pure <= last else []  # the trade-off curve has a corner at it
+    epsilons = np.unique(np.concatenate([dense, sparse, [account.upper], odds, corner]))
+    curve = profile(account.pipeline, epsilons, account.group_size, min(delta, SMALL_DELTA), (0.0, *odds))
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
 
@@ -171,17 +175,19 @@ def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:
     The posterior follows from Bayes' rule with the largest likelihood ratio, e^pointwise. With prior p and trade-off function f, the best
     guess is right with probability max over a of (1-p)(1-a) + p(1-f(a)). For p <= 1/2 this is 1 - p + p delta(log((1-p)/p)).
     """
-    posterior = 1.0 / (1.0 + math.exp(min(_log_odds(prior) - pointwise, 700.0)))
-    blind, rare = max(prior, 1.0 - prior), min(prior, 1.0 - prior)
-    gain = curve.at(abs(_log_odds(prior)))
-    return Belief(prior, min(posterior * (1.0 + 1e-15), 1.0), min(blind + rare * gain, 1.0), blind)
+    log_odds = _log_odds(prior)
+    posterior = 1.0 / (1.0 + math.exp(min(log_odds - pointwise, LARGEST_EXPONENT)))
+    rare, blind = sorted((prior, 1.0 - prior))
+    success = blind + rare * curve.at(abs(log_odds))
+    return Belief(prior, min(posterior * ROUNDED_UP, 1.0), min(success, 1.0), blind)
 
 
-def _group(outcome: Account, size: int) -> GroupMeaning:
-    if size == outcome.group_size:
-        return GroupMeaning(size, outcome.upper)
+def _group(single: Account, size: int) -> GroupMeaning:
+    """Return the guarantee for a group of `size` units, given the account of the pipeline."""
+    if size == single.group_size:
+        return GroupMeaning(size, single.upper)
     try:
-        epsilon = account(outcome.pipeline, delta=outcome.delta, group_size=size).upper
+        epsilon = account(single.pipeline, delta=single.delta, group_size=size).upper
     except InputError as error:
         return GroupMeaning(size, math.inf, str(error))
     return GroupMeaning(size, epsilon, "no finite epsilon can be certified" if math.isinf(epsilon) else None)

@@ -10,13 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dpcli.analysis.calibrate_file import solved_pipeline
+from dpcli.audit.audit_result import Audit, ReplayCheck
 from dpcli.audit.audit_settings import DEFAULT_SETTINGS, AuditSettings, read_settings, with_flags
 from dpcli.audit.claim import Claim, file_claim, stated_claim
-from dpcli.audit.decide import Audit, counted_audit, guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.evidence import Evidence, read_evidence
+from dpcli.audit.noise_statistics import SIZE_OF_NOISE
+from dpcli.audit.one_run import guessed_audit, one_run_audit
 from dpcli.audit.own_code import call_user_code, user_function
 from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, steps_of
-from dpcli.audit.scores import Evidence, Guessed, read_evidence
+from dpcli.audit.scores import Guessed
 from dpcli.audit.trials import Progress, neighbouring_pair, run_trials, trial_plan
+from dpcli.audit.two_runs import counted_audit, two_run_audit
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import REPLAYED
@@ -108,7 +112,7 @@ def _adjacency(evidence: Evidence) -> Adjacency:
     try:
         return Adjacency(evidence.neighbours)
     except ValueError:
-        words = ", ".join(one.value for one in Adjacency)
+        words = ", ".join(adjacency.value for adjacency in Adjacency)
         raise InputError(f"{evidence.path}: neighbours: expected one of {words}, found {evidence.neighbours!r}") from None
 
 
@@ -131,9 +135,8 @@ def audit_request(
     data = read_bytes(path)
     pipeline = solved_pipeline(data, path)
     settings = with_flags(read_settings(data, path), flags)
-    return AuditRequest(
-        settings, pipeline, epsilon, delta, correct, cores, progress, judge(pipeline, data, {"--delta": delta}), path
-    )
+    diagnostics = judge(pipeline, data, {"--delta": delta})
+    return AuditRequest(settings, pipeline, epsilon, delta, correct, cores, progress, diagnostics, path)
 
 
 def audit(request: AuditRequest) -> Audit:
@@ -246,17 +249,12 @@ def _replay(request: AuditRequest) -> Audit:
         pairs.append(Pair(*program.replay(index, rng), restarted=settings.function is None))
         request.progress(index + 1, count)
     results = checks(pairs, program.declared)
-    by_size = next((check.power for check in results if check.name == "size of the noise"), "")
     return Audit(
         kind="replay",
         subject=settings.function or f"the training of {request.path}",
         confidence=settings.confidence,
         checks=results,
-        power=(
-            f"would have detected with probability 90 %: {by_size}"
-            if by_size
-            else "the noise was not checked, because no standard deviation is known",
-        ),
+        power=(_replay_power(results),),
         assumptions=(
             "the program really uses the sums and the noise that it reports",
             "only the tested pairs of datasets are covered; choose data that is the worst case for the program",
@@ -266,16 +264,23 @@ def _replay(request: AuditRequest) -> Audit:
     )
 
 
+def _replay_power(results: tuple[ReplayCheck, ...]) -> str:
+    for check in results:
+        if check.name == SIZE_OF_NOISE and check.power:
+            return f"would have detected with probability 90 %: {check.power}"
+    return "the noise was not checked, because no standard deviation is known"
+
+
 def _replayable_function(request: AuditRequest, function: str, entropy: int) -> Replayable:
     """Return the user's function as a program that is replayed on pairs of datasets. Another function of the user makes the pairs."""
     data, program = _pair_source(request.settings), user_function(function, request.folders)
 
     def replay(index: int, rng: np.random.Generator) -> tuple[Steps, Steps]:
-        left, right = (
-            steps_of(function, call_user_code(function, program, world, copy.deepcopy(rng)))
-            for world in neighbouring_pair(data, request.folders, entropy, index)
-        )
-        return left, right
+        def steps(dataset: Any) -> Steps:
+            return steps_of(function, call_user_code(function, program, dataset, copy.deepcopy(rng)))
+
+        with_record, without = neighbouring_pair(data, request.folders, entropy, index)
+        return steps(with_record), steps(without)
 
     declared = declaration(request.settings, request.pipeline, request.varied(None))
     return Replayable(declared, replay, (SEPARATE_RELEASES,))

@@ -16,6 +16,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
 DENSE_UP_TO = 12.0  # epsilon in nats up to which the grid of the curve is dense
+DENSE_POINTS, WIDE_POINTS = 97, 17  # numbers of points of that grid, and of the grid over all epsilons
 ROUNDING = 1e-12  # allowance for the rounding of an interpolation between rates
 RECORDS_OF_A_REPLACEMENT = 2  # to replace a record is to remove one record and to add another
 
@@ -99,15 +100,21 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
     account = headline(pipeline, delta=delta, group_size=group)
     if account.winner is None or not math.isfinite(account.upper):
         raise CannotCertify(f"{pipeline.path}: no finite epsilon can be certified, so there is nothing to audit")
-    reach = 1.25 * account.upper + 1e-3
-    grid = {*np.linspace(0.0, min(reach, DENSE_UP_TO), 97).tolist(), *np.linspace(0.0, reach, 17).tolist(), account.upper}
-    curve = profile(pipeline, sorted(grid), group, account.delta or 1e-6)
-    at_headline = curve.epsilons >= account.upper
-    upper = np.where(at_headline, np.minimum(curve.upper, account.delta), curve.upper)
-    words = f"{account.winner.accountant.name} accountant" + (f", for {group} records at once" if group > 1 else "")
-    return Claim(
-        account.upper, account.delta, varied, words, ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper)), account
-    )
+    source = f"{account.winner.accountant.name} accountant"
+    if group > 1:
+        source += f", for {group} records at once"
+    curve = _claimed_curve(pipeline, account, group)
+    return Claim(account.upper, account.delta, varied, source, curve, account)
+
+
+def _claimed_curve(pipeline: Pipeline, account: Account, group: int) -> ProfileCurve:
+    """Return the pairs along the privacy profile of the pipeline. At the headline epsilon and beyond, delta is at most the claimed one."""
+    end = 1.25 * account.upper + 1e-3
+    dense, wide = np.linspace(0.0, min(end, DENSE_UP_TO), DENSE_POINTS), np.linspace(0.0, end, WIDE_POINTS)
+    epsilons = sorted({*dense.tolist(), *wide.tolist(), account.upper})
+    curve = profile(pipeline, epsilons, group, account.delta or 1e-6)
+    upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, account.delta), curve.upper)
+    return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper))
 
 
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:

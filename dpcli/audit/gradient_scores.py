@@ -16,6 +16,7 @@ from functools import lru_cache
 from dpcli.numerics.arrays import Array, np
 
 POOL = 4000  # largest number of simulated scores of members, and of others, from which simulated audits draw
+STEPS_AT_ONCE = 256  # number of steps whose inner products are in memory at the same time
 LEAST_POOL = 250  # smallest number of simulated scores in either pool
 PRODUCTS = 2_000_000  # largest number of inner products that are simulated for either pool, unless LEAST_POOL requires more
 
@@ -54,16 +55,18 @@ def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
 
     The same random numbers are used for every factor.
     """
-    chance, size = np.random.default_rng(0), max(LEAST_POOL, min(POOL, PRODUCTS // sum(step.steps for step in steps)))
-    scores = np.zeros((2, size))
-    for step in steps:
-        for start in range(0, step.steps, 256):
-            count = min(256, step.steps - start)
-            noise = step.noise / factor * chance.standard_normal((2, count, size))
-            noise[0] += chance.random((count, size)) < step.rate
-            scores[0] += log_ratios(noise[0], step.rate, step.noise)
-            scores[1] += log_ratios(noise[1], step.rate, step.noise)
-    return scores[0], scores[1]
+    rng = np.random.default_rng(0)
+    step_count = sum(part.steps for part in steps)
+    size = max(LEAST_POOL, min(POOL, PRODUCTS // step_count))
+    members, others = np.zeros(size), np.zeros(size)
+    for part in steps:
+        for start in range(0, part.steps, STEPS_AT_ONCE):
+            count = min(STEPS_AT_ONCE, part.steps - start)
+            of_members, of_others = part.noise / factor * rng.standard_normal((2, count, size))  # inner products
+            of_members += rng.random((count, size)) < part.rate
+            members += log_ratios(of_members, part.rate, part.noise)
+            others += log_ratios(of_others, part.rate, part.noise)
+    return members, others
 
 
 def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
@@ -74,9 +77,11 @@ def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, a
         the second has the number of others among the k lowest scores.
     """
     inside, outside = pools(tuple(steps), factor)
-    chance, shape = np.random.default_rng(seed), (audits, canaries)
-    member = chance.random(shape) < 0.5
-    scores = np.where(member, chance.choice(inside, shape), chance.choice(outside, shape))
-    ordered = np.take_along_axis(member, np.argsort(scores, axis=1), axis=1)
-    none = np.zeros((audits, 1))
-    return np.hstack([none, np.cumsum(ordered[:, ::-1], axis=1)]), np.hstack([none, np.cumsum(~ordered, axis=1)])
+    rng, shape = np.random.default_rng(seed), (audits, canaries)
+    is_member = rng.random(shape) < 0.5
+    scores = np.where(is_member, rng.choice(inside, shape), rng.choice(outside, shape))
+    by_score = np.take_along_axis(is_member, np.argsort(scores, axis=1), axis=1)
+    no_guess = np.zeros((audits, 1))
+    among_highest = np.hstack([no_guess, np.cumsum(by_score[:, ::-1], axis=1)])
+    among_lowest = np.hstack([no_guess, np.cumsum(~by_score, axis=1)])
+    return among_highest, among_lowest

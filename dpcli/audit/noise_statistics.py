@@ -7,101 +7,26 @@ after each tensor has been rescaled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from dpcli.audit.noise_draws import Draws
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
 from dpcli.numerics.arrays import Array, np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from scipy import special
 else:
     special = lazy("scipy.special")
 
-
-SINGLE_PRECISION = 2.0**-23  # relative resolution of sums in single precision
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draws:
-    """Noise divided by its declared standard deviation. If the claim is true, all numbers are independent and Gaussian.
-
-    The numbers of a tensor then have mean 0 and a common standard deviation of at least 1.
-
-    Attributes:
-        tensors: Noise by tensor name, as arrays of shape (draws, numbers) with one row for each step of each run.
-        positions: Step of each row in its run, from 0.
-        resolution: Resolution of the numbers, which may be differences of sums in single precision.
-    """
-
-    tensors: Mapping[str, Array]
-    positions: NDArray[np.intp]
-    resolution: float
-
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        return len(self.positions)
-
-    @property
-    def width(self) -> int:
-        """The number of numbers in a row, over all tensors."""
-        return sum(values.shape[1] for values in self.tensors.values())
-
-    def scaled(self) -> Draws:
-        """Return each tensor divided by its root mean square, so that tests of shape do not depend on size."""
-        sizes = {name: float(np.sqrt(np.mean(np.square(values)))) or 1.0 for name, values in self.tensors.items()}
-        tensors = {name: values / sizes[name] for name, values in self.tensors.items()}
-        return Draws(tensors, self.positions, self.resolution / min(sizes.values()))
-
-    def first_columns(self, width: int) -> Array:
-        """Return an array of shape (draws, about `width`) with the first numbers of every tensor, in shares as equal as possible."""
-        room, parts = width, []
-        for left, values in zip(
-            range(len(self.tensors), 0, -1), sorted(self.tensors.values(), key=lambda values: values.shape[1]), strict=True
-        ):
-            parts.append(values[:, : max(1, room // left)])
-            room -= parts[-1].shape[1]
-        return np.concatenate(parts, axis=1)
-
-    def parts(self) -> Iterator[tuple[str, Array]]:
-        """Yield names and arrays. If there are several tensors, the first array joins all of them. The others are the single tensors."""
-        if len(self.tensors) > 1:
-            yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
-        yield from self.tensors.items()
-
-
-def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]], std: float, fresh: bool) -> Draws | None:
-    """Return the noise of all steps with finite numbers; None if names or sizes differ between steps, or no step remains.
-
-    Args:
-        runs: Steps of each run, each with (sums, noise) by name.
-        std: Declared standard deviation.
-        fresh: Whether the noise of different steps is independent. If not, only the first step of each run is used.
-    """
-    rows = [(i, *step) for run in runs for i, step in enumerate(run if fresh else run[:1]) if _finite(step)]
-    shapes = [{name: np.size(value) for name, value in noise.items()} for _, _, noise in rows]
-    if not rows or not shapes[0] or any(shape != shapes[0] for shape in shapes) or not sum(shapes[0].values()):
-        return None
-    names = [name for name, size in shapes[0].items() if size]
-    tensors = {name: np.stack([np.ravel(noise[name]) for _, _, noise in rows]) / std for name in names}
-    largest = max(
-        float(np.max(np.abs(np.asarray(value)), initial=0.0)) for _, *tables in rows for table in tables for value in table.values()
-    )
-    return Draws(tensors, np.array([i for i, _, _ in rows], dtype=np.intp), SINGLE_PRECISION * largest / std)
-
-
-def _finite(step: tuple[Mapping[str, Array], Mapping[str, Array]]) -> bool:
-    """Return whether all numbers of a step are finite. Another check reports steps with other numbers."""
-    return all(bool(np.all(np.isfinite(value))) for table in step for value in table.values())
-
-
+SIZE_OF_NOISE = "size of the noise"  # name of the test whose power the verdict of a replay states
 DETECTION_PROBABILITY = 0.9  # probability with which a test detects a fault of the size that it states as its power
 PAIRED_NUMBERS = 4096  # largest number of entries of a tensor that are compared in pairs
 FINEST_CELL = 2.0**-14  # smallest width of a cell in standard deviations; numbers in the same cell count as equal
+COORDINATE_CELL = 2.0**-10  # the same, if whole coordinates are compared over several draws
+PAIRS_BY_CHANCE = 1e-6  # number of pairs of coordinates that may be equal by chance in the draws that are compared
 MOST_NUMBERS = 2**24  # largest number of entries that are compared together
 MOST_LAGS = 16  # largest distance of steps, and of coordinates, at which correlation is tested
 HALF_NORMAL_SQUARED = 0.5641895835  # integral of the squared half-normal density: 1 / sqrt(pi)
@@ -165,7 +90,7 @@ def _worst(checks: list[NoiseCheck], more: int = 0) -> NoiseCheck:
 
 def _worse(first: NoiseCheck, second: NoiseCheck) -> NoiseCheck:
     """Return the worse of two checks, each of which is tested at half of a level."""
-    return min(NoiseCheck(min(1.0, 2.0 * first.p), first.where), NoiseCheck(min(1.0, 2.0 * second.p), second.where))
+    return min(NoiseCheck(min(1.0, 2.0 * check.p), check.where) for check in (first, second))
 
 
 def chi_square(squares: Array | float, count: Array | float) -> Array:
@@ -191,39 +116,42 @@ def _detectable_noise(count: int, level: float) -> str:
 
 def size(draws: Draws) -> Statistic:
     """Test the size of each tensor over all steps (chi-square)."""
-    checks, sizes = [], {}
+    checks, measured, counts = [], {}, {}
     for name, values in draws.parts():
         squares = float(np.square(values).sum())
-        sizes[name] = (math.sqrt(squares / values.size), values.size)
+        counts[name] = values.size
+        measured[name] = math.sqrt(squares / values.size)
         checks.append(NoiseCheck(float(chi_square(squares, values.size)), name))
-    p, where = _worst(checks)
-    measured, count = sizes[where]
-    smallest = min(n for _, n in sizes.values())
+    p, worst = _worst(checks)
+    smallest_count = min(counts.values())
 
     def power(level: float) -> str:
         share = level / len(checks)
-        return f"{_detectable_noise(smallest, share)} in any tensor, {_detectable_noise(draws.count * draws.width, share)} in all"
+        in_any, in_all = _detectable_noise(smallest_count, share), _detectable_noise(draws.count * draws.width, share)
+        return f"{in_any} in any tensor, {in_all} in all"
 
-    return Statistic("size of the noise", p, f"{measured:.6g} times as declared in {where}, over {count:,} draws", power)
+    message = f"{measured[worst]:.6g} times as declared in {worst}, over {counts[worst]:,} draws"
+    return Statistic(SIZE_OF_NOISE, p, message, power)
 
 
 def size_over_time(draws: Draws) -> Statistic:
     """Test the size of each step, and of each span of 1, 2, 4, 8, ... positions over all runs, to detect noise that becomes smaller."""
     squares = np.sum([np.square(values).sum(axis=1) for values in draws.tensors.values()], axis=0)
     steps = int(draws.positions.max()) + 1
-    by_step, times = np.zeros(steps), np.zeros(steps)
-    np.add.at(by_step, draws.positions, squares)
-    np.add.at(times, draws.positions, draws.width)
+    squares_at, counts_at = np.zeros(steps), np.zeros(steps)
+    np.add.at(squares_at, draws.positions, squares)
+    np.add.at(counts_at, draws.positions, draws.width)
+    p_values = chi_square(squares, draws.width)
     checks = [
-        NoiseCheck(float(p), f"one of the steps {int(at) + 1}")
-        for p, at in zip(chi_square(squares, draws.width), draws.positions, strict=True)
+        NoiseCheck(float(p), f"one of the steps {int(position) + 1}") for p, position in zip(p_values, draws.positions, strict=True)
     ]
     length = 1
     while length < steps:
         for start in range(0, steps, length):
             stop = min(start + length, steps)
             where = f"steps {start + 1} to {stop}" if length > 1 else f"all steps {start + 1}"
-            checks.append(NoiseCheck(float(chi_square(by_step[start:stop].sum(), times[start:stop].sum())), where))
+            p_value = float(chi_square(squares_at[start:stop].sum(), counts_at[start:stop].sum()))
+            checks.append(NoiseCheck(p_value, where))
         length *= 2
     p, where = _worst(checks)
     return Statistic(
@@ -239,11 +167,10 @@ def size_by_coordinate(draws: Draws) -> Statistic:
     checks = []
     for name, values in draws.tensors.items():
         squares = np.square(values).sum(axis=0)
-        at = int(squares.argmin())
-        p = float(chi_square(squares[at], draws.count))
-        checks.append(
-            NoiseCheck(p, f"{name}[{at}]: {math.sqrt(squares[at] / draws.count):.4g} times as declared, over {draws.count:,} draws")
-        )
+        smallest = int(squares.argmin())
+        measured = math.sqrt(squares[smallest] / draws.count)
+        where = f"{name}[{smallest}]: {measured:.4g} times as declared, over {draws.count:,} draws"
+        checks.append(NoiseCheck(float(chi_square(squares[smallest], draws.count)), where))
     p, where = _worst(checks, draws.width - len(checks))
     return Statistic(
         "size of the noise by coordinate",
@@ -258,20 +185,19 @@ def mean(draws: Draws) -> Statistic:
     checks = []
     for name, values in draws.parts():
         z = abs(float(values.sum())) / math.sqrt(values.size)
-        checks.append(NoiseCheck(math.erfc(z / math.sqrt(2.0)), f"{float(values.mean()):.3g} standard deviations in {name}"))
-    lengths = sum(float(np.square(values.sum(axis=0)).sum()) for values in draws.tensors.values()) / draws.count
-    away = math.sqrt(lengths / draws.width / draws.count)
-    checks.append(
-        NoiseCheck(float(special.gammaincc(0.5 * draws.width, 0.5 * lengths)), f"{away:.3g} standard deviations a coordinate")
-    )
+        checks.append(NoiseCheck(_two_sided_tail(z), f"{float(values.mean()):.3g} standard deviations in {name}"))
+    squared_sums = sum(float(np.square(values.sum(axis=0)).sum()) for values in draws.tensors.values())
+    squares = squared_sums / draws.count  # chi-square, with as many degrees of freedom as coordinates
+    away = math.sqrt(squares / draws.width / draws.count)
+    p_value = float(special.gammaincc(0.5 * draws.width, 0.5 * squares))
+    checks.append(NoiseCheck(p_value, f"{away:.3g} standard deviations a coordinate"))
     p, where = _worst(checks)
-    total = draws.count * draws.width
-    return Statistic(
-        "mean of the noise",
-        p,
-        where,
-        lambda level: f"{_detectable_errors(level / len(checks)) / math.sqrt(total):.2g} standard deviations",
-    )
+
+    def power(level: float) -> str:
+        least = _detectable_errors(level / len(checks)) / math.sqrt(draws.count * draws.width)
+        return f"{least:.2g} standard deviations"
+
+    return Statistic("mean of the noise", p, where, power)
 
 
 def _detectable_errors(level: float) -> float:
@@ -292,19 +218,15 @@ def shape(draws: Draws) -> Statistic:
         n, expected = len(ordered), special.ndtr(ordered)
         ranks = np.arange(n + 1) / n
         distance = float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
-        checks.append(
-            NoiseCheck(
-                min(1.0, 2.0 * math.exp(-2.0 * n * distance * distance)),
-                f"distribution function {distance:.3g} away from a Gaussian in {name}",
-            )
-        )
+        p_value = min(1.0, 2.0 * math.exp(-2.0 * n * distance * distance))
+        checks.append(NoiseCheck(p_value, f"distribution function {distance:.3g} away from a Gaussian in {name}"))
         counts.append(n)
     p, where = _worst(checks)
 
     def power(level: float) -> str:
-        away = (
-            math.sqrt(0.5 * math.log(2.0 * len(checks) / level)) + 0.5 * float(special.ndtri(DETECTION_PROBABILITY))
-        ) / math.sqrt(max(counts))
+        refuted = math.sqrt(0.5 * math.log(2.0 * len(checks) / level))
+        spread = 0.5 * float(special.ndtri(DETECTION_PROBABILITY))
+        away = (refuted + spread) / math.sqrt(max(counts))
         return f"a distribution function {away:.2g} away in all" if away < 0.5 else "no other distribution"
 
     return Statistic("distribution of the noise", p, where, power)
@@ -314,26 +236,10 @@ def tails(draws: Draws) -> Statistic:
     """Test the count of numbers beyond 1, 2, 3 and 4 standard deviations (binomial), and the largest number, in both directions."""
     checks, counts = [], []
     for name, values in draws.parts():
-        sizes, n = np.abs(values), values.size
-        counts.append(n)
-        for at in (1.0, 2.0, 3.0, 4.0):
-            beyond, rate = int((sizes > at).sum()), math.erfc(at / math.sqrt(2.0))
-            too_few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
-            too_many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
-            checks.append(
-                NoiseCheck(
-                    min(1.0, 2.0 * min(too_few, too_many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}"
-                )
-            )
-        farthest = float(sizes.max())
-        outside = math.erfc(farthest / math.sqrt(2.0))
-        none_farther = math.exp(n * math.log1p(-outside)) if outside < 1.0 else 0.0
-        checks.append(
-            NoiseCheck(
-                min(1.0, 2.0 * min(none_farther, 1.0 - none_farther)),
-                f"the farthest of {n:,} at {farthest:.4g} standard deviations in {name}",
-            )
-        )
+        sizes = np.abs(values)
+        counts.append(values.size)
+        checks += [_count_beyond(sizes, deviations, name) for deviations in (1.0, 2.0, 3.0, 4.0)]
+        checks.append(_farthest(sizes, name))
     p, where = _worst(checks)
 
     def power(level: float) -> str:
@@ -341,6 +247,29 @@ def tails(draws: Draws) -> Statistic:
         return f"noise clipped at {-float(special.ndtri(0.5 * rate)):.3g} standard deviations in all" if rate < 0.3 else "nothing"
 
     return Statistic("tails of the noise", p, where, power)
+
+
+def _count_beyond(sizes: Array, deviations: float, name: str) -> NoiseCheck:
+    """Check that as many numbers as expected are farther from 0 than a number of standard deviations."""
+    n, beyond, rate = sizes.size, int((sizes > deviations).sum()), _two_sided_tail(deviations)
+    too_few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
+    too_many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
+    where = f"{beyond:,} of {n:,} beyond {deviations:g} standard deviations in {name}"
+    return NoiseCheck(min(1.0, 2.0 * min(too_few, too_many)), where)
+
+
+def _farthest(sizes: Array, name: str) -> NoiseCheck:
+    """Check that the number farthest from 0 is neither too close nor too far."""
+    n, farthest = sizes.size, float(sizes.max())
+    rate = _two_sided_tail(farthest)
+    none_farther = math.exp(n * math.log1p(-rate)) if rate < 1.0 else 0.0
+    where = f"the farthest of {n:,} at {farthest:.4g} standard deviations in {name}"
+    return NoiseCheck(min(1.0, 2.0 * min(none_farther, 1.0 - none_farther)), where)
+
+
+def _two_sided_tail(deviations: float) -> float:
+    """Return the probability that a Gaussian number is farther from its mean than a number of standard deviations."""
+    return math.erfc(deviations / math.sqrt(2.0))
 
 
 class Collisions(NamedTuple):
@@ -390,12 +319,10 @@ def precision(draws: Draws) -> Statistic:
     p, where = _worst(checks)
 
     def power(level: float) -> str:
-        n = max(counts)
-        expected = 0.5 * n * n * HALF_NORMAL_SQUARED * cell
-        more = (-float(special.ndtri(level / len(checks))) + float(special.ndtri(DETECTION_PROBABILITY))) * math.sqrt(
-            expected + 1.0
-        ) + 1.0
-        grid = (expected + more) / (0.5 * n * n * HALF_NORMAL_SQUARED)
+        pairs_per_width = 0.5 * max(counts) ** 2 * HALF_NORMAL_SQUARED
+        expected = pairs_per_width * cell
+        errors = float(special.ndtri(DETECTION_PROBABILITY) - special.ndtri(level / len(checks)))
+        grid = (expected + errors * math.sqrt(expected + 1.0) + 1.0) / pairs_per_width
         return f"rounding to {grid:.2g} standard deviations in the largest tensor" if grid < 1.0 else "no rounding"
 
     return Statistic("precision of the noise", p, where, power)
@@ -403,18 +330,16 @@ def precision(draws: Draws) -> Statistic:
 
 def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     """Test that the coordinates have independent noise. None repeats another up to sign, and close coordinates are not correlated."""
-    room = max(2, MOST_NUMBERS // 64)
-    rows = draws.first_columns(room)  # not rescaled, because noise that two tensors share differs after rescaling
-    needed = 0.5 * rows.shape[1] ** 2
-    cell = _cell_width(draws, 2.0**-10)
-    used = min(draws.count, max(1, math.ceil(math.log(needed * 1e6) / -math.log(min(HALF_NORMAL_SQUARED * cell, 0.5)))))
-    chosen = rows[np.linspace(0, draws.count - 1, used).astype(int)]
-    p, pairs, expected = _collisions(chosen, cell) if rows.shape[1] > 1 else Collisions(1.0, 0, 0.0)
+    column_count = max(2, MOST_NUMBERS // 64)
+    rows = draws.first_columns(column_count)  # not rescaled, because noise that two tensors share differs after rescaling
+    p, pairs, expected = _repeated_coordinates(draws, rows)
     checks = [NoiseCheck(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
-    rows = scaled.first_columns(room)
-    for lag in range(1, min(MOST_LAGS, rows.shape[1] // 2) + 1):
-        halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
-        checks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} apart"))
+    rows = scaled.first_columns(column_count)
+    width = rows.shape[1]
+    for lag in range(1, min(MOST_LAGS, width // 2) + 1):
+        paired = width // (2 * lag) * 2 * lag  # number of coordinates in whole pairs of blocks of `lag`
+        blocks = rows[:, :paired].reshape(draws.count, -1, 2, lag)
+        checks.append(_correlation(blocks[:, :, 0], blocks[:, :, 1], f"coordinates {lag} apart"))
     # Repeated pairs and correlations are separate tests. Each gets half of the level.
     least, where = _worse(checks[0], _worst(checks))
     half = rows.size // 2
@@ -424,6 +349,18 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
         return repeated + _detectable_correlation(half, level / (2 * len(checks)))
 
     return Statistic("noise of its own in each coordinate", least, where, power)
+
+
+def _repeated_coordinates(draws: Draws, rows: Array) -> Collisions:
+    """Count the pairs of coordinates that are equal, up to sign, in as many draws as rule out most pairs that are equal by chance."""
+    width = rows.shape[1]
+    if width < 2:
+        return Collisions(1.0, 0, 0.0)
+    cell = _cell_width(draws, COORDINATE_CELL)
+    chance = min(HALF_NORMAL_SQUARED * cell, 0.5)  # that two coordinates are equal in one draw
+    needed = math.ceil(math.log(0.5 * width**2 / PAIRS_BY_CHANCE) / -math.log(chance))
+    used = min(draws.count, max(1, needed))
+    return _collisions(rows[np.linspace(0, draws.count - 1, used).astype(int)], cell)
 
 
 def _correlation(first: Array, second: Array, what: str) -> NoiseCheck:
@@ -447,8 +384,9 @@ def steps(draws: Draws) -> Statistic:
     checks: list[NoiseCheck] = []
     for name, values in draws.tensors.items():
         for lag in range(1, min(MOST_LAGS, draws.count // 2) + 1):
-            halves = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
-            checks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
+            paired = draws.count // (2 * lag) * 2 * lag  # number of steps in whole pairs of blocks of `lag`
+            blocks = values[:paired].reshape(-1, 2, lag, values.shape[1])
+            checks.append(_correlation(blocks[:, 0], blocks[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
     rows = draws.first_columns(max(2, MOST_NUMBERS // max(1, draws.count)))
     closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else NoiseCheck(1.0, "a single step")

@@ -53,9 +53,8 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
         raise unavailable(error) or InputError(f"{target}: cannot be imported: {_import_error_text(error)}") from None
     if not callable(member):
         place = getattr(imported, "__file__", None) or "a built-in module"
-        raise InputError(
-            f"{target}: expected a function, found {'nothing' if member is None else type(member).__name__} in {place}"
-        )
+        actual = "nothing" if member is None else type(member).__name__
+        raise InputError(f"{target}: expected a function, found {actual} in {place}")
     function: Callable[..., Any] = member
     return function
 
@@ -102,11 +101,17 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
     """Return the file that an import of a module would load; None if there is none. No module and no package is executed."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
-    names, search_path, spec = module.split("."), [*sys.path, *folders], None
-    for depth in range(1, len(names) + 1):
-        spec = PathFinder.find_spec(".".join(names[:depth]), search_path)
+    search_path, spec = [*sys.path, *folders], None
+    for name in _with_packages(module):
+        spec = PathFinder.find_spec(name, search_path)
         search_path = list(spec.submodule_search_locations or ()) if spec else []
     return spec.origin if spec else None
+
+
+def _with_packages(module: str) -> list[str]:
+    """Return the names of the packages of a module, from the outermost, and the name of the module."""
+    parts = module.split(".")
+    return [".".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
 
 
 def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
@@ -155,12 +160,16 @@ def _imported_modules(node: ast.AST, package: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
-        above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-        base = ".".join(part for part in (*above, node.module or "") if part)
+        base_parts: list[str] = []
+        if node.level:  # a relative import: level 1 is the package itself, and level 2 the package around it
+            package_parts = package.split(".")
+            base_parts = package_parts[: len(package_parts) - node.level + 1]
+        if node.module:
+            base_parts = [*base_parts, *node.module.split(".")]
+        base = ".".join(filter(None, base_parts))
         names = [base, *(f"{base}.{alias.name}" if base else alias.name for alias in node.names)]
     for name in filter(None, names):
-        parts = name.split(".")
-        yield from (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+        yield from _with_packages(name)
 
 
 def is_own_code(file: str) -> bool:
@@ -181,10 +190,16 @@ def is_library(file: str) -> bool:
 @lru_cache(maxsize=4)
 def _libraries_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the folders and files of libraries outside of the folders into which this Python installs libraries."""
-    others = [folder for folder in path if folder and not (folder + os.sep).startswith(LIBRARY_FOLDERS)]
-    named = [folder for folder in others if os.path.basename(os.path.normpath(folder)) in LIBRARY_FOLDER_NAMES]
-    files = frozenset(file for folder in others if folder not in named for file in _installed_files(folder))
-    return tuple(os.path.normpath(folder) + os.sep for folder in named) + tuple(_torch_folders()), files
+    library_folders = list(_torch_folders())
+    files: set[str] = set()
+    for folder in path:
+        if not folder or (folder + os.sep).startswith(LIBRARY_FOLDERS):
+            continue
+        if os.path.basename(os.path.normpath(folder)) in LIBRARY_FOLDER_NAMES:
+            library_folders.append(os.path.normpath(folder) + os.sep)
+        else:
+            files.update(_installed_files(folder))
+    return tuple(library_folders), frozenset(files)
 
 
 def _installed_files(folder: str) -> Iterator[str]:
@@ -195,6 +210,7 @@ def _installed_files(folder: str) -> Iterator[str]:
 
 
 def _torch_folders() -> Iterator[str]:
-    """Return the folders of the torch package, which may be a source tree."""
+    """Yield the folders of the torch package, which may be a source tree."""
     spec = importlib.util.find_spec("torch")
-    return (folder + os.sep for folder in (spec.submodule_search_locations or () if spec else ()))
+    if spec is not None:
+        yield from (folder + os.sep for folder in spec.submodule_search_locations or ())

@@ -57,27 +57,25 @@ class StrongestAttack:
         The guesses are about the highest scores, and about as many of the lowest scores unless `one_sided`.
         """
         shift = self.shift * factor
-        share = guesses / canaries if one_sided else 0.5 * guesses / canaries  # share of the scores with guesses at one end
+        ends = 1 if one_sided else 2
+        share = guesses / canaries / ends  # share of the scores with guesses at one end
 
-        def excess(at: float) -> float:
-            return 0.5 * (self.tail(at - shift) + self.tail(at)) - share
+        def excess(score: float) -> float:
+            return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
-        at = bracket_root(excess, -FARTHEST, FARTHEST + shift, 1e-9)[0] if share < 1.0 else -FARTHEST
-        right = min(0.5 * self.tail(at - shift) / share, 1.0 - 1e-12)
+        score = bracket_root(excess, -FARTHEST, FARTHEST + shift, 1e-9)[0] if share < 1.0 else -FARTHEST
+        right = min(0.5 * self.tail(score - shift) / share, 1.0 - 1e-12)
         return guesses - _binomial_quantile(guesses, 1.0 - right, MISSED)
 
     def counts(self, factor: float, members: int, others: int) -> list[Counts]:
         """Return the counts of a test at each of THRESHOLDS. Each of its two errors is larger with probability at most MISSED / 2."""
         shift = self.shift * factor
-        return [
-            Counts(
-                members,
-                others,
-                members - _binomial_quantile(members, 1.0 - self.tail(at - shift), 0.5 * MISSED),
-                _binomial_quantile(others, self.tail(at), 0.5 * MISSED),
-            )
-            for at in THRESHOLDS
-        ]
+        counts = []
+        for at in THRESHOLDS:
+            missed = _binomial_quantile(members, 1.0 - self.tail(at - shift), 0.5 * MISSED)
+            false_positives = _binomial_quantile(others, self.tail(at), 0.5 * MISSED)
+            counts.append(Counts(members, others, members - missed, false_positives))
+        return counts
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
@@ -190,7 +188,11 @@ def detection_rates(
 ) -> list[float]:
     """Return, for each rule, the share of simulated audits that detect a program with 1 / factor of its noise."""
     high, low = right_guesses(steps, factor, canaries, SIMULATED_AUDITS, seed)
-    return [float((high[:, rule.guesses - rule.low] + low[:, rule.low] >= rule.needed).mean()) for rule in rules]
+    rates = []
+    for rule in rules:
+        right = high[:, rule.guesses - rule.low] + low[:, rule.low]
+        rates.append(float((right >= rule.needed).mean()))
+    return rates
 
 
 def _simulated_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule], seed: int) -> float:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpcli.audit.audit_result import ReplayCheck
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import binomial_tail
-from dpcli.audit.decide import ReplayCheck
-from dpcli.audit.noise_statistics import DETECTION_PROBABILITY, Statistic, detectable_factor, draws_of, statistics
+from dpcli.audit.noise_draws import draws_of
+from dpcli.audit.noise_statistics import DETECTION_PROBABILITY, Statistic, detectable_factor, statistics
 from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.audit.power import least_count
 from dpcli.base.errors import InputError
@@ -142,71 +143,89 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
     tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
-    return (*exact, *_noise_checks(pairs, declared), *(_as_check(test, declared.significance / len(tests)) for test in tests))
+    return (*exact, *_noise_checks(pairs, declared), *(_check_of(test, declared.significance / len(tests)) for test in tests))
 
 
-def _as_check(one: Statistic, level: float) -> ReplayCheck:
-    message = f"{one.message} (p = {one.p:.2g}, refuted below {level:.2g})"
-    return ReplayCheck(one.name, one.p > level, message, statistical=True, power=one.power(level))
+def _check_of(test: Statistic, level: float) -> ReplayCheck:
+    message = f"{test.message} (p = {test.p:.2g}, refuted below {level:.2g})"
+    return ReplayCheck(test.name, test.p > level, message, statistical=True, power=test.power(level))
 
 
 def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that both sides of a replay have the same number of steps, if all their steps can be compared."""
-    compared = [pair for pair in pairs if pair.comparable == min(len(pair.left), len(pair.right))]
-    unequal = [(len(pair.left), len(pair.right)) for pair in compared if len(pair.left) != len(pair.right)]
-    message = f"{unequal[0][0]} with the record, {unequal[0][1]} without" if unequal else f"{len(pairs[0].left)} on both datasets"
-    return ReplayCheck("number of steps", not unequal, message)
-
-
-def _paired_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
     for pair in pairs:
-        yield from ((i, left, right) for i, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1))
+        left_count, right_count = len(pair.left), len(pair.right)
+        if left_count != right_count and pair.comparable == min(left_count, right_count):
+            return ReplayCheck("number of steps", False, f"{left_count} with the record, {right_count} without")
+    return ReplayCheck("number of steps", True, f"{len(pairs[0].left)} on both datasets")
 
 
-def _comparable_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
-    """Yield the number and both sides of each step that begins with equal releases on both datasets."""
+class PairedStep(NamedTuple):
+    """A step on both datasets, and its number from 1."""
+
+    number: int
+    left: Step
+    right: Step
+
+
+def _paired_steps(pair: Pair) -> Iterator[PairedStep]:
+    for number, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1):
+        yield PairedStep(number, left, right)
+
+
+def _all_steps(pairs: Sequence[Pair]) -> Iterator[PairedStep]:
     for pair in pairs:
-        yield from ((i, left, right) for i, left, right in _paired_steps([pair]) if i <= pair.comparable)
+        yield from _paired_steps(pair)
+
+
+def _comparable_steps(pairs: Sequence[Pair]) -> Iterator[PairedStep]:
+    """Yield each step that begins with equal releases on both datasets."""
+    for pair in pairs:
+        yield from islice(_paired_steps(pair), pair.comparable)
 
 
 def _takes_part(left: Step, right: Step) -> bool:
     """Return whether the differing record takes part in a step, judged by the batches or, if there are none, by the sums."""
-    return set(left.batch) != set(right.batch) if left.batch or right.batch else distance(left, right) != 0.0
+    if left.batch or right.batch:
+        return set(left.batch) != set(right.batch)
+    return distance(left, right) != 0.0
 
 
 def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that both sides of each step have sums of the same names and shapes."""
-    for i, left, right in _paired_steps(pairs):
-        shapes = [{name: np.shape(value) for name, value in step.sums.items()} for step in (left, right)]
-        if shapes[0] != shapes[1]:
-            return ReplayCheck("names and shapes of the sums", False, f"step {i}: {shapes[0]} with the record, {shapes[1]} without")
-    return ReplayCheck("names and shapes of the sums", True, "equal")
+    name = "names and shapes of the sums"
+    for step in _all_steps(pairs):
+        left, right = _shapes_of(step.left), _shapes_of(step.right)
+        if left != right:
+            return ReplayCheck(name, False, f"step {step.number}: {left} with the record, {right} without")
+    return ReplayCheck(name, True, "equal")
+
+
+def _shapes_of(step: Step) -> dict[str, tuple[int, ...]]:
+    return {name: np.shape(value) for name, value in step.sums.items()}
 
 
 def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Check that the batches differ only in the ids of the differing record, which must be the same in every step."""
+    name = "members of the batches"
     for pair in pairs:
         differ: set[Any] = set()
-        for i, left, right in _paired_steps([pair]):
-            differ |= set(left.batch) ^ set(right.batch)
+        for step in _paired_steps(pair):
+            differ |= set(step.left.batch) ^ set(step.right.batch)
             if len(differ) > declared.exchanged:
-                return ReplayCheck(
-                    "members of the batches",
-                    False,
-                    f"step {i}: {len(differ)} records differ up to this step, at most {declared.exchanged} may",
-                )
-    return ReplayCheck("members of the batches", True, "equal, except for the record")
+                difference = f"{len(differ)} records differ up to this step, at most {declared.exchanged} may"
+                return ReplayCheck(name, False, f"step {step.number}: {difference}")
+    return ReplayCheck(name, True, "equal, except for the record")
 
 
 def _finite(pairs: Sequence[Pair]) -> ReplayCheck:
     """Check that sums and noise have only finite numbers."""
-    for i, left, right in _paired_steps(pairs):
+    for number, left, right in _all_steps(pairs):
         for quantity, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
             for name in {**tables[0], **tables[1]}:
                 if not all(np.all(np.isfinite(_array(table, name))) for table in tables):
-                    return ReplayCheck(
-                        "finite sums", False, f"step {i}: {name} holds NaN or inf in the {quantity}, which noise does not hide"
-                    )
+                    message = f"step {number}: {name} holds NaN or inf in the {quantity}, which noise does not hide"
+                    return ReplayCheck("finite sums", False, message)
     return ReplayCheck("finite sums", True, "finite in all steps")
 
 
@@ -218,18 +237,27 @@ def distance(left: Step, right: Step) -> float:
     """Return the L2 distance between the concatenated sums of two steps; inf if shapes differ or the distance is not finite."""
     total = 0.0
     for name in {**left.sums, **right.sums}:
-        one, other = _array(left.sums, name), _array(right.sums, name)
-        if one.shape != other.shape:
+        left_sum, right_sum = _array(left.sums, name), _array(right.sums, name)
+        if left_sum.shape != right_sum.shape:
             return math.inf
-        total += float(np.square(one - other).sum())
+        total += float(np.square(left_sum - right_sum).sum())
     return math.sqrt(total) if math.isfinite(total) else math.inf
 
 
 def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
     """Check the measured sensitivity. It is a lower bound on the true sensitivity, because other records may change the sums more."""
-    worst, step = max((distance(left, right), i) for i, left, right in _comparable_steps(pairs))
-    message = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
+    worst, number = max((distance(step.left, step.right), step.number) for step in _comparable_steps(pairs))
+    message = f"measured {worst:.6g} in step {number}, declared {declared.sensitivity:.6g}"
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
+
+
+def _left_steps(pairs: Sequence[Pair]) -> list[Step]:
+    """Return all steps on the datasets with the record."""
+    return [step for pair in pairs for step in pair.left]
+
+
+def _reports_noise(pairs: Sequence[Pair]) -> bool:
+    return any(step.noise for step in _left_steps(pairs))
 
 
 def _flat_noise(step: Step) -> Array:
@@ -240,17 +268,17 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
     """Check that the noise is equal on both datasets, and that it differs between steps and between replays."""
     if declared.noise is None:
         return
-    if not any(step.noise for pair in pairs for step in pair.left):
+    if not _reports_noise(pairs):
         yield ReplayCheck("noise", False, "a standard deviation is declared, but the program reports no noise")
         return
     drawn = [[_flat_noise(step) for step in pair.left] for pair in pairs]
     yield _same_noise(pairs, declared.noise)
     if declared.fresh:
-        repeated = any(_same_draws(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
+        repeated = any(_has_repeated_draws(run, declared.noise) for run in drawn)
         message = "two successive steps have the same noise" if repeated else "different in successive steps"
         yield ReplayCheck("new noise in every step", not repeated, message)
     if len(drawn) > 1:
-        repeated = any(_same_draws(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
+        repeated = _has_repeated_draws([run[0] for run in drawn], declared.noise)
         message = "two successive runs have the same noise" if repeated else "different in successive runs"
         yield ReplayCheck("new noise in every run", not repeated, message)
 
@@ -260,7 +288,7 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
 
     If the noise of different steps is correlated, only the first step of each run is used.
     """
-    if declared.noise is None or not any(step.noise for pair in pairs for step in pair.left):
+    if declared.noise is None or not _reports_noise(pairs):
         return
     runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
     draws = draws_of(runs, declared.noise, declared.fresh)
@@ -272,61 +300,61 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
 
 def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
     """Check that both datasets get the same draws of noise."""
-    for i, left, right in _comparable_steps(pairs):
-        one, other = _flat_noise(left), _flat_noise(right)
-        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=SAME_NOISE * std, equal_nan=True):
-            return ReplayCheck(
-                "noise does not depend on the record", False, f"step {i}: different draws with and without the record"
-            )
-    return ReplayCheck("noise does not depend on the record", True, "equal draws on both datasets")
+    name = "noise does not depend on the record"
+    for step in _comparable_steps(pairs):
+        left, right = _flat_noise(step.left), _flat_noise(step.right)
+        if left.shape != right.shape or not np.allclose(left, right, rtol=1e-6, atol=SAME_NOISE * std, equal_nan=True):
+            return ReplayCheck(name, False, f"step {step.number}: different draws with and without the record")
+    return ReplayCheck(name, True, "equal draws on both datasets")
 
 
-def _same_draws(one: Array, other: Array, std: float) -> bool:
-    """Return whether two draws are equal. Draws of 8 or more numbers may differ by rounding errors of single precision."""
-    close = SAME_NOISE * std if len(one) >= 8 else 0.0
-    return bool(len(one) and one.shape == other.shape and np.allclose(one, other, rtol=0.0, atol=close))
+def _has_repeated_draws(draws: Sequence[Array], std: float) -> bool:
+    """Return whether two successive draws are equal. Draws of 8 or more numbers may differ by rounding errors of single precision."""
+    for first, second in pairwise(draws):
+        tolerance = SAME_NOISE * std if len(first) >= 8 else 0.0
+        if len(first) and first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=tolerance):
+            return True
+    return False
 
 
 def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Test that batch sizes vary at least as much as under Poisson sampling. The sizes of shuffled batches vary less."""
-    sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
+    sizes = np.array([len(step.batch) for step in _left_steps(pairs)], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
         return
-    mean = float(sizes.mean())
-    spread = float(np.square(sizes - mean).sum()) / (mean * (1.0 - declared.rate))
-    message = f"sizes of {len(sizes):,} batches vary {spread / (len(sizes) - 1):.3g} times as much as under Poisson sampling"
-    p = float(special.chdtr(len(sizes) - 1, spread))
-    yield Statistic(
-        "batches drawn by Poisson sampling",
-        p,
-        message,
-        lambda level: f"sizes that vary {1.0 / detectable_factor(len(sizes) - 1, level) ** 2:.2g} times as much",
-    )
+    mean, degrees = float(sizes.mean()), len(sizes) - 1
+    spread = float(np.square(sizes - mean).sum()) / (mean * (1.0 - declared.rate))  # chi-square under Poisson sampling
+    message = f"sizes of {len(sizes):,} batches vary {spread / degrees:.3g} times as much as under Poisson sampling"
+
+    def power(level: float) -> str:
+        return f"sizes that vary {1.0 / detectable_factor(degrees, level) ** 2:.2g} times as much"
+
+    yield Statistic("batches drawn by Poisson sampling", float(special.chdtr(degrees, spread)), message, power)
 
 
 def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
     """Test that no more records are drawn than the declared rate permits."""
     rate = declared.rate or 0.0
-    steps = [step for pair in pairs for step in pair.left]
-    trials, count = len(steps) * (declared.records or 0), sum(len(step.batch) for step in steps)
+    steps = _left_steps(pairs)
+    trials, drawn = len(steps) * (declared.records or 0), sum(len(step.batch) for step in steps)
     if not 0.0 < rate < 1.0 or not trials:
         return
 
+    def p_value(count: int) -> float:
+        return float(binomial_tail(trials, rate, np.array([count]))[0])
+
     def power(level: float) -> str:
-        threshold = least_count(
-            trials, lambda drawn: drawn > 0 and float(binomial_tail(trials, rate, np.array([drawn]))[0]) <= level
-        )
-        least = (
-            float(special.betaincinv(threshold, trials - threshold + 1, DETECTION_PROBABILITY)) / rate
-            if threshold <= trials
-            else math.inf
-        )
-        return f"records drawn {up(least, 2)} times as often" if least < 1.0 / rate else "nothing"
+        threshold = least_count(trials, lambda count: count > 0 and p_value(count) <= level)
+        if threshold > trials:
+            return "nothing"
+        detected_rate = float(special.betaincinv(threshold, trials - threshold + 1, DETECTION_PROBABILITY))
+        times = detected_rate / rate
+        return f"records drawn {up(times, 2)} times as often" if times < 1.0 / rate else "nothing"
 
     message = (
-        f"{count:,} records drawn in {len(steps):,} steps, {rate * trials:,.6g} expected of {declared.records:,} at rate {rate:.4g}"
+        f"{drawn:,} records drawn in {len(steps):,} steps, {rate * trials:,.6g} expected of {declared.records:,} at rate {rate:.4g}"
     )
-    yield Statistic("records drawn as often as declared", float(binomial_tail(trials, rate, np.array([count]))[0]), message, power)
+    yield Statistic("records drawn as often as declared", p_value(drawn), message, power)
 
 
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
@@ -340,15 +368,15 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
     """
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")
-    times = 2 if varied is Adjacency.REPLACE_ONE else 1
+    changed_records = 2 if varied is Adjacency.REPLACE_ONE else 1
     entry = _noisy_entry(pipeline)
     noise = settings.noise
     if noise is None and entry is not None:
         noise = entry.spec.noise_multiplier * settings.sensitivity  # type: ignore[attr-defined]
     return Declared(
-        sensitivity=times * settings.sensitivity,
+        sensitivity=changed_records * settings.sensitivity,
         noise=noise,
-        exchanged=times,
+        exchanged=changed_records,
         rate=_rate(entry, pipeline),
         records=None if pipeline is None else pipeline.privacy.dataset_size,
         fresh=entry is None or not hasattr(entry.spec, "iterations"),

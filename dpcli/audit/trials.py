@@ -27,12 +27,23 @@ WITH_RECORD = (True, False)  # whether a dataset contains the record, for the tw
 Progress = Callable[[int, int], None]
 
 
+class Trial(NamedTuple):
+    """A run on the dataset with the record, or on the dataset without it, and its number there."""
+
+    with_record: bool
+    number: int
+
+
 class TrialPart(NamedTuple):
     """The trials `first` to `stop` - 1 on the dataset with the record, or on the dataset without it."""
 
     with_record: bool
     first: int
     stop: int
+
+    @property
+    def trials(self) -> set[Trial]:
+        return {Trial(self.with_record, number) for number in range(self.first, self.stop)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +111,30 @@ def run_trials(plan: TrialPlan, jobs: int, path: str | None, progress: Progress)
     Raises:
         InputError: The function raises an error, or returns a value that is not a number.
     """
-    scores = dict(_stored_scores(path))
-    total, record = 2 * plan.trials, _recorder(plan, path)
+    scores = _stored_scores(path)
+    store = _recorder(plan, path)
     for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, scores)):
-        scores |= {(part.with_record, part.first + i): value for i, value in enumerate(values)}
-        record(part, values)
-        progress(len(scores), total)
-    keys = [(with_record, trial) for with_record in WITH_RECORD for trial in range(plan.trials)]
-    return Scores(np.array([with_record for with_record, _ in keys]), np.array([scores[key] for key in keys]))
+        for trial, value in enumerate(values, part.first):
+            scores[Trial(part.with_record, trial)] = value
+        store(part, values)
+        progress(len(scores), 2 * plan.trials)
+    trials = [Trial(with_record, number) for with_record in WITH_RECORD for number in range(plan.trials)]
+    return Scores(np.array([trial.with_record for trial in trials]), np.array([scores[trial] for trial in trials]))
 
 
-def _stored_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
-    """Yield the stored trials, as keys (with record, number) and scores. An incomplete line, which a crash left, is ignored."""
+def _stored_scores(path: str | None) -> dict[Trial, float]:
+    """Return the scores of the stored trials. An incomplete line, which a crash left, is ignored."""
+    scores: dict[Trial, float] = {}
     if path is None or not os.path.exists(path):
-        return
+        return scores
     with open(path, encoding="utf-8") as file:
         file.readline()
         for line in file:
             record = _record(line)
             if {"member", "first"} <= record.keys():
-                for i, value in enumerate(record.get("scores", ())):
-                    yield (bool(record["member"]), record["first"] + i), float(value)
+                for number, value in enumerate(record.get("scores", ()), record["first"]):
+                    scores[Trial(bool(record["member"]), number)] = float(value)
+    return scores
 
 
 def _record(line: str) -> dict[str, Any]:
@@ -157,15 +171,13 @@ def _ends_line(file: Any) -> bool:
     return bool(file.read(1) == b"\n")
 
 
-def _missing_parts(plan: TrialPlan, jobs: int, scores: dict[tuple[bool, int], float]) -> list[TrialPart]:
+def _missing_parts(plan: TrialPlan, jobs: int, scores: dict[Trial, float]) -> list[TrialPart]:
     """Return the parts with missing trials. The two datasets alternate, so that both have equally many trials after an interruption."""
     size = max(1, plan.trials // (jobs * PARTS_PER_PROCESS))
-    parts = [
-        TrialPart(with_record, first, min(first + size, plan.trials))
-        for first in range(0, plan.trials, size)
-        for with_record in WITH_RECORD
-    ]
-    return [part for part in parts if any((part.with_record, trial) not in scores for trial in range(part.first, part.stop))]
+    parts = []
+    for first in range(0, plan.trials, size):
+        parts += [TrialPart(with_record, first, min(first + size, plan.trials)) for with_record in WITH_RECORD]
+    return [part for part in parts if not scores.keys() >= part.trials]
 
 
 def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:

@@ -21,11 +21,14 @@ class Displayed:
 
     def __repr__(self) -> str:
         line = self._line()
-        return f"{type(self).__name__}({line if len(line) <= LONGEST_LINE else f'{line[:LONGEST_LINE]}...'})"
+        if len(line) > LONGEST_LINE:
+            line = f"{line[:LONGEST_LINE]}..."
+        return f"{type(self).__name__}({line})"
 
     def _repr_html_(self) -> str:
         """Return the HTML of the document that a command prints for the result. Without such a document, return the HTML of the line."""
         from dpcli.base.registry import DISPLAYED
 
-        html: str = load(DISPLAYED["fragment"])(load(DISPLAYED.get(type(self).__name__, DISPLAYED[""]))(self))
+        document_of = load(DISPLAYED.get(type(self).__name__, DISPLAYED[""]))
+        html: str = load(DISPLAYED["fragment"])(document_of(self))
         return html

@@ -7,7 +7,7 @@ import importlib.util
 from dpcli.base.errors import Unavailable
 
 # Extra of dpcli that installs a package, by the name of its module.
-EXTRAS = {  # name of an importable package -> extra of dpcli that installs it
+EXTRAS = {
     "flint": "proof",
     "torch": "train",
     "safetensors": "train",
@@ -33,7 +33,9 @@ def require(*packages: str) -> None:
 
 def unavailable(error: BaseException) -> Unavailable | None:
     """Return an error that says what to install, if an extra of dpcli has the package that could not be imported; None otherwise."""
-    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
     return Unavailable(_missing(package)) if package in EXTRAS else None
 
 

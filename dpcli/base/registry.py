@@ -41,11 +41,17 @@ FOLDERS = (
 
 def _own_plugins() -> Iterable[Plugin]:
     """Return the plugins of the existing folders. A plugin is omitted if it needs a folder that is missing."""
-    plugins = {folder: plugin for folder in FOLDERS if (plugin := _own_plugin(folder)) is not None}
-    while incomplete := [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]:
+    plugins: dict[str, Plugin] = {}
+    for folder in FOLDERS:
+        plugin = _own_plugin(folder)
+        if plugin is not None:
+            plugins[folder] = plugin
+    while True:
+        incomplete = [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]
+        if not incomplete:
+            return plugins.values()
         for folder in incomplete:
             del plugins[folder]
-    return plugins.values()
 
 
 def _own_plugin(folder: str) -> Plugin | None:
@@ -107,17 +113,21 @@ def _merged(plugins: Iterable[Plugin]) -> Plugin:
     merged: dict[str, Any] = {}
     for field, default in Plugin._field_defaults.items():
         values = [getattr(plugin, field) for plugin in plugins]
-        merged[field] = _union(values) if isinstance(default, dict) else next((value for value in values if value), default)
+        if isinstance(default, dict):
+            merged[field] = _union(values)
+        else:
+            merged[field] = next((value for value in values if value), default)
     return Plugin(**merged)
 
 
 def _union(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Return the union of tables. Raises InputError if two tables have the same name."""
     union: dict[str, Any] = {}
-    for name, value in (item for table in tables for item in table.items()):
-        if name in union:
-            raise InputError(f"expected a name that no other plugin has, found {name!r} twice: {union[name]!r} and {value!r}")
-        union[name] = value
+    for table in tables:
+        for name, value in table.items():
+            if name in union:
+                raise InputError(f"expected a name that no other plugin has, found {name!r} twice: {union[name]!r} and {value!r}")
+            union[name] = value
     return union
 
 

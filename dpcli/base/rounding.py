@@ -7,6 +7,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 
 DECIMALS = 4  # decimal places of a printed bound
 SIGNIFICANT = 5  # significant digits of a bound that is below 1, or is printed in e-notation
+PLAIN_SIZES = range(-5, 15)  # decimal exponents of the numbers that are printed without e-notation
+EXACT = Context(prec=60)  # more digits than any printed number has
 
 
 def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
@@ -20,12 +22,13 @@ def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
     # The shortest decimal of a double is rounded, so that a stated 0.1 is not printed as 0.10001.
     exact = x if isinstance(x, Decimal) else Decimal(repr(x))
     size = exact.adjusted()
-    if -5 <= size < 15:
-        places = max(decimals, SIGNIFICANT - 1 - size if size < 0 else 0)
-        result = exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=Context(prec=60))
-        drop_last = places > decimals and result.adjusted() > size  # 0.99999 became 1.00000, which has a digit too many
-        return format(result, "f")[: -1 if drop_last else None]
-    return format(Context(prec=SIGNIFICANT, rounding=direction).plus(exact), "e")
+    if size not in PLAIN_SIZES:
+        return format(Context(prec=SIGNIFICANT, rounding=direction).plus(exact), "e")
+    places = max(decimals, SIGNIFICANT - 1 - size if size < 0 else 0)
+    result = exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=EXACT)
+    text = format(result, "f")
+    has_extra_digit = places > decimals and result.adjusted() > size  # as in 1.00000, rounded from 0.99999
+    return text[:-1] if has_extra_digit else text
 
 
 def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
@@ -58,10 +61,10 @@ def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
         return f"{x:g}"
     exact = Decimal(repr(x))
     size = exact.adjusted()
-    if not -5 <= size < 15:
+    if size not in PLAIN_SIZES:
         return format(Context(prec=digits, rounding=direction).plus(exact), "g")
     places = max(digits - 1 - size, 0)
-    text = format(exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=Context(prec=60)), ",f")
+    text = format(exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=EXACT), ",f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -23,7 +23,8 @@ def stated(x: float) -> Fraction:
     nearest float is `x`, if there is one. Otherwise it is the exact binary number.
     """
     decimal = repr(float(x))  # float() also converts a NumPy number
-    if sum(character.isdigit() for character in decimal.partition("e")[0].replace(".", "").strip("-0")) <= DIGITS:
+    digits = decimal.partition("e")[0].replace(".", "").strip("-0")
+    if len(digits) <= DIGITS:
         return Fraction(decimal)
     exact = Fraction(x)
     simple = exact.limit_denominator(LARGEST_DENOMINATOR)

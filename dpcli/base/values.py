@@ -35,13 +35,15 @@ def _dataclass_of(cls: Any, options: dict[str, bool]) -> type:
     if not options.get("frozen") or set(options) - {"frozen", "slots", "kw_only", "eq"}:
         return STANDARD(cls, **options)
     home: list[type] = []  # will hold the finished class; with slots this is another class than `cls`
-    own = vars(cls)
-    for name, compiler in COMPILERS.items() if options.get("eq", True) else COMPILERS_WITHOUT_EQ.items():
+    defined = vars(cls)
+    compilers = COMPILERS if options.get("eq", True) else COMPILERS_WITHOUT_EQ
+    for name, compiler in compilers.items():
         # Python sets __hash__ to None in a class that defines __eq__.
-        if name not in own or (name == "__hash__" and own[name] is None):
+        if name not in defined or (name == "__hash__" and defined[name] is None):
             setattr(cls, name, _compiling_stub(name, compiler, home))
-    result = (STANDARD if _inherits_dataclass(cls) else _frozen)(cls, **{**options, "init": False, "repr": False, "eq": False})
-    home.append(result)  # with slots, this is another class than `cls`
+    make = STANDARD if _inherits_dataclass(cls) else _frozen
+    result = make(cls, **{**options, "init": False, "repr": False, "eq": False})
+    home.append(result)
     return result
 
 
@@ -123,11 +125,12 @@ def _init(cls: type) -> Method:
             lines.append(f"    _set(self, {field.name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append("    self.__post_init__()")
-    usual = [_parameter(field) for field in fields if field.init and not field.kw_only]
-    keywords = [_parameter(field) for field in fields if field.init and field.kw_only]
-    head = ", ".join(["self", *usual, *(["*", *keywords] if keywords else [])])
+    parameters = ["self", *(_parameter(field) for field in fields if field.init and not field.kw_only)]
+    keyword_only = [_parameter(field) for field in fields if field.init and field.kw_only]
+    if keyword_only:
+        parameters += ["*", *keyword_only]
     # As in the standard library, the code contains no text but the names of fields.
-    exec("\n".join([f"def __init__({head}):", *lines, "    pass"]), namespace)
+    exec("\n".join([f"def __init__({', '.join(parameters)}):", *lines, "    pass"]), namespace)
     result: Method = namespace["__init__"]
     return result
 
@@ -144,7 +147,9 @@ def _value(field: dataclasses.Field[Any]) -> str:
     name = field.name
     if field.default_factory is not MISSING:
         return f"_make_{name}() if {name} is _MISSING else {name}" if field.init else f"_make_{name}()"
-    return name if field.init else "" if field.default is MISSING else f"_default_{name}"
+    if field.init:
+        return name
+    return "" if field.default is MISSING else f"_default_{name}"
 
 
 def _repr(cls: type) -> Method:
@@ -153,7 +158,8 @@ def _repr(cls: type) -> Method:
 
     @reprlib.recursive_repr()
     def represent(self: object) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__qualname__}({values})"
 
     return represent
 
@@ -181,7 +187,10 @@ def _hash(cls: type) -> Method:
 def _compared(cls: type, hashed: bool = False) -> Iterator[str]:
     """Yield the names of the fields that __eq__ compares or, if `hashed`, that __hash__ uses."""
     for field in _fields(cls):
-        if field.compare if not hashed or field.hash is None else field.hash:
+        is_compared = field.compare
+        if hashed and field.hash is not None:
+            is_compared = field.hash
+        if is_compared:
             yield field.name
 
 

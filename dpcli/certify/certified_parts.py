@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from dpcli.accountants.directions import parts_of
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.values import dataclass
+from dpcli.certify.exact_norms import READABLE, squared_norm
 from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.file.pipeline.parts import named
 from dpcli.file.pipeline.resolve import BillLine, resolve
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
+from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianVector
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec, DiscreteGaussianVector, Norms
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
@@ -35,12 +40,14 @@ LAPLACE = "Laplace noise is dominated by its whole shift in one coordinate (dpcl
 TWO_POINTS = "randomised response dominates what is (epsilon, delta)-DP (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776)"
 INTEGERS = "discrete Laplace noise is dominated by its whole shift in one coordinate (dpcli explain discrete-laplace)"
 ONE_INTEGER = "discrete Gaussian noise on one integer (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)"
+INTEGERS_OF_VECTOR = "discrete Gaussian noise on integers that move by v is |v|^2 / (2 sigma^2)-zCDP (arXiv:2004.00010, Theorem 14)"
 RANGE = "choices have the stated bounded range (Dong, Durfee, Rogers 2020, arXiv:1909.13830)"
 RESPONSE = "randomised response has the stated epsilon"
 SAMPLED = "each record is in each Poisson sample by itself (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11)"
 REPLACED = "opposite shifts of full size dominate a replaced record on a Poisson sample (dpcli explain gaussian)"
 GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo et al. 2023, arXiv:2310.15526)"
 
+NEAR = Fraction(1, 10**11)  # relative distance of squares up to which the accountants' rounding, 1e-12 of the root, accounts for it
 REACH = 16.0  # standard deviations of a discrete Gaussian that are added up; e^-128 of it lies beyond
 
 Part = dict[str, Any]
@@ -70,8 +77,8 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     attained = True
     if privacy.adaptive:
         raise NotRepresentable("an adaptive file promises its cap, which no composition of fixed mechanisms proves")
-    for line, mechanism, count in _mechanisms(resolve(pipeline, group_size)):
-        attained = attained and mechanism.attained()
+    for line, mechanism, count in _mechanisms(pipeline, resolve(pipeline, group_size)):
+        attained = attained and mechanism.attained() and not _is_rounded_up(line)
         while isinstance(mechanism, Dominated):
             mechanism = mechanism.by
         if isinstance(mechanism, Free):
@@ -92,11 +99,18 @@ def certified_parts(pipeline: Pipeline, group_size: int = 1) -> CertifiedParts:
     return CertifiedParts(tuple({**dict(key), "count": n} for key, n in counts.items()), tuple(assumptions), attained)
 
 
-def _mechanisms(lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
-    """Yield each line's mechanism, or the members of a composed one, with its count."""
-    for line in lines:
-        for mechanism, count in parts_of(line.mechanism, line.count):
-            yield line, mechanism, count
+def _mechanisms(pipeline: Pipeline, lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
+    """Yield each line's mechanism with its count. A composed one is replaced by its members, each with a line of its own entry."""
+    entries = {entry.name: entry for entry in pipeline.mechanisms}
+    left = [(line, line.mechanism, line.count) for line in reversed([*lines])]
+    while left:
+        line, mechanism, count = left.pop()
+        names = named(line.entries[0].spec) if len(line.entries) == 1 else ()
+        if isinstance(mechanism, Composed) and len(names) == len(mechanism.parts):
+            members = zip(names, mechanism.parts, strict=True)
+            left += reversed([(replace(line, entries=(entries[name],)), part, n * count) for name, (part, n) in members])
+        else:
+            yield from ((line, part, n) for part, n in parts_of(mechanism, count))
 
 
 def _one_entry(line: BillLine) -> Entry:
@@ -139,6 +153,29 @@ def _numbers(line: BillLine, exact: Fraction | None, computed: float) -> tuple[F
     return exact, ()
 
 
+def _mu_squared(line: BillLine, neighbours: Neighbours, computed: float) -> tuple[Fraction, tuple[str, ...]]:
+    """Return the squared sensitivity over noise of a release without sampling, and what is assumed of it."""
+    spec = line.entries[0].spec if len(line.entries) == 1 else None
+    norm = None if spec is None else squared_norm(spec)
+    if isinstance(spec, CorrelatedSpec) and norm is not None and math.isfinite(spec.noise_multiplier):
+        moves = neighbours.records * (2 if neighbours.replaces else 1)
+        exact = norm.value * (moves / _exact(spec.noise_multiplier)) ** 2
+        excess = Fraction(computed) ** 2 / exact - 1
+        if excess < -NEAR:
+            raise InternalError(
+                f"certify reads a square of {float(exact)!r} from the file, where the accountants have {computed!r}^2"
+            )
+        if excess <= NEAR and max(exact.numerator.bit_length(), exact.denominator.bit_length()) <= READABLE:
+            return exact, ()
+    ratio, assumed = _numbers(line, _ratio(line, GaussianSpec, "sigma", neighbours, True), computed)
+    return ratio**2, assumed
+
+
+def _is_rounded_up(line: BillLine) -> bool:
+    norm = squared_norm(line.entries[0].spec) if len(line.entries) == 1 else None
+    return norm is not None and norm.rounded
+
+
 def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
     sampling = _one_entry(line).sampling
     exact = None if sampling is None else sampling.exact_rate(dataset_size)
@@ -148,8 +185,8 @@ def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
 
 
 def _gaussian(mechanism: Gaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    ratio, assumed = _numbers(line, _ratio(line, GaussianSpec, "sigma", neighbours, True), mechanism.mu)
-    return {"kind": "gaussian", "mu_squared": str(ratio**2)}, (GAUSSIAN, *assumed)
+    square, assumed = _mu_squared(line, neighbours, mechanism.mu)
+    return {"kind": "gaussian", "mu_squared": str(square)}, (GAUSSIAN, *assumed)
 
 
 def _sampled_gaussian(mechanism: SampledGaussian, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
@@ -171,9 +208,12 @@ def _discrete_laplace(mechanism: DiscreteLaplace, line: BillLine, neighbours: Ne
 
 
 def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    sigma = _exact(mechanism.sigma)
+    spec, variance = line.entries[0].spec if len(line.entries) == 1 else None, _exact(mechanism.sigma) ** 2
+    if isinstance(spec, DiscreteGaussianSpec):  # a vector of one direction is an integer with a whole multiple of the variance
+        stated = _exact(spec.sigma) ** 2
+        variance = stated * round(variance / stated)
     reach = math.ceil(REACH * mechanism.sigma)
-    part = {"kind": "discrete-gaussian", "sigma_squared": str(sigma**2), "sensitivity": mechanism.sensitivity, "reach": reach}
+    part = {"kind": "discrete-gaussian", "sigma_squared": str(variance), "sensitivity": mechanism.sensitivity, "reach": reach}
     return part, (ONE_INTEGER,)
 
 
@@ -195,9 +235,24 @@ def _choice(mechanism: BoundedRange, line: BillLine, neighbours: Neighbours, _: 
 
 
 def _rho(mechanism: Mechanism, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    """Convert what is known by its rho, the double that the accountants have."""
+    """Convert what is known by its rho: exactly for noise on integers, otherwise the double that the accountants have."""
     rho = mechanism.zcdp()
+    for exact in _squared_moves(mechanism, line, neighbours):
+        if math.isclose(float(exact / 2), rho, rel_tol=1e-12):
+            return {"kind": "zcdp", "rho": str(exact / 2)}, (INTEGERS_OF_VECTOR,)
     return {"kind": "zcdp", "rho": str(Fraction(rho))}, (f'"{line.name}" ({line.entries[0].type}) is {rho!r}-zCDP',)
+
+
+def _squared_moves(mechanism: Mechanism, line: BillLine, neighbours: Neighbours) -> Iterator[Fraction]:
+    """Yield the squares of sensitivity over noise that the accountants may have taken for discrete Gaussian noise on a vector."""
+    spec = line.entries[0].spec if len(line.entries) == 1 else None
+    if isinstance(spec, DiscreteGaussianSpec):
+        variance = _exact(spec.sigma) ** 2
+        if isinstance(mechanism, DiscreteGaussianVector):
+            yield max(sum(x * x for x in shift) for shift in mechanism.shifts) / variance
+        else:
+            yield Norms.stated(spec.moved, None, None, None, neighbours.group).squared / variance
+            yield (neighbours.group * _exact(spec.moved)) ** 2 / variance
 
 
 def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:

@@ -23,7 +23,8 @@ def among(names: Iterable[str]) -> Completer:
     return lambda _, __, typed: [name for name in names if name.startswith(typed)]
 
 
-complete_accountant, complete_kind = among((*ACCOUNTANTS, "all")), among(PLOTS)
+complete_accountant = among((*ACCOUNTANTS, "all"))
+complete_kind = among(PLOTS)
 
 
 def register() -> None:

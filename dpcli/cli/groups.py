@@ -92,8 +92,9 @@ class LazyGroup(click.Group):
 
         if "account" in self.table and (word.endswith(".toml") or os.path.isfile(word)):
             return f"for the cost of a file: {path} account {shlex.quote(word)}"
-        if (command := _command_for(word)) and command[0] in self.table:
-            return f"did you mean '{command[0]}' ({command[1]})?"
+        for command, (purpose, other_words) in SYNONYMS_OF_COMMANDS.items():
+            if command in self.table and word.lower().lstrip("-").replace("_", "-") in other_words:
+                return f"did you mean '{command}' ({purpose})?"
         if close := difflib.get_close_matches(word, self.table, 1):
             return f"did you mean '{close[0]}'?"
         if len(self.table) <= MOST_LISTED:
@@ -118,9 +119,9 @@ def prepared(command: click.Command, root: click.Command) -> click.Command:
 
 def with_global_options(command: click.Command, root: click.Command) -> None:
     """Add the options of the root whose names are free to the command. Only the help of the root lists them."""
-    own = {name for parameter in command.params for name in parameter.opts}
+    flags = {name for parameter in command.params for name in parameter.opts}
     for option in root.params:
-        if isinstance(option, click.Option) and own.isdisjoint(option.opts):
+        if isinstance(option, click.Option) and flags.isdisjoint(option.opts):
             accepted = copy.copy(option)
             accepted.hidden = True
             command.params.append(accepted)
@@ -129,7 +130,8 @@ def with_global_options(command: click.Command, root: click.Command) -> None:
 def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
     """Return the parser of a command, changed so that each option with a value may be given once."""
     parser = make(context)
-    for option in {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
+    options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}
+    for option in options.values():
         if option.action == "store":
             option.process = partial(_process_once, context, option.obj, option.dest, option.process)
     return parser
@@ -155,12 +157,9 @@ def _hint(flag: str, context: click.Context | None) -> str:
     """Return a suggestion for an unknown flag of a command; "" if there is none."""
     if context is None:
         return ""
-    own = {name for parameter in context.command.params for name in parameter.opts}
-    suggestion = next((f"did you mean {name} ({meaning})?" for name, meaning in SYNONYMS.get(flag, ()) if name in own), "")
-    return suggestion or ADVICE.get((context.command_path.partition(" ")[2], flag), "")
-
-
-def _command_for(word: str) -> tuple[str, str] | None:
-    """Return the command that a word probably means, with its purpose; None if there is none."""
-    synonym = word.lower().lstrip("-").replace("_", "-")
-    return next(((name, does) for name, (does, words) in SYNONYMS_OF_COMMANDS.items() if synonym in words), None)
+    flags = {name for parameter in context.command.params for name in parameter.opts}
+    for synonym, meaning in SYNONYMS.get(flag, ()):
+        if synonym in flags:
+            return f"did you mean {synonym} ({meaning})?"
+    command = context.command_path.partition(" ")[2]
+    return ADVICE.get((command, flag), "")

@@ -34,6 +34,8 @@ REPORTED = "reported"  # note that marks an error which was already written into
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 ALL = "all"  # value of --accountant that selects every accountant
+NOTICE_AFTER = 1.0  # seconds of work after which a notice is printed
+DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40  # width of a text if the output is no terminal, and the smallest width, in characters
 DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
 
 
@@ -198,10 +200,12 @@ def named_output(output: str, formats: DocumentFormat) -> str:
     if formats.allows_pictures:
         from dpcli.cli.outputs import as_picture
 
-        if picture := as_picture(output):
+        picture = as_picture(output)
+        if picture is not None:
             return picture
-    if not equals and (meant := format_of_path(output, formats.choices)):
-        return f"{meant}={output}"
+    format_of_ending = None if equals else format_of_path(output, formats.choices)
+    if format_of_ending is not None:
+        return f"{format_of_ending}={output}"
     ending = os.path.splitext(output)[1]
     why = f", whose ending {ending} names no format" if ending and not equals else ""
     raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}{why}")
@@ -222,14 +226,15 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
         except (click.exceptions.Exit, BrokenPipeError):
             raise
         except (Exception, KeyboardInterrupt) as error:
-            lacking = unavailable(error)
-            (lacking or error).add_note(REPORTED)
             from dpcli.cli.outputs import has_protected
 
-            spares = spares_data and not has_protected()
-            report_error(lacking or error, _invocation(), format_, outputs, outlives_errors, spares_data=spares)
-            if lacking is not None:
-                raise lacking from error
+            missing_package = unavailable(error)
+            reported = missing_package or error
+            reported.add_note(REPORTED)
+            data_are_unknown = spares_data and not has_protected()
+            report_error(reported, _invocation(), format_, outputs, outlives_errors, spares_data=data_are_unknown)
+            if missing_package is not None:
+                raise missing_package from error
             raise
 
     return run
@@ -282,15 +287,18 @@ def report_error(
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
 
-    document, places = _error_document(error, *invocation), set()
+    document = _error_document(error, *invocation)
+    written: set[str] = set()
     for name, path in map(_split, outputs):
         if name not in FORMATS:  # a picture, which cannot show an error
             continue
         stays = outlives_errors or (spares_data and may_be_data(path))
-        if (judges(name) or not stays) and (place := os.path.realpath(path)) not in places:
-            places.add(place)
-            with suppress(DpcliError):  # the first error is shown, not this one
-                write(path, _error_text(document, name), appended(name), inputs)
+        place = os.path.realpath(path)
+        if place in written or (stays and not judges(name)):
+            continue
+        written.add(place)
+        with suppress(DpcliError):  # the first error is shown, not this one
+            write(path, _error_text(document, name), appended(name), inputs)
     if judges(format_):
         show(_render(document, format_, None))
 
@@ -301,7 +309,7 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
-    message, code = str(error), 70  # the exit codes here are those of `main`
+    message, code = str(error), 70  # the exit codes are those of `main`
     if isinstance(error, KeyboardInterrupt | click.Abort):
         message, code = "interrupted", 130
     elif isinstance(error, click.ClickException):
@@ -325,8 +333,9 @@ def _error_text(document: Document, name: str) -> str:
 def _invocation() -> tuple[str, str]:
     """Return the command as the user typed it, and its first file."""
     context = click.get_current_context()
-    files = context.params.get("files") or (context.params.get("file") or context.params.get("ledger") or "",)
-    return context.command_path, str(files[0])
+    files = context.params.get("files")
+    first = files[0] if files else context.params.get("file") or context.params.get("ledger") or ""
+    return context.command_path, str(first)
 
 
 def adjacency_option(what: str) -> Callable[..., Any]:
@@ -391,9 +400,8 @@ def working() -> Iterator[None]:
         return
     import threading
 
-    notice = threading.Timer(
-        1.0, click.echo, ("dpcli: still composing (Ctrl-C stops; nothing is written before the end)",), {"err": True}
-    )
+    message = "dpcli: still composing (Ctrl-C stops; nothing is written before the end)"
+    notice = threading.Timer(NOTICE_AFTER, click.echo, (message,), {"err": True})
     notice.daemon = True
     notice.start()
     try:
@@ -416,13 +424,16 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     settings: Settings = click.get_current_context().obj
     failure = reason(document) if document.exit_code else ""
     named_outputs = [_split(output) for output in outputs]
-    if any(judges(name) for name in (format_, *(name for name, _ in named_outputs))):
+    formats = [format_, *(name for name, _ in named_outputs)]
+    if any(map(judges, formats)):
         document = with_verdict(document, *_invocation())
-    texts = [(path, _pieces(document, name, None), appended(name)) for name, path in named_outputs]
-    pieces = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
-    for path, text, is_appended in texts:
-        write_each(path, text, is_appended)
-    show_each(pieces)
+    printed = replace(document, notes=()) if settings.quiet else document
+    # All formats are rendered before the first file is written.
+    written_pieces = [_pieces(document, name, None) for name, _ in named_outputs]
+    printed_pieces = _pieces(printed, format_, settings)
+    for (name, path), pieces in zip(named_outputs, written_pieces, strict=True):
+        write_each(path, pieces, appended(name))
+    show_each(printed_pieces)
     for line in document.alerts:
         complain(line)
     if failure:
@@ -472,7 +483,9 @@ def _pieces(document: Document, name: str, settings: Settings | None) -> Iterabl
     from dpcli.document.formats.facts import streams
 
     stream = streams(name) if document.long else None
-    return (_render(document, name, settings),) if stream is None else stream(document, **_layout(name, settings))
+    if stream is None:
+        return (_render(document, name, settings),)
+    return stream(document, **_layout(name, settings))
 
 
 def _render(document: Document, name: str, settings: Settings | None) -> str:
@@ -489,10 +502,11 @@ def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
         return {}
     color = settings is not None and wants_color(settings.color)
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
-        return {"width": 110, "color": color}
+        return {"width": DEFAULT_WIDTH, "color": color}
     import shutil  # slow to import, and not needed to write files
 
-    return {"width": max(40, shutil.get_terminal_size((110, 24)).columns), "color": color}
+    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+    return {"width": max(SMALLEST_WIDTH, columns), "color": color}
 
 
 def wants_color(choice: str) -> bool:

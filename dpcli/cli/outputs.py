@@ -39,7 +39,8 @@ def as_picture(output: str) -> str | None:
         return output
     if equals:
         return None
-    return next((f"{PICTURE_ENDINGS[end]}={output}" for end in PICTURES_ALONE if output.lower().endswith(end)), None)
+    ending = next((ending for ending in PICTURES_ALONE if output.lower().endswith(ending)), None)
+    return None if ending is None else f"{PICTURE_ENDINGS[ending]}={output}"
 
 
 def split_pictures(outputs: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -61,8 +62,8 @@ def has_protected() -> bool:
 
 def may_be_data(path: str) -> bool:
     """Return whether an existing file may be data of a release, judged by its name or by that of its target if it is a link."""
-    names = (path.lower(), os.path.realpath(path).lower())
-    return os.path.lexists(path) and any(name.endswith(DATA_ENDINGS) for name in names)
+    has_name_of_data = any(name.lower().endswith(DATA_ENDINGS) for name in (path, os.path.realpath(path)))
+    return has_name_of_data and os.path.lexists(path)
 
 
 def require_free(path: str) -> None:
@@ -144,8 +145,8 @@ def _input_names(given: str, path: str) -> bool:
     """Return whether an input file names the file at `path`, or has a pattern that would take this file for data."""
     folder = os.getcwd() if given == "-" else os.path.dirname(os.path.abspath(given))
     tables = _tables(given)
-    places = (os.path.join(folder, text) for text in _texts(tables))
-    if os.path.exists(path) and any(os.path.exists(place) and os.path.samefile(path, place) for place in places):
+    named_paths = [os.path.join(folder, text) for text in _texts(tables)]
+    if os.path.exists(path) and any(os.path.exists(name) and os.path.samefile(path, name) for name in named_paths):
         return True
     pattern = _table(tables, "source").get("path")
     if not isinstance(pattern, str) or "\0" in pattern:
@@ -247,12 +248,14 @@ def _delta_flag(text: str) -> str:
     import tomli
 
     tables = tomli.loads(text)
-    privacy, budget = (_table(tables, name) for name in ("privacy", "budget"))
+    privacy, budget = _table(tables, "privacy"), _table(tables, "budget")
     if "delta" in privacy or "delta" in budget:
         return ""
     size = privacy.get("dataset_size")
-    small = 10.0 ** -(math.floor(math.log10(size)) + 2) if type(size) is int and size > 0 else LARGEST_HINTED_DELTA
-    return f" --delta {min(LARGEST_HINTED_DELTA, small):g}"
+    if type(size) is not int or size <= 0:
+        return f" --delta {LARGEST_HINTED_DELTA:g}"
+    below_a_tenth_of_inverse_size = 10.0 ** -(math.floor(math.log10(size)) + 2)
+    return f" --delta {min(LARGEST_HINTED_DELTA, below_a_tenth_of_inverse_size):g}"
 
 
 def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:

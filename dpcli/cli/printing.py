@@ -100,8 +100,8 @@ def progress(noun: str = "points") -> Iterator[Callable[[int, int], None]]:
         first = done if first is None else first
         if silent or now - start < PROGRESS_AFTER or now - last < PROGRESS_EVERY:
             return
-        left = (now - start) * (total - done) / max(done - first, 1)
-        click.echo(f"\rdpcli: {done:,} of {total:,} {noun}, about {left:,.0f} s left ", nl=False, err=True)
+        remaining = (now - start) * (total - done) / max(done - first, 1)
+        click.echo(f"\rdpcli: {done:,} of {total:,} {noun}, about {remaining:,.0f} s left ", nl=False, err=True)
         last, shown = now, True
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dpcli.analysis.account import Account, account
 from dpcli.analysis.meaning import Meaning, meaning
@@ -10,6 +11,9 @@ from dpcli.base.errors import DpcliError, InternalError
 from dpcli.file.pipeline.model import Disclosure, Entry, Pipeline, Privacy
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
+
+if TYPE_CHECKING:
+    from dpcli.certify.named_certificate import NamedProof
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +27,7 @@ class Facts:
             such a run cannot be accounted.
         diagnostics: Findings of the rules about the file.
         rows: Description of the rows that dpcli has read in the file's window; "" if dpcli has read none.
+        proof: The certificate that proves epsilon; None if none was given.
     """
 
     account: Account
@@ -30,6 +35,7 @@ class Facts:
     unamplified: Account | None
     diagnostics: tuple[Diagnostic, ...] = ()
     rows: str = ""
+    proof: NamedProof | None = None
 
     @property
     def pipeline(self) -> Pipeline:

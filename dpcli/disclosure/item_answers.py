@@ -239,6 +239,10 @@ def accountant(facts: Facts) -> str:
     return f"{winner.accountant.name}: {winner.accountant.title}; {winner.accountant.source} (dpcli {__version__})"
 
 
+def proof(facts: Facts) -> str | None:
+    return None if facts.proof is None else facts.proof.words
+
+
 def assumptions(facts: Facts) -> str:
     entries = [
         mechanism

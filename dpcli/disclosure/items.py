@@ -27,7 +27,8 @@ class Item:
         id: Stable identifier for machine-readable output.
         question: The question that it answers, in words for readers.
         asked_by: The document that asks the question, and the place in it.
-        keys: Keys of the file, each of which can state the answer. Empty if the answer follows from keys that every file has.
+        keys: Keys of the file, each of which can state the answer. Empty if no key states it: the answer follows from keys that every file
+            has, or the item is left out if there is no answer.
         answer: Function that returns the answer as one line of text; None if the file does not state the answer. It never guesses.
     """
 
@@ -127,6 +128,7 @@ STATEMENT = (
         "accounting",
         (
             Item("accountant", "Which accountant, by which theorem?", "A 3a", (), answers.accountant),
+            Item("proof", "Which certificate proves it?", "A 3c; B algorithms and correctness", (), answers.proof),
             Item("assumptions", "Which sampling was assumed?", "A 3b", (), answers.assumptions),
             Item("without-amplification", "What if batches are not drawn at random?", "A 3b", (), answers.without_amplification),
             _item_of_key("sampler", "Does the program sample as assumed?", "A 3b", answers.sampler),
@@ -202,6 +204,7 @@ REGISTRY = (
             Item("composition", "Composition", "C; D 3", (), answers.composition),
             Item("budget", "Budget", "C; D 3", ("budget.epsilon", "budget.rho"), answers.budget),
             Item("accountant", "Accountant", "D 3", (), answers.accountant),
+            Item("proof", "Proof", "D 3", (), answers.proof),
             Item("releases", "Released", "D 3", ("privacy.releases",), answers.releases),
             _item_of_key("implementation", "Implementation", "C; D 3"),
             _item_of_key("code", "Code", "D 3"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpcli.analysis.budget_verdict import warning_level
@@ -164,6 +165,7 @@ def _assumptions(facts: Facts) -> Passage:
         "What the number rests on",
         (
             f"It counts {listing(charged_mechanisms(facts))}, with the noise that the file states. The random numbers must stay secret.",
+            *(() if facts.proof is None else (f"It is {facts.proof.words}.",)),
             *((f"It is about one part of the data: {window(facts)}.",) if window(facts) else ()),
             *(_sampling_sentences(drawn, facts) if drawn else ()),
         ),
@@ -251,4 +253,12 @@ def registry_entry(facts: Facts) -> Statement:
 
 
 def _answer_chapters(chapters: tuple[Chapter, ...], facts: Facts) -> tuple[tuple[str, tuple[Answer, ...]], ...]:
-    return tuple((chapter.title, tuple(Answer(item, item.answer(facts)) for item in chapter.items)) for chapter in chapters)
+    return tuple((chapter.title, tuple(_answered(chapter, facts))) for chapter in chapters)
+
+
+def _answered(chapter: Chapter, facts: Facts) -> Iterator[Answer]:
+    """Yield the answers of a chapter. An item that neither has an answer nor a key that could state it is left out."""
+    for item in chapter.items:
+        text = item.answer(facts)
+        if item.keys or text is not None:
+            yield Answer(item, text)

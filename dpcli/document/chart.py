@@ -46,8 +46,8 @@ class Axis:
     @property
     def title(self) -> str:
         """The label with the unit, and with "log scale" if the scale is logarithmic."""
-        words = ", ".join(word for word in (self.unit, "log scale" if self.scale == "log" else "") if word)
-        return f"{self.label} ({words})" if words else self.label
+        remarks = ([self.unit] if self.unit else []) + (["log scale"] if self.scale == "log" else [])
+        return f"{self.label} ({', '.join(remarks)})" if remarks else self.label
 
     def share(self, value: float) -> float:
         """Return the position of `value` along the axis: 0 at `low` and 1 at `high`; -inf if a log scale cannot show the value."""
@@ -173,16 +173,19 @@ class Grid:
     @property
     def columns(self) -> int:
         """The number of columns."""
-        return 1 + max([*(square.column for square in self.squares), *(heading.column for heading in self.headings)])
+        columns = [square.column for square in self.squares] + [heading.column for heading in self.headings]
+        return 1 + max(columns)
 
     @property
     def rows(self) -> int:
         """The number of rows, including rows of headings."""
-        return 1 + max([*(square.row for square in self.squares), *(heading.row for heading in self.headings)])
+        rows = [square.row for square in self.squares] + [heading.row for heading in self.headings]
+        return 1 + max(rows)
 
     def step(self, value: float) -> int:
         """Return the index of the last step that a value has reached."""
-        return max(i for i, (least, _) in enumerate(self.steps) if i == 0 or value >= least)
+        reached = [index for index, (least, _) in enumerate(self.steps) if value >= least]
+        return max(reached, default=0)
 
     def marked(self, square: Square) -> bool:
         """Return whether a square is at the last step."""
@@ -226,21 +229,33 @@ class Chart:
 
     def places(self) -> Iterator[tuple[float, float]]:
         """Yield every point of the picture."""
-        for points in (*(line.points for line in self.lines), *(part for band in self.bands for part in (band.lower, band.upper))):
-            yield from points
-        yield from ((marker.x, marker.y) for marker in self.markers)
-        yield from ((bar.value, bar.position) for bar in self.bars)
-        yield from ((span.x, y) for span in self.spans for y in (span.low, span.high))
-        yield from (point for cloud in self.clouds for point in cloud.points)
-        yield from ((square.column, square.value or 0.0) for square in (self.grid.squares if self.grid else ()))
+        for line in self.lines:
+            yield from line.points
+        for band in self.bands:
+            yield from band.lower
+            yield from band.upper
+        for marker in self.markers:
+            yield marker.x, marker.y
+        for bar in self.bars:
+            yield bar.value, bar.position
+        for span in self.spans:
+            yield span.x, span.low
+            yield span.x, span.high
+        for cloud in self.clouds:
+            yield from cloud.points
+        for square in self.grid.squares if self.grid else ():
+            yield square.column, square.value or 0.0
+
+
+SMALLEST_RATIO = 4.0  # smallest ratio of the ends of a log axis
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:
     """Return the ends of a log axis around positive values.
 
-    The range is widened by the factor `room` at each end, and its ends differ by a factor of at least 4.
+    The range is widened by the factor `room` at each end, and its ends differ by a factor of at least SMALLEST_RATIO.
     """
-    result = list(values)
-    low, high = min(result) / room, max(result) * room
-    widen = max(1.0, math.sqrt(4.0 * low / high))
-    return low / widen, high * widen
+    known = list(values)
+    low, high = min(known) / room, max(known) * room
+    widening = max(1.0, math.sqrt(SMALLEST_RATIO * low / high))
+    return low / widening, high * widening

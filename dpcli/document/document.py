@@ -170,8 +170,10 @@ class Document:
 
 def jsonable(value: Any) -> Any:
     """Return a value that JSON can represent. Infinities become the strings "inf" and "-inf", and NaN becomes null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
     if isinstance(value, str):  # a path may contain bytes that are not valid text
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
@@ -189,16 +191,16 @@ def visible(text: str) -> str:
 def safe(text: str) -> str:
     """Return a text with escaped control characters that no spreadsheet interprets as a formula."""
     text = visible(text)
-    return "'" + text if text[:1] in ("=", "+", "@", "\t", "\r") or (text[:1] == "-" and text != "-") else text
+    is_formula = text.startswith(("=", "+", "@")) or (text.startswith("-") and text != "-")
+    return f"'{text}" if is_formula else text
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON. Only characters that control a terminal or are invisible are escaped."""
     import json
 
-    return re.sub(
-        _UNPRINTED, lambda match: json.dumps(match[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False)
-    )
+    text = json.dumps(jsonable(value), indent=indent, ensure_ascii=False)
+    return re.sub(_UNPRINTED, lambda match: json.dumps(match[0])[1:-1], text)
 
 
 # Control characters, direction marks, joiners and tags. In JSON they occur only inside strings. The pattern is compiled on first use.
@@ -231,10 +233,10 @@ class Walked(Sequence[Item]):
     def __getitem__(self, at: slice) -> Sequence[Item]: ...
 
     def __getitem__(self, at: int | slice) -> Item | Sequence[Item]:
-        wanted = range(self._count)[at]
-        if isinstance(wanted, range):
-            return [self[i] for i in wanted]
-        return next(islice(self._walk(), wanted, None))
+        index = range(self._count)[at]
+        if isinstance(index, range):
+            return [self[i] for i in index]
+        return next(islice(self._walk(), index, None))
 
 
 NOTHING_CHECKED = (
@@ -272,7 +274,7 @@ def error_document(name: str, path: str, message: str, exit_code: int, findings:
 
     findings: the errors in the file, if their places are known.
     """
-    errors = [one for one in findings if one.level == "error"]
+    errors = [finding for finding in findings if finding.level == "error"]
     why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
     return Document(
         headline=f"{name}: {why}",
@@ -289,10 +291,10 @@ def reason(document: Document) -> str:
 
     The reason is the first error with its place, else the first failed check, else the reason that the document states.
     """
-    errors = [_at(f) for f in document.findings if f.level == "error" and f.suppression is None]
+    errors = [_at(finding) for finding in document.findings if finding.level == "error" and finding.suppression is None]
     failed = [f"{check.name}: {check.message}" for check in document.checks if not check.passed and not check.waived]
-    result = errors or failed or [document.why or document.headline]
-    return visible(result[0]) + _more(len(result))
+    reasons = errors or failed or [document.why or document.headline]
+    return visible(reasons[0]) + _more(len(reasons))
 
 
 def _more(count: int) -> str:

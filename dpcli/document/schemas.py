@@ -56,6 +56,7 @@ SCHEMAS = (
     "dpcli/sweep-search/v1",
     "dpcli/sweep/v1",
     "dpcli/train-plan/v1",
+    "dpcli/train-step/v1",
     "dpcli/train/v1",
     "dpcli/trials/v1",
     "dpcli/version/v1",

@@ -108,26 +108,28 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
     noise = np.random.default_rng(seed).laplace(0.0, 1.0 / epsilon, (2, trials))
     outside, inside = np.sort(noise[0]), np.sort(noise[1] + 1.0)
 
-    def test_at(x: float) -> ThresholdTest:
-        hits, alarms = (trials - int(np.searchsorted(values, x, side="right")) for values in (inside, outside))
-        return _threshold_test(epsilon, x, Counts(trials, trials, hits, alarms))
+    def test_at(threshold: float) -> ThresholdTest:
+        hits = trials - int(np.searchsorted(inside, threshold, side="right"))
+        alarms = trials - int(np.searchsorted(outside, threshold, side="right"))
+        return _threshold_test(epsilon, threshold, Counts(trials, trials, hits, alarms))
 
-    thresholds = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in TABLE_RATES)}
-    even = [trade_off.laplace_threshold(epsilon, i / RATE_STEPS) for i in range(1, RATE_STEPS)]
-    drawn = {*thresholds, *even, *(1.0 + x for x in even)}  # thresholds at even steps of both rates
-    tests = {x: test_at(x) for x in sorted(drawn, reverse=True)}
+    # Thresholds are relative to COUNT: the two counts are at 0 and 1.
+    in_table = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in TABLE_RATES)}
+    at_even_rates = [trade_off.laplace_threshold(epsilon, step / RATE_STEPS) for step in range(1, RATE_STEPS)]
+    thresholds = {*in_table, *at_even_rates, *(1.0 + threshold for threshold in at_even_rates)}  # even steps of both rates
+    tests = {threshold: test_at(threshold) for threshold in sorted(thresholds, reverse=True)}
     advantage = trade_off.laplace_advantage(epsilon)
     return Demo(
-        epsilon,
-        trials,
-        seed,
-        tuple(test for x, test in tests.items() if x in thresholds),
-        tuple(tests.values()),
-        _beliefs(epsilon, tests[0.0].counts, tests[1.0].counts),
-        _best_guess(0.5 + 0.5 * advantage, tests[0.5].counts),
-        advantage,
-        total_variation(np.array([epsilon]), np.array([0.0])),
-        rates_epsilon_lower(error_rates(tests[1.0].counts, ALPHA), 0.0),
+        epsilon=epsilon,
+        trials=trials,
+        seed=seed,
+        tests=tuple(test for threshold, test in tests.items() if threshold in in_table),
+        line=tuple(tests.values()),
+        beliefs=_beliefs(epsilon, tests[0.0].counts, tests[1.0].counts),
+        best_guess=_best_guess(0.5 + 0.5 * advantage, tests[0.5].counts),
+        advantage=advantage,
+        advantage_bound=total_variation(np.array([epsilon]), np.array([0.0])),
+        epsilon_lower=rates_epsilon_lower(error_rates(tests[1.0].counts, ALPHA), 0.0),
     )
 
 
@@ -139,28 +141,30 @@ def _require_in_range(epsilon: float, trials: int, seed: int) -> None:
         raise InputError(f"--seed: expected a whole number from 0 to 2^63 - 1, found {seed!r}")
 
 
-def _threshold_test(epsilon: float, x: float, counts: Counts) -> ThresholdTest:
-    alarms, hits = trade_off.laplace_tail(epsilon, np.array([x, x - 1.0])).tolist()
+def _threshold_test(epsilon: float, threshold: float, counts: Counts) -> ThresholdTest:
+    """Return the test at a threshold relative to COUNT, with its exact rates and those of the trials."""
+    alarms, hits = trade_off.laplace_tail(epsilon, np.array([threshold, threshold - 1.0])).tolist()
     missed = false_negatives(np.array([epsilon]), np.array([0.0]), np.array([alarms]))
     return ThresholdTest(
-        COUNT + x,
-        counts,
-        _rate(alarms, counts.false_positives, counts.others),
-        _rate(hits, counts.true_positives, counts.members),
-        1.0 - float(missed[0]),
+        threshold=COUNT + threshold,
+        counts=counts,
+        false_positives=_rate(alarms, counts.false_positives, counts.others),
+        true_positives=_rate(hits, counts.true_positives, counts.members),
+        allowed=1.0 - float(missed[0]),
     )
 
 
 def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) -> SimulatedRate:
     """Return the rate with the interval of Clopper and Pearson (1934)."""
-    each = 0.5 * significance
-    return SimulatedRate(exact, count / trials, float(rate_lower(count, trials, each)), float(rate_upper(count, trials, each)))
+    per_side = 0.5 * significance
+    low, high = float(rate_lower(count, trials, per_side)), float(rate_upper(count, trials, per_side))
+    return SimulatedRate(exact, count / trials, low, high)
 
 
 def _joint_rates(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
     """Return the true and the false positive rate, with intervals that hold jointly at 95 %. Their exact values are NaN."""
-    pairs = ((counts.true_positives, counts.members), (counts.false_positives, counts.others))
-    hits, alarms = (_rate(math.nan, count, trials, 0.5 * ALPHA) for count, trials in pairs)
+    hits = _rate(math.nan, counts.true_positives, counts.members, 0.5 * ALPHA)
+    alarms = _rate(math.nan, counts.false_positives, counts.others, 0.5 * ALPHA)
     return hits, alarms
 
 
@@ -184,14 +188,26 @@ def _share(exact: float, counts: Counts) -> SimulatedRate:
 def _best_guess(exact: float, counts: Counts) -> SimulatedRate:
     hits, alarms = _joint_rates(counts)
     right = counts.true_positives + counts.others - counts.false_positives
-    low, high = (0.5 + 0.5 * (hit - alarm) for hit, alarm in ((hits.low, alarms.high), (hits.high, alarms.low)))
+    low = 0.5 + 0.5 * (hits.low - alarms.high)
+    high = 0.5 + 0.5 * (hits.high - alarms.low)
     return SimulatedRate(exact, right / (counts.members + counts.others), low, high)
+
+
+CHART_NOTES = (
+    f"each measured point is a threshold on the noisy count, above which the guess is {COUNT + 1}; the band has intervals for both "
+    f"errors at {100 * CONFIDENCE:g} % each (Clopper and Pearson 1934)",
+    "the likelihood ratio never decreases as the noisy count increases, so no test is better than these (Neyman and Pearson 1933)",
+    "no test of any mechanism is below the bound, though a measurement may be by chance; Laplace noise attains the bound except at "
+    "false positive rates between e^-epsilon / 2 and 1/2",
+)
 
 
 def chart(demo: Demo) -> Chart:
     """Return the chart of the measured curve with its band, the exact curve, the bound, and blind guessing."""
     bound = _bound(demo.epsilon)
+    below_bound = Band("impossible for any test", tuple((x, 0.0) for x, _ in bound), bound, Tone.SECOND)
     best = next(test for test in demo.tests if test.threshold == COUNT + 0.5)
+    best_point = best.false_positives.measured, 1.0 - best.true_positives.measured
     return Chart(
         kind="demo",
         title=f"the best test against a count with Laplace noise at epsilon = {demo.epsilon:g}",
@@ -201,22 +217,13 @@ def chart(demo: Demo) -> Chart:
         y=Axis("false negative rate", 0.0, 1.0),
         lines=(
             Line("measured", _simulated(demo), Tone.MAIN),
-            Line("exact: Laplace noise", _exact(demo.epsilon), Tone.THIRD, True),
+            Line("exact: Laplace noise", _exact(demo.epsilon), Tone.THIRD, dashed=True),
             Line(f"the bound: ({demo.epsilon:g}, 0)-DP", bound, Tone.SECOND),
-            Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, True),
+            Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True),
         ),
-        bands=(
-            Band("impossible for any test", tuple((x, 0.0) for x, _ in bound), bound, Tone.SECOND),
-            _band(demo),
-        ),
-        markers=(Marker(f"threshold {best.threshold:g}", best.false_positives.measured, 1.0 - best.true_positives.measured),),
-        notes=(
-            f"each measured point is a threshold on the noisy count, above which the guess is {COUNT + 1}; the band has intervals for both "
-            f"errors at {100 * CONFIDENCE:g} % each (Clopper and Pearson 1934)",
-            "the likelihood ratio never decreases as the noisy count increases, so no test is better than these (Neyman and Pearson 1933)",
-            "no test of any mechanism is below the bound, though a measurement may be by chance; Laplace noise attains the bound except at "
-            "false positive rates between e^-epsilon / 2 and 1/2",
-        ),
+        bands=(below_bound, _band(demo)),
+        markers=(Marker(f"threshold {best.threshold:g}", *best_point),),
+        notes=CHART_NOTES,
     )
 
 
@@ -232,9 +239,9 @@ def _band(demo: Demo) -> Band:
 
 
 def _exact(epsilon: float) -> Points:
-    alphas = np.unique(
-        np.concatenate([np.linspace(0.0, 1.0, CURVE_POINTS), 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])])
-    )
+    even = np.linspace(0.0, 1.0, CURVE_POINTS)
+    near_bend = 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])  # the curve bends at e^-epsilon / 2
+    alphas = np.unique(np.concatenate([even, near_bend]))
     alphas = alphas[alphas <= 1.0]
     return tuple(zip(alphas.tolist(), laplace_missed(epsilon, alphas).tolist(), strict=True))
 

@@ -42,13 +42,18 @@ def accountants() -> Terms:
 
 
 def _accountant(accountant: Accountant) -> str:
-    uses = "" if accountant.sound else " An approximation, not a bound."
-    return f"{accountant.title}. {accountant.source}.{uses}{' Valid in adaptive pipelines.' if accountant.adaptive else ''}"
+    sentences = [f"{accountant.title}.", f"{accountant.source}."]
+    if not accountant.sound:
+        sentences.append("An approximation, not a bound.")
+    if accountant.adaptive:
+        sentences.append("Valid in adaptive pipelines.")
+    return " ".join(sentences)
 
 
 def _summaries(name: str) -> Terms:
     """Return the summary of each name in a list that a feature registers."""
-    return tuple((each, f"{load(target).summary}.") for each, target in LISTS[name][1].items())
+    _, targets = LISTS[name]
+    return tuple((listed_name, f"{load(target).summary}.") for listed_name, target in targets.items())
 
 
 def _of_modules(registry: Mapping[str, str]) -> Terms:
@@ -82,23 +87,26 @@ def _premises(registry: Mapping[str, str]) -> Terms:
 def _names_in_words(names: Sequence[str], every: Sequence[str]) -> str:
     """Return the names as a list; if most names of the registry are among them, as "all but" the others."""
     others = [name for name in every if name not in names]
-    if len(others) < len(names) / 4:
-        return f"all but {', '.join(others)}" if others else "all"
-    return ", ".join(names)
+    if not others:
+        return "all"
+    return f"all but {', '.join(others)}" if len(others) < len(names) / 4 else ", ".join(names)
 
 
+COMMAND_TABLES = {**SECTIONS, "release": RELEASED["source"]} if RELEASED else SECTIONS  # the class of each command's table
+
+# The lists by name, as functions that return them.
 EVERY: dict[str, Callable[[], Terms]] = {
     "accountants": accountants,
     **{name: partial(_summaries, name) for name in LISTS},
     "formats": formats,
-    "chart-formats": lambda: _of_modules(CHART_FORMATS),
-    "mechanisms": lambda: _of_classes(MECHANISMS),
-    "premises-of-mechanisms": lambda: _premises(MECHANISMS),
-    "premises-of-commands": lambda: _premises({**SECTIONS, **({"release": RELEASED["source"]} if RELEASED else {})}),
-    "premises-of-ledgers": lambda: _premises(PREMISED),
-    "premises-of-sampling": lambda: _premises(SAMPLING),
-    "plots": lambda: _of_modules(PLOTS),
-    "sampling": lambda: _of_classes(SAMPLING),
+    "chart-formats": partial(_of_modules, CHART_FORMATS),
+    "mechanisms": partial(_of_classes, MECHANISMS),
+    "premises-of-mechanisms": partial(_premises, MECHANISMS),
+    "premises-of-commands": partial(_premises, COMMAND_TABLES),
+    "premises-of-ledgers": partial(_premises, PREMISED),
+    "premises-of-sampling": partial(_premises, SAMPLING),
+    "plots": partial(_of_modules, PLOTS),
+    "sampling": partial(_of_classes, SAMPLING),
 }
 
 

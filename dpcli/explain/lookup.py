@@ -66,9 +66,14 @@ def explain(name: str) -> str:
 
 def _known_parts(phrase: str) -> list[str]:
     """Return the known parts of a phrase, the longest first."""
-    parts = re.findall(r"[^\s(),:;]+", phrase)
-    runs = (" ".join(parts[i : i + count]) for count in range(len(parts) - 1, 0, -1) for i in range(len(parts) - count + 1))
-    return [run for run in runs if len(run) > 2 and _known_words(run)]
+    words_of_phrase = re.findall(r"[^\s(),:;]+", phrase)
+    result = []
+    for length in range(len(words_of_phrase) - 1, 0, -1):
+        for start in range(len(words_of_phrase) - length + 1):
+            part = " ".join(words_of_phrase[start : start + length])
+            if len(part) > 2 and _known_words(part):
+                result.append(part)
+    return result
 
 
 def _similar_words(key: str) -> list[str]:
@@ -76,8 +81,9 @@ def _similar_words(key: str) -> list[str]:
 
     wanted = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
-    begun = [choice for choice in choices if choice.startswith(f"{wanted}-")]
-    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(wanted, choices, 3, LEAST_SIMILARITY)))]
+    longer = [choice for choice in choices if choice.startswith(f"{wanted}-")]
+    close = difflib.get_close_matches(wanted, choices, 3, LEAST_SIMILARITY)
+    return [choices[choice] for choice in dict.fromkeys((*longer, *close))]
 
 
 def words() -> list[str]:
@@ -88,33 +94,43 @@ def words() -> list[str]:
 
 def picture(name: str) -> Chart | None:
     """Return the picture for a word; None if there is none."""
-    result = next((PICTURES[word] for word in _known_words(name.strip()) if word in PICTURES), None)
-    return load(result)() if result else None
+    for word in _known_words(name.strip()):
+        if word in PICTURES:
+            result: Chart = load(PICTURES[word])()
+            return result
+    return None
 
 
 def _known_words(key: str) -> tuple[str, ...]:
     """Return the known words for a spelling: as it is, in lower case, or without additions of a heading or a phrase."""
     bare = key.strip("[]")
-    for spelled in (key, bare, bare.lower()):
-        if result := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
-            return result
-    head = re.split(r"[:(\[,]", bare)[0]
-    plain = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", head)
-    named = re.sub(FILLERS, "", head, flags=re.IGNORECASE)
-    return next((result for text in (bare, head, plain, named) if (result := _spellings().get(_stem(text), ()))), ())
+    for spelling in (key, bare, bare.lower()):
+        candidates = dict.fromkeys((SYMBOLS.get(spelling, spelling), spelling))
+        known = tuple(word for word in candidates if any(_texts(word)))
+        if known:
+            return known
+    heading = re.split(r"[:(\[,]", bare)[0]
+    without_numbers = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", heading)
+    without_fillers = re.sub(FILLERS, "", heading, flags=re.IGNORECASE)
+    for text in (bare, heading, without_numbers, without_fillers):
+        known = _spellings().get(_stem(text), ())
+        if known:
+            return known
+    return ()
 
 
 @cache
 def _spellings() -> dict[str, tuple[str, ...]]:
     """Return the known words for each stem of a symbol, a word, a title or a key."""
-    known: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
-    known += ((word, word) for word in words())
-    known += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
-    known += ((key, key) for key in (*table_paths(), *(key for place in every_table() for key in place.members)))
-    result: dict[str, dict[str, None]] = {}
-    for spelled, word in known:
-        result.setdefault(_stem(spelled), {})[word] = None
-    return {stem: tuple(given) for stem, given in result.items() if stem}
+    spellings: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
+    spellings += ((word, word) for word in words())
+    spellings += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
+    spellings += ((path, path) for path in table_paths())
+    spellings += ((key, key) for place in every_table() for key in place.members)
+    words_of_stem: dict[str, dict[str, None]] = {}
+    for spelling, word in spellings:
+        words_of_stem.setdefault(_stem(spelling), {})[word] = None
+    return {stem: tuple(known) for stem, known in words_of_stem.items() if stem}
 
 
 def _stem(text: str) -> str:

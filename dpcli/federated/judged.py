@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, inf, nextafter, sqrt
+from math import inf, nextafter, sqrt
 from typing import Any
 
 from dpcli.base.lazy import load
@@ -96,13 +96,20 @@ def participation(table: Federated, rounds: int, rate: Fraction | None, first: b
         rate: Share of the clients that take part in one round; None if it is unknown. A pass has at least floor(1 / rate) rounds.
         first: Whether the first of these rounds begins a pass. Otherwise the rounds may overlap one more pass.
     """
-    apart, most, scheme = table.min_separation or 1, table.max_participations or rounds, scheme_of(table)
+    most, apart = table.max_participations or rounds, table.min_separation or 1
+    scheme = scheme_of(table)
     if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
-        length = max(int(1 / rate), 1)
-        most = min(most, ceil(Fraction(rounds, length)) if first else 1 + ceil(Fraction(rounds - 1, length)))
+        pass_length = max(int(1 / rate), 1)
+        passes = _quotient_up(rounds, pass_length) if first else 1 + _quotient_up(rounds - 1, pass_length)
+        most = min(most, passes)
         # Only with cyclic sampling all passes have one order. Otherwise a client may come last in one pass and first in the next.
-        apart = max(apart, length) if issubclass(scheme, Cyclic) else apart
-    return Participation(min(most, rounds, ceil(Fraction(rounds, apart))), min(apart, rounds))
+        if issubclass(scheme, Cyclic):
+            apart = max(apart, pass_length)
+    return Participation(min(most, rounds, _quotient_up(rounds, apart)), min(apart, rounds))
+
+
+def _quotient_up(count: int, length: int) -> int:
+    return -(-count // length)
 
 
 TABLE = "federated"
@@ -128,8 +135,8 @@ def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings
         findings.add("DP005", path, expected, value)
     stated = values["disclosure"].privacy_model if "disclosure" in values else None
     if stated not in (None, *PRIVACY_MODELS[table.noise]):
-        words = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
-        findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{stated}"')
+        models = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
+        findings.add("DP005", ("disclosure", "privacy_model"), f'{models} with federated.noise = "{table.noise}"', f'"{stated}"')
 
 
 def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
@@ -142,11 +149,11 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
     yield from _privacy_problems(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
-        known = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
+        candidates = first_names((entry.name for entry in entries if is_trainable(entry.spec)), "the file has none")
         stated = "several" if fitting else "none"
         if table.mechanism is not None:
             stated = quoted(table.mechanism)
-        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", stated
+        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({candidates})", stated
         return
     entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
     yield from _entry_problems(entry, entries, place)
@@ -195,7 +202,8 @@ def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
             'max_contributions = 1 with unit = "client", as a client sends one update in a round',
             str(privacy.max_contributions),
         )
-    if None not in (table.population, privacy.dataset_size) and table.population != privacy.dataset_size:
+    states_both = table.population is not None and privacy.dataset_size is not None
+    if states_both and table.population != privacy.dataset_size:
         yield (
             (TABLE, "population"),
             f"privacy.dataset_size = {privacy.dataset_size}, as each record is a client",
@@ -221,7 +229,7 @@ def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iter
     """Yield a problem if the entry has a partition or is a part of another entry."""
     if entry.partition is not None:
         yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
-    owner = next((one.name for one in entries if entry.name in named(one.spec)), None)
+    owner = next((other.name for other in entries if entry.name in named(other.spec)), None)
     if owner is not None:
         yield (
             (*place, "name"),

@@ -1,22 +1,18 @@
-"""A charged round of a server, with the clients that take part in it and the noisy sum of their updates.
-
-An instance of `dpcli.rounds` counts the participations of each client, and allows no more participations than it has paid for. So the
-counts need not be saved. If a run continues in another process, each client may take part as often again, but the rounds are charged again
-too.
-"""
+"""A charged round of a server, with the clients that take part in it and the noisy sum of their updates."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, InternalError
 from dpcli.federated.federated_plan import FederatedPlan
-from dpcli.federated.judged import Participation, client_noise_multiplier, participation, scheme_of
+from dpcli.federated.judged import client_noise_multiplier, scheme_of
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
@@ -25,6 +21,7 @@ from dpcli.sessions.folder import this_process
 from dpcli.train.sampling.batch_samplers import sampler
 
 if TYPE_CHECKING:
+    from dpcli.federated.participations import ParticipationCounter
     from dpcli.mechanisms.sampling.schemes import Scheme
     from dpcli.random.streams import Reals
     from dpcli.random.subsets import Indices
@@ -35,8 +32,132 @@ LARGEST_UPDATE = 2**40  # largest length of an update; no machine has memory for
 CLIENT_BITS = 256  # largest size of a client's number, so that a 256-bit hash can be used as a number
 
 
-def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
-    """Return an iterator over the clients of each round. Or return the reason, in words, why the server has to draw the clients itself.
+class Round(Displayed):
+    """A round whose charge is durable. Its noise may be drawn once.
+
+    Attributes:
+        number: Number of the round in the plan, which counts from 1.
+        key: Key of the ledger entry that pays for the round.
+    """
+
+    def __init__(
+        self,
+        plan: FederatedPlan,
+        number: int,
+        key: str,
+        clients: Indices | ServerDraws,
+        counter: ParticipationCounter | None = None,
+    ) -> None:
+        self.number, self.key = number, key
+        self._plan, self._clients, self._process, self._counter = plan, clients, this_process(), counter
+        self._claim = threading.Lock()  # held by the one release that draws the noise; released only if no noise was drawn
+
+    def _line(self) -> str:
+        return f"{self.number}, key={self.key!r}"
+
+    @property
+    def clients(self) -> Indices:
+        """The numbers of the clients that take part, which count from 0. They are drawn as the file declares.
+
+        The set of these clients is secret. It may be empty.
+
+        Raises:
+            InputError: The server has to draw the clients itself.
+        """
+        if isinstance(self._clients, ServerDraws):
+            raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients.reason}")
+        return self._clients
+
+    @property
+    def expected_clients(self) -> float:
+        """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number."""
+        plan = self._plan
+        if plan.population is None or plan.rate is None:
+            raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
+        return float(plan.rate * plan.population)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The standard deviation of the noise over the clipping norm, for the noise of the server or the share of each client."""
+        charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
+        return client_noise_multiplier(self._plan.table, charged)
+
+    def release(self, updates: Mapping[int, Any], size: int) -> Reals:
+        """Return the sum of the clients' updates, each clipped to federated.clip, plus the noise of this round.
+
+        A round can be released once. The noise is released even if there are no updates.
+
+        Args:
+            updates: One update for each client, by the number of the client. An update is an array of `size` numbers. If one of them is not
+                finite, the update counts as zero.
+            size: Length of every update.
+
+        Raises:
+            InputError: The round was released before, or its noise may have been drawn. Or an update comes from a client that was not
+                drawn, or that takes part more often or sooner than [federated] allows. Or the clients add the noise and not the server.
+        """
+        count = self._size(size)
+        sent = self._sent(updates)
+        total = clipped_sum(self._plan, sent, count)  # before the claim, as it may run code of the caller
+        if self._process != this_process() or not self._claim.acquire(blocking=False):
+            raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
+        self._count(sent)
+        return np.asarray(total + draw_noise(self._plan, count))
+
+    def _count(self, sent: Mapping[int, Any]) -> None:
+        """Count the participations of the clients. If a client is refused, the round may still be released with other clients."""
+        try:
+            if self._counter is not None:
+                self._counter.take(self.number, sent)
+        except BaseException:
+            self._claim.release()
+            raise
+
+    def _size(self, size: object) -> int:
+        """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
+            stated = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
+            raise InputError(
+                f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, the length of an update, found {stated}"
+            )
+        return int(size)
+
+    def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
+        """Return the updates by client number. Raises InputError for a client that is invalid, repeated or was not drawn."""
+        drawn = None if isinstance(self._clients, ServerDraws) else frozenset(self._clients.tolist())
+        sent: dict[int, Any] = {}
+        if not isinstance(updates, Mapping):
+            raise InputError(f"round {self.number}: expected updates by client numbers, found {type(updates).__name__}")
+        for client, update in updates.items():
+            if isinstance(client, bool) or not isinstance(client, int | np.integer):
+                raise InputError(f"round {self.number}: expected whole numbers of clients, found {type(client).__name__}")
+            number = int(client)
+            if number.bit_length() > CLIENT_BITS:
+                raise InputError(
+                    f"round {self.number}: expected whole numbers of clients with at most {CLIENT_BITS} bits, found a larger number"
+                )
+            if number in sent:
+                raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
+            if number < 0 or (drawn is not None and number not in drawn):
+                raise InputError(
+                    f"round {self.number}: expected updates of clients that were drawn for it, found an update of client {number}"
+                )
+            sent[number] = update
+        return sent
+
+    def __reduce__(self) -> NoReturn:
+        raise InternalError("a round cannot be copied, as it was charged for one release")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDraws:
+    """The reason, in words, why the server has to draw the clients itself."""
+
+    reason: str
+
+
+def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | ServerDraws:
+    """Return an iterator over the clients of each round, or the reason why the server has to draw the clients itself.
 
     Clients are numbered from 0.
 
@@ -47,25 +168,28 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
     Raises:
         InputError: The true number of clients contradicts the declared number (see `sampler`).
     """
-    enforced = plan.table.enforced_keys
-    if enforced or isinstance(plan.entry.spec, CorrelatedSpec):
-        return f"{enforced[0] if enforced else 'participations of correlated noise'}, which the server enforces"
+    if plan.table.enforced_keys:
+        return ServerDraws(f"{plan.table.enforced_keys[0]}, which the server enforces")
+    if isinstance(plan.entry.spec, CorrelatedSpec):
+        return ServerDraws("participations of correlated noise, which the server enforces")
     scheme = _scheme(plan)
     if plan.population is None or scheme is None:
-        return "no population, or no share of the clients in a round"
+        return ServerDraws("no population, or no share of the clients in a round")
     return sampler(scheme, plan.population, system_entropy().sampling, clients)
 
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
     """Return the sampling scheme of the server with its rate; None if the scheme needs a rate that the file does not state."""
-    charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
+    charged, scheme_class, table = plan.entry.sampling, scheme_of(plan.table), plan.table
     if charged is not None and charged.scheme == table.sampling:
         return charged
-    if not issubclass(cls, Batched):
-        return cls(table.sampling)
+    if not issubclass(scheme_class, Batched):
+        return scheme_class(table.sampling)
     if table.clients_per_round is not None:
-        return cls(table.sampling, batch_size=table.clients_per_round)
-    return cls(table.sampling, rate=table.client_rate) if table.client_rate is not None else None
+        return scheme_class(table.sampling, batch_size=table.clients_per_round)
+    if table.client_rate is not None:
+        return scheme_class(table.sampling, rate=table.client_rate)
+    return None
 
 
 def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
@@ -138,175 +262,3 @@ def _required_clip(plan: FederatedPlan) -> float:
     if plan.table.clip is None:
         raise InputError(f"{plan.path}: federated.clip: set the L2 norm to which an update is clipped")
     return plan.table.clip
-
-
-class Round(Displayed):
-    """A round whose charge is durable. Its noise may be drawn once.
-
-    Attributes:
-        number: Number of the round in the plan, which counts from 1.
-        key: Key of the ledger entry that pays for the round.
-    """
-
-    def __init__(
-        self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, counter: ParticipationCounter | None = None
-    ) -> None:
-        self.number, self.key = number, key
-        self._plan, self._clients, self._process, self._counter = plan, clients, this_process(), counter
-        self._claim = threading.Lock()  # held by the one release that draws the noise; released only if no noise was drawn
-
-    def _line(self) -> str:
-        return f"{self.number}, key={self.key!r}"
-
-    @property
-    def clients(self) -> Indices:
-        """The numbers of the clients that take part, which count from 0. They are drawn as the file declares.
-
-        The set of these clients is secret. It may be empty.
-
-        Raises:
-            InputError: The server has to draw the clients itself.
-        """
-        if isinstance(self._clients, str):
-            raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients}")
-        return self._clients
-
-    @property
-    def expected_clients(self) -> float:
-        """The expected number of clients in a round, by which a sum may be divided. It is public, unlike the true number."""
-        plan = self._plan
-        if plan.population is None or plan.rate is None:
-            raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
-        return float(plan.rate * plan.population)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """The standard deviation of the noise over the clipping norm, for the noise of the server or the share of each client."""
-        charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
-        return client_noise_multiplier(self._plan.table, charged)
-
-    def release(self, updates: Mapping[int, Any], size: int) -> Reals:
-        """Return the sum of the clients' updates, each clipped to federated.clip, plus the noise of this round.
-
-        A round can be released once. The noise is released even if there are no updates.
-
-        Args:
-            updates: One update for each client, by the number of the client. An update is an array of `size` numbers. If one of them is not
-                finite, the update counts as zero.
-            size: Length of every update.
-
-        Raises:
-            InputError: The round was released before, or its noise may have been drawn. Or an update comes from a client that was not
-                drawn, or that takes part more often or sooner than [federated] allows. Or the clients add the noise and not the server.
-        """
-        count = self._size(size)
-        sent = self._sent(updates)
-        total = clipped_sum(self._plan, sent, count)  # before the claim, as it may run code of the caller
-        if self._process != this_process() or not self._claim.acquire(blocking=False):
-            raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
-        self._count(sent)
-        return np.asarray(total + draw_noise(self._plan, count))
-
-    def _count(self, sent: Mapping[int, Any]) -> None:
-        """Count the participations of the clients. If a client is refused, the round may still be released with other clients."""
-        try:
-            if self._counter is not None:
-                self._counter.take(self.number, sent)
-        except BaseException:
-            self._claim.release()
-            raise
-
-    def _size(self, size: object) -> int:
-        """Return the length of an update as an int. Raises InputError if it is not a whole number in the allowed range."""
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
-            stated = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
-            raise InputError(
-                f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, the length of an update, found {stated}"
-            )
-        return int(size)
-
-    def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
-        """Return the updates by client number. Raises InputError for a client that is invalid, repeated or was not drawn."""
-        drawn = None if isinstance(self._clients, str) else frozenset(self._clients.tolist())
-        sent: dict[int, Any] = {}
-        if not isinstance(updates, Mapping):
-            raise InputError(f"round {self.number}: expected updates by client numbers, found {type(updates).__name__}")
-        for client, update in updates.items():
-            if isinstance(client, bool) or not isinstance(client, int | np.integer):
-                raise InputError(f"round {self.number}: expected whole numbers of clients, found {type(client).__name__}")
-            number = int(client)
-            if number.bit_length() > CLIENT_BITS:
-                raise InputError(
-                    f"round {self.number}: expected whole numbers of clients with at most {CLIENT_BITS} bits, found a larger number"
-                )
-            if number in sent:
-                raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
-            if number < 0 or (drawn is not None and number not in drawn):
-                raise InputError(
-                    f"round {self.number}: expected updates of clients that were drawn for it, found an update of client {number}"
-                )
-            sent[number] = update
-        return sent
-
-    def __reduce__(self) -> NoReturn:
-        raise InternalError("a round cannot be copied, as it was charged for one release")
-
-
-class ParticipationCounter:
-    """Counts the rounds in which each client took part, and refuses more participations than are allowed or paid for.
-
-    Args:
-        limit: The participations of one client that [federated] allows.
-        paid: Function that returns the number of participations of one client that are paid for.
-    """
-
-    def __init__(self, limit: Participation, paid: Callable[[], int]) -> None:
-        self._limit, self._paid = limit, paid
-        self._taken: dict[int, list[int]] = {}
-        self._lock = threading.Lock()
-
-    def take(self, number: int, clients: Iterable[int]) -> None:
-        """Count the clients of one round.
-
-        Raises:
-            InputError: A client takes part too often, or too few rounds from another participation. No client is counted then.
-        """
-        chosen = tuple(clients)
-        with self._lock:
-            paid = self._paid()
-            for client in chosen:
-                self._refuse(number, client, paid)
-            for client in chosen:
-                self._taken.setdefault(client, []).append(number)
-
-    def _refuse(self, number: int, client: int, paid: int) -> None:
-        """Raise InputError if a client may not take part in this round."""
-        taken: Sequence[int] = self._taken.get(client, ())
-        near = next((other for other in taken if abs(number - other) < self._limit.apart), None)
-        if near is not None:
-            raise InputError(
-                f"round {number}: expected clients that take part at least {self._limit.apart} rounds apart, found client {client}, who "
-                f"took part in round {near}"
-            )
-        if len(taken) >= self._limit.most:
-            raise InputError(
-                f"round {number}: expected clients that took part in fewer than {self._limit.most} rounds, found client {client}"
-            )
-        if len(taken) >= paid:
-            raise InputError(
-                f"round {number}: expected clients that take part at most once in each of the {paid} paid passes, found client "
-                f"{client}, who took part in round {taken[-1]}"
-            )
-
-
-def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> ParticipationCounter | None:
-    """Return a counter of participations; None if the server enforces no limit on participations in addition to its draws.
-
-    Args:
-        plan: The plan of the run.
-        paid: Function that returns the number of rounds that are paid for. One pass over the clients pays for one participation of each
-            client. Without passes, one round does.
-    """
-    if not plan.table.enforced_keys:
-        return None
-    return ParticipationCounter(participation(plan.table, plan.rounds, plan.rate, first=True), lambda: paid() // plan.portion)

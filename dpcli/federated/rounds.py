@@ -1,25 +1,21 @@
-"""The rounds of a federated run. Each round is charged before its noise is drawn, and the run stops before a round would exceed the cap.
-
-The ledger records the rounds for which a run has paid. Every ledger entry under the key of the run is compared with the current file.
-"""
+"""The rounds of a federated run. Each round is charged before its noise is drawn, and the run stops before a round would exceed the cap."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated.federated_plan import FederatedPlan, federated_plan
-from dpcli.federated.round import Round, client_batches, client_counter
-from dpcli.file.pipeline.canonical import tables_of
+from dpcli.federated.participations import client_counter
+from dpcli.federated.round import Round, ServerDraws, client_batches
+from dpcli.federated.run_charges import charge_key, charges_of_run, is_charged, kind_of, rest_is_charged, rest_key
 from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
-from dpcli.ledger.chain import canonical
 from dpcli.ledger.requests import checked_key
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.sessions.folder import this_process
@@ -27,264 +23,11 @@ from dpcli.sessions.folder import this_process
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.ledger.state import Run
-
-
-KINDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
-# The end of a charge's key, after the key of the run and "/". The charge "beside" pays for the entries that no round performs.
-CHARGE_NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
-
-
-@dataclass(slots=True)
-class RunCharges:
-    """The charges in the ledger under the key of one run.
-
-    Attributes:
-        rounds: Number of rounds that the charges pay for.
-        rest: True if the entries of the file that no round performs are charged.
-        last: Highest number of a charge, for each word of `KINDS`; 0 if there is no such charge.
-    """
-
-    rounds: int = 0
-    rest: bool = False
-    last: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-
-
-def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
-    """Return the charges that any process made for a run. Entries under other keys are not read.
-
-    Raises:
-        LedgerError: A charge was made for another file or window, so that the cost of its rounds differs.
-    """
-    charged, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
-    for run in ledger.runs_beginning(f"{key}/"):
-        name = CHARGE_NAME.fullmatch(run.key[len(key) + 1 :])
-        if name is None:
-            continue
-        charged.rounds += tables.rounds(run, key, window)
-        kind, number = name.groups()
-        if kind is None:
-            charged.rest = True
-        else:
-            charged.last[kind] = max(charged.last[kind], int(number))
-    return charged
-
-
-def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
-    """Check whether the ledger has the charge `name` of the run `key`.
-
-    Raises:
-        LedgerError: The charge was made for another file or window.
-    """
-    runs = ledger.state().runs
-    if name in runs:
-        ChargedTables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
-        return True
-    return False
-
-
-def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Check whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
-    return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
-
-
-def charge_key(key: str, number: int, chunk: int) -> str:
-    """Return the ledger key of a run's charge for `chunk` rounds. Charges are numbered from 1."""
-    return f"{key}/{kind_of(chunk)}-{number:06d}"
-
-
-def rest_key(key: str) -> str:
-    """Return the ledger key of the charge for the entries of the file that no round performs."""
-    return f"{key}/beside"
-
-
-def kind_of(chunk: int) -> str:
-    """Return the word of `KINDS` for the key of a charge for `chunk` rounds."""
-    return "round" if chunk == 1 else "charge"
-
-
-class ChargedTables:
-    """The tables of the charges for the current file, by which the ledger entries of this file are recognised."""
-
-    def __init__(self, plan: FederatedPlan) -> None:
-        self._plan, self._texts = plan, dict[int, str]()
-        self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
-
-    def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
-        """Return the number of rounds that a charge pays for; 0 if it pays for the entries that no round performs.
-
-        Raises:
-            LedgerError: The entry was charged for another file or window.
-        """
-        if run.key == rest_key(key):
-            rounds = 0 if canonical(run.pipeline) == self._rest_text else None
-        else:
-            rounds = self.rounds_of(run.pipeline)
-        if rounds is None or run.window != window or run.content.get("kind") != "spend":
-            raise LedgerError(
-                f'key "{key}": expected charges of {self._plan.path} as it is now, found entry {run.seq} ("{run.key}"), which was charged '
-                "for another file or window: another run needs a key of its own"
-            )
-        return rounds
-
-    def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
-        """Return the number of rounds that these tables charge; None if they are not the tables of rounds of the current file."""
-        steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
-        if type(steps) is not int or steps < 1:
-            return None
-        rounds = steps * self._plan.per_step
-        if steps not in self._texts:
-            self._texts[steps] = canonical(tables_of(self._plan.charge(rounds, with_rest=False)))
-        return rounds if canonical(tables) == self._texts[steps] else None
 
 
 LARGEST_BITS = 64  # largest size of a whole number that the caller may pass
 KEY_ATTEMPTS = 1000  # largest number of keys that one charge tries, as other processes may use the same keys at the same time
 _INSTANCES: weakref.WeakSet[Rounds] = weakref.WeakSet()  # all live instances, whose locks a forked process replaces
-
-
-class Rounds(Displayed):
-    """The rounds of one run, as `dpcli.rounds` returns them. Threads may share an instance.
-
-    `round` charges the next round and returns it when the charge is durable. Only then may the noise of the round be drawn. Iteration calls
-    `round` until the end of the plan.
-
-    Each charge is a ledger entry. Its key is KEY/round-000001 and so on, or KEY/charge-000001 if a charge pays for several rounds. Only one
-    process uses a charge. The rounds of a process that died stay charged. Another process, or a fork of this process, is charged again for
-    the rounds that it performs. The entries of the file that no round performs are charged once, with the first round, under KEY/beside. A
-    key belongs to one file and one window, whose costs must not change.
-
-    A run may stop when the ledger refuses a charge. A charge may depend on all earlier releases, as the filter of the ledger never lets the
-    sum exceed the cap even then. So the guarantee of a run is the cap, and `epsilon` is only the cost of a plan.
-
-    Attributes:
-        taken: Number of rounds of the plan that were returned, including the rounds that earlier processes have completed.
-
-    Source: Feldman & Zrnic 2021, arXiv:2008.11193 (Renyi DP and zCDP); Smith & Thakurta 2022, arXiv:2210.17520, and Koskela et al. 2022,
-    arXiv:2209.15596 (Gaussian DP); Rogers et al. 2016, arXiv:1605.08294 (sums of epsilon); Whitehouse et al. 2023, arXiv:2203.05481
-    (advanced composition).
-    """
-
-    def __init__(self, plan: FederatedPlan, budget: DatasetBudget, key: str, chunk: int, done: int, clients: int | None) -> None:
-        self.plan, self.key, self.chunk, self.taken = plan, key, chunk, done
-        self._budget, self._clients, self._lock, self._forked_in_round = budget, clients, threading.Lock(), False
-        self._begin()
-        _INSTANCES.add(self)
-
-    def _line(self) -> str:
-        return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
-
-    def _begin(self) -> None:
-        """Reset the state for a process that has paid for no round yet. A forked process calls this method again."""
-        self._charge_left, self._paid_by_process, self._last_key = 0, 0, ""
-        self._batches = client_batches(self.plan, self._clients)
-        with self._open() as ledger:
-            ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
-            if self.plan.rest is not None:
-                ledger.cost(self.plan.rest)
-            before = charges_of_run(ledger, self.plan, self.key)
-        self._last_number = before.last[kind_of(self.chunk)]
-        self._counter = client_counter(self.plan, lambda: self._paid_by_process)
-        self._process = this_process()  # assigned last, so that the next `round` calls `_begin` again if it failed
-
-    @property
-    def planned(self) -> int:
-        """The number of rounds in the plan."""
-        return self.plan.rounds
-
-    @property
-    def charged(self) -> int:
-        """The number of rounds for which all processes have paid under this key, as the ledger states it now."""
-        return self._entries().rounds
-
-    def round(self) -> Round:
-        """Charge the next round, unless an earlier charge pays for it, and return it.
-
-        Raises:
-            Denied: The charge does not fit in the remaining budget. Nothing was written, and no noise may be drawn.
-            InputError: The plan has no further round, or this process was forked while another thread of its parent charged a round.
-            LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run. A later call charges again.
-        """
-        with self._lock:
-            if self._forked_in_round:
-                raise InputError(
-                    f'"{self.key}": expected a process that was forked between two rounds, found one that was forked while a round was '
-                    "charged: call dpcli.rounds again in this process"
-                )
-            if self.taken >= self.planned:
-                raise InputError(f'"{self.key}": expected at most {self.planned:,} rounds, as planned, found one more')
-            if self._process != this_process():
-                self._begin()
-            if not self._charge_left:
-                self._charge()
-            self._charge_left -= 1
-            self.taken += 1
-            clients = self._batches if isinstance(self._batches, str) else next(self._batches)
-            return Round(self.plan, self.taken, self._last_key, clients, self._counter)
-
-    def __iter__(self) -> Iterator[Round]:
-        """Yield the remaining rounds of the plan. Raises Denied if the ledger refuses a round."""
-        while self.taken < self.planned:
-            yield self.round()
-
-    def epsilon(self) -> float:
-        """Return an upper bound on the epsilon of a run that was planned to end after the rounds that are charged now.
-
-        The rounds of all processes count. The bound holds at the file's delta and is not rounded. Before the first round it is 0.0. If the
-        outputs decide when the run stops, the guarantee of the run is not this bound but the cap of the ledger.
-        """
-        from dpcli.analysis.account import headline
-
-        entries = self._entries()
-        charged = replace(self.plan.charge(entries.rounds, with_rest=True), budget=self.plan.pipeline.budget)
-        return headline(charged).upper if entries.rounds else 0.0
-
-    def _entries(self) -> RunCharges:
-        with self._open() as ledger:
-            return charges_of_run(ledger, self.plan, self.key)
-
-    def _charge(self) -> None:
-        """Charge the next rounds by a ledger entry with a new key."""
-        count = self._next_count()
-        pipeline, why = self.plan.charge(count, with_rest=False), f"round {self.taken + 1:,} of {self.planned:,}"
-        with self._open() as ledger:
-            for _ in range(KEY_ATTEMPTS):
-                rest = None if rest_is_charged(ledger, self.plan, self.key) else self.plan.rest
-                self._last_number += 1  # no number is tried twice
-                key = charge_key(self.key, self._last_number, self.chunk)
-                try:
-                    charged_before = self._charge_under(ledger, pipeline, key, why, rest)
-                except Denied as refusal:
-                    self._last_number -= 1
-                    raise Denied(f"round {self.taken + 1:,}: {refusal}") from None
-                if not charged_before:
-                    break
-            else:
-                raise LedgerError(f'"{self.key}": other processes have meanwhile charged all {KEY_ATTEMPTS:,} keys that were tried')
-            if not rest_is_charged(ledger, self.plan, self.key):
-                raise LedgerError(f'"{self.key}": the entries of {self.plan.path} that no round performs are not charged')
-        self._last_key, self._paid_by_process = key, self._paid_by_process + count
-        self._charge_left = count if self._paid_by_process < self.plan.paid_by else self.planned
-
-    def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
-        """Charge rounds under a key and, in the same transaction, `rest` if it is given. Return whether the key was charged before."""
-        if is_charged(ledger, self.plan, self.key, key):
-            return True
-        if rest is None:
-            return ledger.spend(rounds, key, why=why).repeated
-        both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
-        return ledger.spend_both([(rest, rest_key(self.key)), (rounds, key)], both, why)[-1].repeated
-
-    def _next_count(self) -> int:
-        """Return the number of rounds of the next charge, which is a chunk, or less if fewer portions pay for all remaining rounds."""
-        left = min(self.planned - self.taken, self.plan.paid_by - self._paid_by_process)
-        return min(self.chunk, -(-left // self.plan.portion) * self.plan.portion)
-
-    def _open(self) -> Ledger:
-        return open_ledger(self._budget.url, self._budget.dataset)
-
-    def __reduce__(self) -> NoReturn:
-        raise InternalError("rounds cannot be copied, as both copies would draw noise for one charge")
 
 
 def rounds(
@@ -326,6 +69,154 @@ def rounds(
     checked_key(charge_key(key, 1, size))
     budget = DatasetBudget(path_or_url("ledger", ledger), None if dataset is None else text_of("dataset", dataset))
     return Rounds(plan, budget, key, size, done, None if clients is None else whole_number("clients", clients, 0))
+
+
+class Rounds(Displayed):
+    """The rounds of one run, as `dpcli.rounds` returns them. Threads may share an instance.
+
+    `round` charges the next round and returns it when the charge is durable. Only then may the noise of the round be drawn. Iteration calls
+    `round` until the end of the plan.
+
+    Each charge is a ledger entry. Its key is KEY/round-000001 and so on, or KEY/charge-000001 if a charge pays for several rounds. Only one
+    process uses a charge. The rounds of a process that died stay charged. Another process, or a fork of this process, is charged again for
+    the rounds that it performs. The entries of the file that no round performs are charged once, with the first round, under KEY/beside. A
+    key belongs to one file and one window, whose costs must not change.
+
+    A run may stop when the ledger refuses a charge. A charge may depend on all earlier releases, as the filter of the ledger never lets the
+    sum exceed the cap even then. So the guarantee of a run is the cap, and `epsilon` is only the cost of a plan.
+
+    Attributes:
+        taken: Number of rounds of the plan that were returned, including the rounds that earlier processes have completed.
+
+    Source: Feldman & Zrnic 2021, arXiv:2008.11193 (Renyi DP and zCDP); Smith & Thakurta 2022, arXiv:2210.17520, and Koskela et al. 2022,
+    arXiv:2209.15596 (Gaussian DP); Rogers et al. 2016, arXiv:1605.08294 (sums of epsilon); Whitehouse et al. 2023, arXiv:2203.05481
+    (advanced composition).
+    """
+
+    def __init__(self, plan: FederatedPlan, budget: DatasetBudget, key: str, chunk: int, done: int, clients: int | None) -> None:
+        self.plan, self.key, self.chunk, self.taken = plan, key, chunk, done
+        self._budget, self._clients = budget, clients
+        self._lock, self._forked_in_round = threading.Lock(), False
+        self._begin()
+        _INSTANCES.add(self)
+
+    def _line(self) -> str:
+        return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
+
+    def _begin(self) -> None:
+        """Reset the state for a process that has paid for no round yet. A forked process calls this method again."""
+        self._charged_rounds_left, self._paid_by_process, self._last_key = 0, 0, ""
+        self._batches = client_batches(self.plan, self._clients)
+        with self._open() as ledger:
+            # A cost that the ledger's filter does not know is refused before the first round.
+            ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
+            if self.plan.rest is not None:
+                ledger.cost(self.plan.rest)
+            charges = charges_of_run(ledger, self.plan, self.key)
+        self._last_number = charges.last[kind_of(self.chunk)]
+        self._counter = client_counter(self.plan, lambda: self._paid_by_process)
+        self._process = this_process()  # assigned last, so that the next `round` calls `_begin` again if it failed
+
+    @property
+    def planned(self) -> int:
+        """The number of rounds in the plan."""
+        return self.plan.rounds
+
+    @property
+    def charged(self) -> int:
+        """The number of rounds for which all processes have paid under this key, as the ledger states it now."""
+        with self._open() as ledger:
+            return charges_of_run(ledger, self.plan, self.key).rounds
+
+    def round(self) -> Round:
+        """Charge the next round, unless an earlier charge pays for it, and return it.
+
+        Raises:
+            Denied: The charge does not fit in the remaining budget. Nothing was written, and no noise may be drawn.
+            InputError: The plan has no further round, or this process was forked while another thread of its parent charged a round.
+            LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run. A later call charges again.
+        """
+        with self._lock:
+            if self._forked_in_round:
+                raise InputError(
+                    f'"{self.key}": expected a process that was forked between two rounds, found one that was forked while a round was '
+                    "charged: call dpcli.rounds again in this process"
+                )
+            if self.taken >= self.planned:
+                raise InputError(f'"{self.key}": expected at most {self.planned:,} rounds, as planned, found one more')
+            if self._process != this_process():
+                self._begin()
+            if not self._charged_rounds_left:
+                self._charge()
+            self._charged_rounds_left -= 1
+            self.taken += 1
+            clients = self._batches if isinstance(self._batches, ServerDraws) else next(self._batches)
+            return Round(self.plan, self.taken, self._last_key, clients, self._counter)
+
+    def __iter__(self) -> Iterator[Round]:
+        """Yield the remaining rounds of the plan. Raises Denied if the ledger refuses a round."""
+        while self.taken < self.planned:
+            yield self.round()
+
+    def epsilon(self) -> float:
+        """Return an upper bound on the epsilon of a run that was planned to end after the rounds that are charged now.
+
+        The rounds of all processes count. The bound holds at the file's delta and is not rounded. Before the first round it is 0.0. If the
+        outputs decide when the run stops, the guarantee of the run is not this bound but the cap of the ledger.
+        """
+        from dpcli.analysis.account import headline
+
+        rounds = self.charged
+        if not rounds:
+            return 0.0
+        return headline(replace(self.plan.charge(rounds, with_rest=True), budget=self.plan.pipeline.budget)).upper
+
+    def _charge(self) -> None:
+        """Charge the next rounds by a ledger entry with a new key."""
+        count = self._next_count()
+        pipeline = self.plan.charge(count, with_rest=False)
+        why = f"round {self.taken + 1:,} of {self.planned:,}"
+        with self._open() as ledger:
+            for _ in range(KEY_ATTEMPTS):
+                rest = None if rest_is_charged(ledger, self.plan, self.key) else self.plan.rest
+                self._last_number += 1  # no number is tried twice
+                key = charge_key(self.key, self._last_number, self.chunk)
+                try:
+                    charged_before = self._charge_under(ledger, pipeline, key, why, rest)
+                except Denied as refusal:
+                    self._last_number -= 1
+                    raise Denied(f"round {self.taken + 1:,}: {refusal}") from None
+                if not charged_before:
+                    break
+            else:
+                raise LedgerError(f'"{self.key}": other processes have meanwhile charged all {KEY_ATTEMPTS:,} keys that were tried')
+            if not rest_is_charged(ledger, self.plan, self.key):
+                raise LedgerError(f'"{self.key}": the entries of {self.plan.path} that no round performs are not charged')
+        self._last_key = key
+        self._paid_by_process += count
+        pays_for_all = self._paid_by_process >= self.plan.paid_by
+        self._charged_rounds_left = self.planned if pays_for_all else count
+
+    def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
+        """Charge rounds under a key and, in the same transaction, `rest` if it is given. Return whether the key was charged before."""
+        if is_charged(ledger, self.plan, self.key, key):
+            return True
+        if rest is None:
+            return ledger.spend(rounds, key, why=why).repeated
+        both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
+        return ledger.spend_both([(rest, rest_key(self.key)), (rounds, key)], both, why)[-1].repeated
+
+    def _next_count(self) -> int:
+        """Return the number of rounds of the next charge, which is a chunk, or less if fewer portions pay for all remaining rounds."""
+        unpaid = min(self.planned - self.taken, self.plan.paid_by - self._paid_by_process)
+        portions = -(-unpaid // self.plan.portion)
+        return min(self.chunk, portions * self.plan.portion)
+
+    def _open(self) -> Ledger:
+        return open_ledger(self._budget.url, self._budget.dataset)
+
+    def __reduce__(self) -> NoReturn:
+        raise InternalError("rounds cannot be copied, as both copies would draw noise for one charge")
 
 
 def whole_number(name: str, given: object, least: int) -> int:

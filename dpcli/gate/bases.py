@@ -26,7 +26,7 @@ from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.file.toml.findings import InvalidFile, Path
 from dpcli.file.toml.shown import first_names, shown
 from dpcli.gate.claims import standings_of
-from dpcli.gate.verdicts import Base, first_finding
+from dpcli.gate.verdicts import Base, PlannedRuns, Standing, first_finding
 from dpcli.git.command import work_tree
 from dpcli.git.past_files import PastFile, files_at
 from dpcli.ledger.plugin import BLOCKS
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from dpcli.ledger.blocks.block_kinds import BlockKind
 
 WINDOW = "privacy.window"
+# The terms in the JSON of an earlier gate that are numbers, with the condition that each must meet.
+CHECKED_TERMS = {
+    "budget.epsilon": POSITIVE,
+    "gate.max_increase": NON_NEGATIVE,
+    "budget.warn_at": POSITIVE,
+    "budget.delta": DELTA,
+    "privacy.delta": DELTA,
+}
 TABLES_OF_GATE = ("waiver", "horizon")  # tables in [gate] that are compared as a whole, and not key by key
 MOST_HASH_PARTS = 10**6  # largest number of blocks by hash that a ledger accepts
 WIDEST = 2000  # largest number of blocks in a window, equal to MOST in dpcli.ledger.blocks.family
@@ -65,7 +73,7 @@ def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
         "statement": statement_of(capped),
         "terms": terms_of(pipeline),
         "mechanisms": standings_of(pipeline),
-        "horizon": horizon_data(pipeline.gate.horizon),
+        "horizon": planned_runs(pipeline.gate.horizon),
         "waivers": [waiver_data(waiver) for waiver in pipeline.gate.waiver],
     }
 
@@ -88,9 +96,8 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
     """
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
-    return {
-        path: None if past_file is None else _at_ref(ref, path, past_file, cap) for path, past_file in files_at(ref, paths).items()
-    }
+    past_files = files_at(ref, paths)
+    return {path: None if past_file is None else _at_ref(ref, path, past_file, cap) for path, past_file in past_files.items()}
 
 
 def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | UnreadableBase:
@@ -98,12 +105,12 @@ def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unr
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
-    name = past_file.renamed or path
+    name = past_file.earlier_path or path
     try:
         if past_file.data.startswith(LFS_POINTER):
             raise InputError("it is a Git LFS pointer: keep pipelines out of Git LFS")
-        own = parse(past_file.data, f"{ref}:{name}")
-        pipeline = cap(path, own)
+        written = parse(past_file.data, f"{ref}:{name}")
+        pipeline = cap(path, written)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
         return UnreadableBase(first_finding(error.diagnostics))
@@ -112,14 +119,14 @@ def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unr
     return Base(
         result.upper,
         result.delta,
-        statement_of(pipeline),
-        terms_of(own),
-        standings_of(own),
-        horizon_data(own.gate.horizon),
-        tuple(map(waiver_data, own.gate.waiver)),
-        result,
-        past_file.data,
-        past_file.renamed,
+        statement=statement_of(pipeline),
+        terms=terms_of(written),
+        standings=standings_of(written),
+        horizon=planned_runs(written.gate.horizon),
+        waivers=tuple(map(waiver_data, written.gate.waiver)),
+        account=result,
+        data=past_file.data,
+        earlier_path=past_file.earlier_path,
     )
 
 
@@ -139,13 +146,17 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
             document = json.load(file)
         if document["schema"] != "dpcli/gate/v1":
             raise ValueError(f"schema {document['schema']!r}")
-        entries = [(place, _from_json(entry)) for entry in document["files"] for place in _places(entry["pipeline"]["path"])]
+        entries: list[tuple[str, Base | None]] = []
+        for entry in document["files"]:
+            real_paths = _real_paths(entry["pipeline"]["path"])
+            base = _from_json(entry)
+            entries += [(real_path, base) for real_path in real_paths]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise InputError(f"--baseline {baseline}: not written by dpcli gate -f json: {error!r}") from None
     return {path: _base_of_file(f"--baseline {baseline}: {path}", os.path.realpath(path), entries) for path in paths}
 
 
-def _places(path: str) -> Iterator[str]:
+def _real_paths(path: str) -> Iterator[str]:
     """Yield the real paths that a path in the baseline may mean."""
     current = os.getcwd()
     yield from {os.path.realpath(os.path.join(folder, path)) for folder in (current, work_tree(current) or current)}
@@ -167,27 +178,29 @@ def _from_json(entry: Mapping[str, Any]) -> Base | None:
     """Return the base of one file from its JSON; None if the file had no account."""
     if entry["result"] is None:
         return None
-    stated, epsilon = entry["base_form"], entry["result"]["epsilon_upper"]
-    statement, horizon = dict(stated["statement"]), stated.get("horizon")
+    stated_form, epsilon = entry["base_form"], entry["result"]["epsilon_upper"]
+    statement = dict(stated_form["statement"])
+    standings = {str(name): Standing(str(kind), _evidence(worth)) for name, (kind, worth) in stated_form["mechanisms"].items()}
+    horizon = stated_form.get("horizon")
+    if horizon is not None:
+        horizon = PlannedRuns(int(_number(horizon[0], COUNT)), _number(horizon[1], POSITIVE))
     return Base(
         math.inf if epsilon == "inf" else _number(epsilon, NON_NEGATIVE),
         _optional(statement["delta"], DELTA),
         statement,
-        _checked_terms(stated["terms"]),
-        {str(name): (str(kind), _evidence(worth)) for name, (kind, worth) in stated["mechanisms"].items()},
-        None if horizon is None else (int(_number(horizon[0], COUNT)), _number(horizon[1], POSITIVE)),
-        tuple(dict(waiver) for waiver in stated.get("waivers", ())),
+        terms=_checked_terms(stated_form["terms"]),
+        standings=standings,
+        horizon=horizon,
+        waivers=tuple(dict(waiver) for waiver in stated_form.get("waivers", ())),
     )
 
 
 def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the terms of an entry after a check of their numbers. Raises ValueError if a number is invalid."""
     terms = dict(stated)
-    for key, rule in (("budget.epsilon", POSITIVE), ("gate.max_increase", NON_NEGATIVE), ("budget.warn_at", POSITIVE)):
+    for key, rule in CHECKED_TERMS.items():
         terms[key] = _optional(terms[key], rule)
-    terms["budget.rho"] = _optional(terms.get("budget.rho"), POSITIVE)
-    for key in ("budget.delta", "privacy.delta"):
-        terms[key] = _optional(terms[key], DELTA)
+    terms["budget.rho"] = _optional(terms.get("budget.rho"), POSITIVE)  # absent in the JSON of a gate that knew no cap on rho
     return terms
 
 
@@ -226,14 +239,17 @@ class Changed:
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
     """Return the value of every key of [privacy], [budget] and [gate] as JSON, by its dotted name; None for an absent key."""
-    return {name: _plain(_stated_value(pipeline, name)) for name in _keys()}
+    return {name: _plain(_stated_value(pipeline, name)) for name in _compared_keys()}
 
 
-def _keys() -> Members:
-    tables = {"privacy": Privacy, "budget": Budget, "gate": Gate}
-    return {
-        f"{table}.{name}": m for table, cls in tables.items() for name, m in members_of(cls).items() if name not in TABLES_OF_GATE
-    }
+def _compared_keys() -> Members:
+    """Return the keys that are compared one by one, by their dotted names."""
+    keys: dict[str, Member] = {}
+    for table, table_class in {"privacy": Privacy, "budget": Budget, "gate": Gate}.items():
+        for name, member in members_of(table_class).items():
+            if name not in TABLES_OF_GATE:
+                keys[f"{table}.{name}"] = member
+    return keys
 
 
 def _stated_value(pipeline: Pipeline, name: str) -> Any:
@@ -248,36 +264,36 @@ def _plain(value: Any) -> Any:
 
 
 def changed_terms(
-    terms: Mapping[str, Any], statement: Mapping[str, Any], own: Pipeline, capped: Pipeline, replaced: Mapping[str, str]
+    terms: Mapping[str, Any], statement: Mapping[str, Any], written: Pipeline, capped: Pipeline, replaced: Mapping[str, str]
 ) -> Iterator[Changed]:
     """Yield each changed key of the statement and of the terms.
 
     Args:
         terms: The terms of the earlier version.
         statement: The statement of the earlier version, under the caps in force.
-        own: The current file with its own caps.
+        written: The current file with its own caps.
         capped: The current file with the caps in force.
         replaced: For each key whose earlier cap is implied by a current cap, the current cap in words. If the file raises its cap for such
             a key, the file is not weakened.
     """
-    now = statement_of(capped)
-    differing = {key for key, value in now.items() if statement.get(key) != value}
-    for key, value in now.items():
-        if key in differing:
-            yield Changed(f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", True, _place(key, own))
-    for name, member in _keys().items():
-        old, new = terms.get(name), _plain(_stated_value(own, name))
-        key = name.partition(".")[2]
-        if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
+    differing = {key: value for key, value in statement_of(capped).items() if statement.get(key) != value}
+    for key, value in differing.items():
+        yield Changed(f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", True, _place(key, written))
+    for name, member in _compared_keys().items():
+        table, _, key = name.partition(".")
+        old, new = terms.get(name), _plain(_stated_value(written, name))
+        is_in_statement = key in differing and (table == "privacy" or key == "delta")
+        if old == new or is_in_statement:
             continue
-        words, place = f"{name} {value_in_words(old)} -> {value_in_words(new)}", tuple(name.split("."))
+        words = f"{name} {value_in_words(old)} -> {value_in_words(new)}"
         if name == "budget.delta":  # the delta at which the cap on epsilon applies
-            yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, own), place)
+            yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, written), (table, key))
         elif name in replaced and _weaker(member, old, new):
-            yield Changed(f"{name} raised from {value_in_words(old)} to {value_in_words(new)}", False, place, replaced[name])
+            words = f"{name} raised from {value_in_words(old)} to {value_in_words(new)}"
+            yield Changed(words, False, (table, key), replaced[name])
         else:
-            moved = name == WINDOW and keeps_its_width(old, new)
-            yield Changed(words, not moved and _weaker(member, old, new), place)
+            window_moved = name == WINDOW and keeps_its_width(old, new)
+            yield Changed(words, not window_moved and _weaker(member, old, new), (table, key))
 
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
@@ -286,15 +302,16 @@ def promised_delta(terms: Mapping[str, Any]) -> float | None:
     return terms.get("privacy.delta") if delta is None else delta
 
 
-def _loosens(terms: Mapping[str, Any], own: Pipeline) -> bool:
+def _loosens(terms: Mapping[str, Any], written: Pipeline) -> bool:
     """Return whether a file had a cap on epsilon at a stated delta, and now states a larger delta or no delta."""
-    old, new = promised_delta(terms), promised_delta(terms_of(own))
+    old, new = promised_delta(terms), promised_delta(terms_of(written))
     return terms.get("budget.epsilon") is not None and old is not None and (new is None or new > old)
 
 
-def _place(key: str, own: Pipeline) -> Path:
+def _place(key: str, written: Pipeline) -> Path:
     """Return the place of a key of the statement in the file. If [budget] and [privacy] state a delta, the key of [budget] is returned."""
-    return ("budget", key) if key == "delta" and own.budget is not None and own.budget.delta is not None else ("privacy", key)
+    is_in_budget = key == "delta" and written.budget is not None and written.budget.delta is not None
+    return ("budget" if is_in_budget else "privacy", key)
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
@@ -309,24 +326,25 @@ def _weaker(member: Member, old: Any, new: Any) -> bool:
     return old is not None and (new is None or new > old)
 
 
-def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
+def planned_runs(horizon: Horizon | None) -> PlannedRuns | None:
     """Return the number of runs and the epsilon of a horizon; None if there is no horizon."""
-    return None if horizon is None else (horizon.count, horizon.epsilon)
+    return None if horizon is None else PlannedRuns(horizon.count, horizon.epsilon)
 
 
-def horizon_change(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
+def horizon_change(old: PlannedRuns | None, new: PlannedRuns | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
     """Yield the change of a horizon, if it has changed.
 
     Fewer runs, a larger epsilon or the removal of the horizon weaken the file, unless another horizon in force implies the earlier horizon.
     """
-    if old != new:
-        horizons = [horizon for horizon in (new, *map(horizon_data, outside)) if horizon is not None]
-        implied = old is None or any(runs >= old[0] and epsilon <= old[1] for runs, epsilon in horizons)
-        yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", not implied, ("gate", "horizon"))
+    if old == new:
+        return
+    in_force = [horizon for horizon in (new, *map(planned_runs, outside)) if horizon is not None]
+    implied = old is None or any(horizon.runs >= old.runs and horizon.epsilon <= old.epsilon for horizon in in_force)
+    yield Changed(f"gate.horizon {_horizon_words(old)} -> {_horizon_words(new)}", not implied, ("gate", "horizon"))
 
 
-def _runs(horizon: tuple[int, float] | None) -> str:
-    return "none" if horizon is None else f"{horizon[0]:,} runs within {horizon[1]:g}"
+def _horizon_words(horizon: PlannedRuns | None) -> str:
+    return "none" if horizon is None else f"{horizon.runs:,} runs within {horizon.epsilon:g}"
 
 
 def value_in_words(value: Any) -> str:
@@ -356,8 +374,12 @@ def _width(kind: BlockKind, stated: Sequence[str]) -> int:
     ranks: set[int] = set()
     for text in stated:
         first, dots, last = text.partition("..")
-        ends = (first, last if dots else first)
-        if not all(map(kind.holds, ends)) or not 0 <= kind.rank(ends[1]) - kind.rank(ends[0]) < WIDEST:
+        if not dots:
+            last = first
+        if not (kind.holds(first) and kind.holds(last)):
             return 0
-        ranks.update(range(kind.rank(ends[0]), kind.rank(ends[1]) + 1))
+        lowest, highest = kind.rank(first), kind.rank(last)
+        if not 0 <= highest - lowest < WIDEST:
+            return 0
+        ranks.update(range(lowest, highest + 1))
     return len(ranks) if len(ranks) <= WIDEST else 0

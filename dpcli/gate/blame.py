@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.difference import Priced
@@ -17,10 +17,17 @@ from dpcli.file.toml.shown import shown
 from dpcli.gate.verdicts import Target
 
 if TYPE_CHECKING:
-    from dpcli.analysis.calibrate import Parameter
+    from dpcli.analysis.solved_keys import Parameter
 
 MOST = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
 LISTED = 8  # largest length of a list that a message shows in full
+
+
+class SolvedKey(NamedTuple):
+    """A key of a mechanism, and the value with which it meets each target."""
+
+    key: str
+    values: list[float]
 
 
 def raising_changes(changes: Sequence[Priced]) -> list[Priced]:
@@ -59,9 +66,10 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
     """Return the first key of a change that exists in the current file. If the change removes a mechanism, return its array of tables."""
     edit = next((edit for edit in change.change.edits if edit.new is not None), change.change.edits[0])
     if edit.path[0] == "query":
-        own = (i for i, entry in enumerate(pipeline.mechanisms) if f"{entry.name}.".startswith(f"{edit.path[1]}."))
-        first = next(own, None)
-        return ("query",) if first is None else ("mechanism", first)
+        for position, entry in enumerate(pipeline.mechanisms):  # the mechanisms of a query are named QUERY or QUERY.PART
+            if f"{entry.name}.".startswith(f"{edit.path[1]}."):
+                return ("mechanism", position)
+        return ("query",)
     if edit.path[0] != "mechanism":
         return edit.path
     from dpcli.file.pipeline.series import by_name
@@ -78,17 +86,19 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
     """
     from dpcli.file.pipeline.series import written_name
 
-    changed = [
-        change.change.edits[0].path[1] for change in raising_changes(changes) if change.change.edits[0].path[0] == "mechanism"
-    ]
+    changed_paths = [change.change.edits[0].path for change in raising_changes(changes)]
+    changed = {path[1] for path in changed_paths if path[0] == "mechanism"}
     # The mechanisms of queries come last in a pipeline. They are left out, as a query has no key for its noise.
-    own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]
-    single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
-    single.sort(key=lambda charge: (not {charge.name, written_name(charge.name)} & {*changed}, -charge.count))
-    for charge in single[:MOST]:
-        words = list(_remedies(result.pipeline, charge, _hardest(targets)))
-        if words:
-            return f"; {', or '.join(words)}, would pass" if len(words) > 1 else f"; {words[0]} would pass"
+    mechanisms = result.pipeline.mechanisms
+    stated = mechanisms[: len(mechanisms) - len(result.pipeline.queries)]
+    charges = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in stated]
+    charges.sort(key=lambda charge: (changed.isdisjoint({charge.name, written_name(charge.name)}), -charge.count))
+    for charge in charges[:MOST]:
+        values = list(_remedies(result.pipeline, charge, _hardest(targets)))
+        if len(values) == 1:
+            return f"; {values[0]} would pass"
+        if values:
+            return f"; {', or '.join(values)}, would pass"
     return ""
 
 
@@ -101,25 +111,27 @@ def _hardest(targets: Sequence[Target]) -> list[Target]:
 def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
     """Yield the smallest noise, and the largest number of steps or epochs, with which one mechanism meets every target."""
     entry = charge.entries[0]
+    place = f" in {entry.name}"
     noise = _values_for_targets(pipeline, entry, "noise", targets)
-    if noise:
-        yield f"{noise[0]} = {max(noise[1]):.10g} in {entry.name}"
-    length: Parameter = "epochs" if entry.epochs is not None else "steps"
-    most = _values_for_targets(pipeline, entry, length, targets) if charge.count > 1 else None
-    if most:
-        yield f"{most[0]} = {min(most[1]):.10g}{'' if noise else f' in {entry.name}'}"
+    if noise is not None:
+        yield f"{noise.key} = {max(noise.values):.10g}{place}"
+        place = ""  # stated once
+    if charge.count > 1:
+        length = _values_for_targets(pipeline, entry, "epochs" if entry.epochs is not None else "steps", targets)
+        if length is not None:
+            yield f"{length.key} = {min(length.values):.10g}{place}"
 
 
-def _values_for_targets(
-    pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]
-) -> tuple[str, list[float]] | None:
+def _values_for_targets(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> SolvedKey | None:
     """Return the key, and for each target the value that meets it. None if the entry has no such key, or if a target cannot be met."""
-    from dpcli.analysis.calibrate import calibrate, parameter_key  # imported only if a file fails
+    from dpcli.analysis.calibrate import calibrate  # imported only if a file fails
+    from dpcli.analysis.solved_keys import parameter_key
 
     key = parameter_key(entry, solve)
     if key is None:
         return None
     with suppress(InputError, CannotCertify):
         chosen = ((entry.name, key),)
-        return key, [calibrate(pipeline, t.epsilon, t.delta, solve, chosen, runs=t.runs).value for t in targets]
+        solutions = [calibrate(pipeline, target.epsilon, target.delta, solve, chosen, runs=target.runs) for target in targets]
+        return SolvedKey(key, [solution.value for solution in solutions])
     return None

@@ -75,27 +75,27 @@ class BindingCap:
 
         The result is "" if there is only one cap, or if all caps are equal.
         """
-        others = [
-            f"{looser_cap.source.who} allows {looser_cap.value!r}"
-            + ("" if looser_cap.delta == self.cap.delta else f" at delta = {looser_cap.delta!r}")
-            for looser_cap in self.looser
-            if (looser_cap.value, looser_cap.delta) != (self.cap.value, self.cap.delta)
-        ]
-        return f" ({'; '.join([self.cap.source.whose, *others])})" if others or not (self.alone or self.looser) else ""
+        words = [self.cap.source.whose]
+        for looser_cap in self.looser:
+            if looser_cap.delta != self.cap.delta:
+                words.append(f"{looser_cap.source.who} allows {looser_cap.value!r} at delta = {looser_cap.delta!r}")
+            elif looser_cap.value != self.cap.value:
+                words.append(f"{looser_cap.source.who} allows {looser_cap.value!r}")
+        all_equal = len(words) == 1 and len(self.looser) > 0
+        return "" if self.alone or all_equal else f" ({'; '.join(words)})"
 
 
 def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
     """Return the caps that no other cap implies, in the order of their deltas."""
     ordered = sorted(stated, key=lambda cap: (cap.delta or 0.0, cap.value))
-    binding: list[StatedCap] = []
-    looser: dict[int, list[StatedCap]] = {}
+    looser: dict[StatedCap, list[StatedCap]] = {}  # by binding cap
     for cap in ordered:
-        by = next((k for k, binding_cap in enumerate(binding) if binding_cap.is_within(cap.value, cap.delta)), None)
-        if by is None:
-            binding.append(cap)
+        implying = next((binding for binding in looser if binding.is_within(cap.value, cap.delta)), None)
+        if implying is None:
+            looser[cap] = []
         else:
-            looser.setdefault(by, []).append(cap)
-    return tuple(BindingCap(cap, tuple(looser.get(k, ())), len(ordered) == 1) for k, cap in enumerate(binding))
+            looser[implying].append(cap)
+    return tuple(BindingCap(cap, tuple(implied), alone=len(ordered) == 1) for cap, implied in looser.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +124,18 @@ class Outside:
                 yield StatedCap(value, source)
 
 
-def with_defaults(first: Caps, second: Caps) -> Caps:
-    """Return the caps of `first`. If a cap is not stated there, it is taken from `second`."""
-    return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
+def with_defaults(caps: Caps, defaults: Caps) -> Caps:
+    """Return the caps. If a cap is not stated, it is taken from `defaults`."""
+    return Caps(**{key: getattr(defaults if getattr(caps, key) is None else caps, key) for key in KEYS})
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:
     """Return the smallest stated value of each cap."""
-    stated = {key: [value for level in caps if (value := getattr(level, key)) is not None] for key in KEYS}
-    return Caps(**{key: min(values, default=None) for key, values in stated.items()})
+    smallest = {}
+    for key in KEYS:
+        stated = [getattr(level, key) for level in caps]
+        smallest[key] = min((value for value in stated if value is not None), default=None)
+    return Caps(**smallest)
 
 
 def loosened_caps(old: Caps, new: Caps) -> Iterator[str]:
@@ -183,17 +186,21 @@ class RiseLimits:
             yield -product(-base, quotient(self.percent, 100)), f"+{self.percent:g} %"
 
 
-def max_rise(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
+def max_rise(outside: Outside, limit: float | None, base: float | None = None) -> RiseLimits:
     """Return the limits on the rise above which a file fails.
 
-    The limit in nats is the smallest limit of flags, policy, file and base. A limit in percent can come only from the policy.
+    The limit in nats is the smallest limit of flags, policy, file (`limit`) and base. A limit in percent can come only from the policy.
     """
-    files = [
-        StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None
-    ]
-    caps = binding_caps([*files, *outside.stated("max_increase", "--max-increase")])
-    nats, words = (caps[0].cap.value, caps[0].words()) if caps else (None, "")
-    return RiseLimits("max_increase", nats, outside.tightest.max_increase_percent, words)
+    stated = list(outside.stated("max_increase", "--max-increase"))
+    if base is not None and base != limit:
+        stated.insert(0, StatedCap(base, BASE))
+    if limit is not None:
+        stated.insert(0, StatedCap(limit, FILE))
+    percent = outside.tightest.max_increase_percent
+    if not stated:
+        return RiseLimits("max_increase", None, percent)
+    smallest = binding_caps(stated)[0]
+    return RiseLimits("max_increase", smallest.cap.value, percent, smallest.words())
 
 
 def warn_rise(outside: Outside) -> RiseLimits:
@@ -204,12 +211,10 @@ def warn_rise(outside: Outside) -> RiseLimits:
 
 def level_problems(caps: Caps) -> Iterator[Problem]:
     """Yield a problem for each warning level that is not below its limit, so that the warning could never appear."""
-    for key, warn, block in (
-        ("increase", caps.warn_increase, caps.max_increase),
-        ("increase_percent", caps.warn_increase_percent, caps.max_increase_percent),
-    ):
-        if warn is not None and block is not None and warn >= block:
-            yield (f"warn_{key}",), f"less than max_{key} = {block!r}", f"{warn!r}"
+    for key in ("increase", "increase_percent"):
+        warning, limit = getattr(caps, f"warn_{key}"), getattr(caps, f"max_{key}")
+        if warning is not None and limit is not None and warning >= limit:
+            yield (f"warn_{key}",), f"less than max_{key} = {limit!r}", f"{warning!r}"
 
 
 @dataclass(frozen=True, slots=True)

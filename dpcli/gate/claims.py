@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.analysis.difference import LISTS, Edit, Priced
 from dpcli.base.lazy import load
@@ -25,11 +25,11 @@ from dpcli.gate.verdicts import Condition, Judged, JudgedSum, Standing
 
 # The evidence for the cost of a mechanism is 2 if the cost follows from its noise by a theorem, 1 if the cost is stated, and 0 if the
 # mechanism is stated to be free.
-PRICED = 2
+FREE, PRICED = 0, 2
 ROUNDING = 1e-3  # largest difference of epsilon, in nats, that two accounts of equal mechanisms may have by rounding
 # The evidence in words, in the present and in the past tense.
-EVIDENCE_NOW = {0: "claims to be free", 1: "states its own cost", 2: "has a cost that follows from its noise"}
-EVIDENCE_BEFORE = {0: "claimed to be free", 1: "stated its own cost", 2: "had a cost that followed from its noise"}
+EVIDENCE_NOW = {FREE: "claims to be free", 1: "states its own cost", PRICED: "has a cost that follows from its noise"}
+EVIDENCE_BEFORE = {FREE: "claimed to be free", 1: "stated its own cost", PRICED: "had a cost that followed from its noise"}
 PRIVATE = frozenset({"data", "votes", "path", "url"})  # keys that name private input; other keys name public data
 INSIDE = frozenset({"table"})  # keys that name a part of an input
 UNNAMED = "and the file names no dataset (privacy.dataset), under which the outputs could be added up"
@@ -45,31 +45,31 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
     from dpcli.file.pipeline.series import by_name  # imported only if there is a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
-    removed_kinds = frozenset(
-        str(edit.path[0])
-        for change in changes
-        for edit in change.change.edits
-        if edit.path[0] in LISTS and len(edit.path) == 2 and edit.new is None
-    )
+    edits = [edit for change in changes for edit in change.change.edits]
+    removed_tables = [edit for edit in edits if edit.path[0] in LISTS and len(edit.path) == 2 and edit.new is None]
+    removed_kinds = frozenset(str(edit.path[0]) for edit in removed_tables)
     for change in changes:
-        is_cheap = change.epsilon is not None and change.increase <= ROUNDING
-        # If a file states epochs in place of steps, or steps in place of epochs, the change has both keys and removes no count.
-        loses_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
-        stated = [
-            edit
-            for edit in change.change.edits
-            if _is_claim(edit, entries) or _adds_claim(edit, entries, removed_kinds, is_cheap) or (loses_count and edit.new is None)
-        ]
-        if not stated or (change.increase > ROUNDING and all(map(_is_number, stated))):
+        claims = list(_claims(change, entries, removed_kinds))
+        raises_by_number = change.increase > ROUNDING and all(map(_is_number, claims))
+        if not claims or raises_by_number:
             continue
-        sign = "+" if change.increase > 0.0 else ""
-        effect = (
-            "its cost alone cannot be computed"
-            if change.epsilon is None
-            else f"alone changes epsilon by {sign}{up(change.increase)}"
-        )
+        if change.epsilon is None:
+            effect = "its cost alone cannot be computed"
+        else:
+            effect = f"alone changes epsilon by {'+' if change.increase > 0.0 else ''}{up(change.increase)}"
         text = f"{edits_in_words(change)}: {effect}, because of a claim about data or program, and not because of noise"
         yield Condition("claim", "warn", text, path_of(change, pipeline))
+
+
+def _claims(change: Priced, entries: Mapping[str, Entry], removed_kinds: Collection[str]) -> Iterator[Edit]:
+    """Yield the edits of a change that concern claims. The arguments are as in `_adds_claim`."""
+    is_cheap = change.epsilon is not None and change.increase <= ROUNDING
+    # If a file states epochs in place of steps, or steps in place of epochs, the change has both keys and removes no count.
+    loses_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
+    for edit in change.change.edits:
+        removes_count = loses_count and edit.new is None
+        if removes_count or _is_claim(edit, entries) or _adds_claim(edit, entries, removed_kinds, is_cheap):
+            yield edit
 
 
 def _claims_of_section(edit: Edit) -> bool:
@@ -77,17 +77,19 @@ def _claims_of_section(edit: Edit) -> bool:
 
     Other keys are instructions, which commands carry out. A section that contains a claim also counts if it is added or removed.
     """
-    members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
+    members = _members(str(edit.path[0]))
     if len(edit.path) == 1 and edit.path[0] in SECTIONS:
-        return any(key in members and members[key].claim for table in (edit.old, edit.new) for key in table or ())
-    # The key in the section, even if the edit is in a table below the section.
-    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][:1]
-    return any(key in members and members[key].claim for key in stated)
+        keys = [*(edit.old or ()), *(edit.new or ())]
+    else:  # the key in the section, even if the edit is in a table below the section
+        keys = [*edit.path[2 if edit.path[0] in LISTS else 1 :][:1]]
+    return any(key in members and members[key].claim for key in keys)
 
 
 def _is_number(edit: Edit) -> bool:
-    values = (value_part for value in (edit.old, edit.new) for value_part in (value if isinstance(value, list) else [value]))
-    return all(isinstance(value, int | float | None) for value in values)
+    """Return whether the old and the new value of an edit are numbers, lists of numbers or absent."""
+    old = edit.old if isinstance(edit.old, list) else [edit.old]
+    new = edit.new if isinstance(edit.new, list) else [edit.new]
+    return all(isinstance(value, int | float | None) for value in (*old, *new))
 
 
 def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collection[str], is_cheap: bool) -> bool:
@@ -103,14 +105,11 @@ def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collect
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
     entry = entries[edit.path[1]]
-    sampled = entry.sampling is not None
-    stated = entry.spec.evidence < PRICED or sampled or getattr(entry.spec, "sensitivity", None) is not None
-    return (
-        entry.spec.evidence == 0
-        or entry.partition is not None
-        or (bool(removed_kinds) and sampled)
-        or (stated and (is_cheap or "query" in removed_kinds))
-    )
+    is_sampled = entry.sampling is not None
+    if entry.spec.evidence == FREE or entry.partition is not None or (removed_kinds and is_sampled):
+        return True
+    has_claim = entry.spec.evidence < PRICED or is_sampled or getattr(entry.spec, "sensitivity", None) is not None
+    return has_claim and (is_cheap or "query" in removed_kinds)
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
@@ -126,9 +125,10 @@ def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
         inner = edit.path[3] if len(edit.path) > 3 else "scheme"
         return inner in members and members[inner].claim
     kind: type = type(entry.spec)
-    own = members_of(kind)
-    member = own.get(key) or members_of(Entry).get(key)
-    return member is None or member.claim or (key in own and bool(entry.spec.evidence < PRICED))
+    spec_members = members_of(kind)
+    member = spec_members.get(key) or members_of(Entry).get(key)
+    states_cost = key in spec_members and bool(entry.spec.evidence < PRICED)
+    return member is None or member.claim or states_cost
 
 
 def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
@@ -137,7 +137,7 @@ def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
     If an entry refers to other entries, its evidence is the weakest evidence among itself and those entries.
     """
     entries = {entry.name: entry for entry in pipeline.mechanisms}
-    return {name: (entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
+    return {name: Standing(entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
 
 
 def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
@@ -162,20 +162,23 @@ def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator
     earlier = {name: before[was] for name, was in counterparts(now, before).items()}
     remaining = counterparts(before, now)
     removed = {name: standing for name, standing in before.items() if name not in remaining}
-    for name, (kind, evidence) in now.items():
-        present, key = f"{escaped(name)}: it {EVIDENCE_NOW[evidence]}", (*places[name], "type")
+    for name, standing in now.items():
+        present, key = f"{escaped(name)}: it {EVIDENCE_NOW[standing.evidence]}", (*places[name], "type")
         if name in earlier:
-            if evidence < earlier[name][1]:
+            if standing.evidence < earlier[name].evidence:
                 yield _restatement(f"{present}, and {_past_words(earlier[name])}", key)
             continue
-        for other in (other for other, (was, worth) in removed.items() if was != kind and evidence < worth):
-            yield _restatement(f"{present}, and {escaped(other)}, which was removed, {_past_words(removed[other])}", key)
-    for name, (kind, _) in removed.items():
-        yield Condition("mechanism", "warn", f"{escaped(name)} ({kind}) was removed: nothing counts its outputs", ("mechanism",))
+        for removed_name, was in removed.items():
+            if was.type != standing.type and standing.evidence < was.evidence:
+                yield _restatement(f"{present}, and {escaped(removed_name)}, which was removed, {_past_words(was)}", key)
+    for name, was in removed.items():
+        yield Condition(
+            "mechanism", "warn", f"{escaped(name)} ({was.type}) was removed: nothing counts its outputs", ("mechanism",)
+        )
 
 
 def _past_words(was: Standing) -> str:
-    return f"as {was[0]} it {EVIDENCE_BEFORE[was[1]]}"
+    return f"as {was.type} it {EVIDENCE_BEFORE[was.evidence]}"
 
 
 def _restatement(message: str, key: Path) -> Condition:
@@ -196,15 +199,19 @@ def other_data_warnings(
         was: The path of the file at the base; None if it was not renamed.
     """
     edits = [edit for change in changes for edit in change.change.edits]
-    renamed = any(edit.path == ("privacy", "dataset") for edit in edits)
-    name = pipeline.privacy.dataset
-    dataset_words = "" if renamed else f", {UNNAMED if name is None else f'under the dataset {shown(name)} as before'}"
+    dataset = pipeline.privacy.dataset
+    if any(edit.path == ("privacy", "dataset") for edit in edits):  # the name changes with the data
+        dataset_words = ""
+    elif dataset is None:
+        dataset_words = f", {UNNAMED}"
+    else:
+        dataset_words = f", under the dataset {shown(dataset)} as before"
     for edit in edits:
-        for key, old, new in _edited_sources(edit):
-            if key[-1] in INSIDE or not _is_one_place(was or path, old, path, new):
-                before = "none" if old is None else shown(old)
-                dotted = ".".join(map(str, key))
-                yield Condition("data", "warn", f"{dotted} {before} -> {shown(new)}: other data are read{dataset_words}", key)
+        for source in _edited_sources(edit):
+            if source.path[-1] in INSIDE or not _is_one_place(was or path, source.old, path, source.new):
+                before = "none" if source.old is None else shown(source.old)
+                text = f"{'.'.join(source.path)} {before} -> {shown(source.new)}: other data are read{dataset_words}"
+                yield Condition("data", "warn", text, source.path)
 
 
 def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
@@ -219,7 +226,8 @@ def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], pa
             continue
         for key, member in _members(name).items():
             value = table.get(key)
-            if not member.reads or key in INSIDE or not {(name,), (name, key)}.isdisjoint(edited) or not isinstance(value, str):
+            is_edited = (name,) in edited or (name, key) in edited
+            if not member.reads or key in INSIDE or is_edited or not isinstance(value, str):
                 continue
             old, new = place_of(was, value), place_of(path, value)
             if old != new and (os.path.exists(old) or not os.path.exists(new)):
@@ -231,34 +239,49 @@ def _is_one_place(was: str, old: Any, path: str, new: Any) -> bool:
     return isinstance(old, str) and isinstance(new, str) and place_of(was, old) == place_of(path, new)
 
 
-def _edited_sources(edit: Edit) -> Iterator[tuple[Path, Any, Any]]:
-    """Yield the path, the old value and the new value of each changed key that names input data. Removed keys are left out."""
+class EditedSource(NamedTuple):
+    """A changed key that names input data, with its path, its old value and its new value."""
+
+    path: tuple[str, str]
+    old: Any
+    new: Any
+
+
+def _edited_sources(edit: Edit) -> Iterator[EditedSource]:
+    """Yield each key that names input data and that the edit changes. Removed keys are left out."""
     table = str(edit.path[0])
-    if table not in SECTIONS and table != "source":
+    if (table not in SECTIONS and table != "source") or len(edit.path) > 2:
         return
-    members = _members(table)
-    old, new = ({edit.path[1]: value} if len(edit.path) == 2 else value for value in (edit.old, edit.new))
-    if len(edit.path) > 2 or not isinstance(new, dict):
+    old, new = edit.old, edit.new
+    if len(edit.path) == 2:  # the edit of one key; else that of a whole table
+        old, new = {edit.path[1]: old}, {edit.path[1]: new}
+    if not isinstance(new, dict):
         return
     before = old if isinstance(old, dict) else {}
+    members = _members(table)
     for key, value in new.items():
         if key in members and members[key].reads and value is not None and value != before.get(key):
-            yield (table, key), before.get(key), value
+            yield EditedSource((table, key), before.get(key), value)
 
 
 def _members(table: str) -> Members:
+    """Return the keys of a section or of a table that names what is released."""
     return members_of(load({**RELEASED, **SECTIONS}[table]))
 
 
 def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
     """Return the paths and addresses of the private data that commands read for a file at `path`. Paths are resolved to real paths."""
-    return frozenset(
-        f"{place_of(path, value)}#{table.get('table', '')}" if "://" in value else place_of(path, value)
-        for name in (*SECTIONS, "source")
-        if isinstance(table := tables.get(name), dict) and not PRIVATE.isdisjoint(table)
-        for key, value in table.items()
-        if key in PRIVATE and isinstance(value, str) and _members(name)[key].reads
-    )
+    places = set()
+    for name in (*SECTIONS, "source"):
+        table = tables.get(name)
+        if not isinstance(table, dict):
+            continue
+        for key in PRIVATE & table.keys():
+            value = table[key]
+            if isinstance(value, str) and _members(name)[key].reads:
+                place = place_of(path, value)
+                places.add(f"{place}#{table.get('table', '')}" if "://" in value else place)
+    return frozenset(places)
 
 
 def place_of(path: str, value: str) -> str:
@@ -279,7 +302,7 @@ def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
         for source in file.sources:
             readers.setdefault(source, []).append(file)
     for source, reading in sorted(readers.items()):
-        names = {file.path: file.own.privacy.dataset for file in reading if file.own is not None}
+        names = {file.path: file.written.privacy.dataset for file in reading if file.written is not None}
         if len(set(names.values())) < 2:
             continue
         stated = [f"{escaped_path(path)}: {'no dataset' if name is None else shown(name)}" for path, name in sorted(names.items())]
@@ -287,4 +310,4 @@ def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
         text = f"{place} is read as different datasets ({first_names(stated)}): their costs are not added up"
         datasets = tuple(sorted({name for name in names.values() if name is not None}))
         condition = Condition("together", "warn", text, ())
-        yield JudgedSum("data", None, (condition,), at=reading[0].path, datasets=datasets, members=tuple(names))
+        yield JudgedSum("data", None, (condition,), reported_at=reading[0].path, datasets=datasets, members=tuple(names))

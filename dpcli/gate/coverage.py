@@ -28,7 +28,7 @@ from dpcli.gate.verdicts import Condition, Judged, Verdict
 from dpcli.git.command import commit_of, holds, present_files, tree_entries
 from dpcli.git.past_files import (
     LEAST_KEPT_SHARE,
-    contents_at,
+    contents_in,
     differing_paths,
     is_pipeline_file,
     kept_share,
@@ -48,10 +48,6 @@ class OtherParts(NamedTuple):
     parts: frozenset[Hashable]
 
 
-def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
-    return Judged(path, None, (Condition(name, verdict, text, ()),))
-
-
 def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
     """Yield a warning for each deleted pipeline of the base, and a failure for each pipeline that was moved to a file that is not judged.
 
@@ -69,25 +65,30 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
     for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None:
             continue
-        pipelines = [
-            (name, data)
-            for within, data in removed_files(tree, folder, (".toml",))
-            if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and is_pipeline_file(data)
-        ]
+        pipelines = {}  # content by path in the repository under review
+        for within, data in removed_files(tree, folder, (".toml",)):
+            name = os.path.relpath(os.path.join(folder, within), top)
+            if name not in known and is_pipeline_file(data):
+                pipelines[name] = data
         others = list(_unjudged_files(folder, tree, judged)) if pipelines else []
-        for name, data in pipelines:
+        for name, data in pipelines.items():
             place = os.path.join(top, name)
-            own_verdict = place in given and (_leads_to_judged(place, judged) or os.path.isfile(place))
-            yield from _verdicts_of_removed(name, data, ref, top, others, own_verdict or _is_still_pipeline(place))
+            is_judged = place in given and (_leads_to_judged(place, judged) or os.path.isfile(place))
+            yield from _verdicts_of_removed(name, data, ref, top, others, is_judged or _is_still_pipeline(place))
+
+
+def _verdict_on_path(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
+    """Return a verdict with one condition and no account."""
+    return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
 def _removed_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Yield a warning for each submodule of the base that no longer exists."""
     for top in dict.fromkeys(top for top, _ in reviewed_commits(ref, paths)):
-        now = {os.path.relpath(place, top) for place in submodule_folders(top)}
-        for mode, _, name in tree_entries(top, commit_of(top, ref)):
-            if mode == b"160000" and name not in now:
-                place = os.path.relpath(os.path.join(top, name))
+        present = {os.path.relpath(place, top) for place in submodule_folders(top)}
+        for entry in tree_entries(top, commit_of(top, ref)):
+            if entry.is_submodule and entry.path not in present:
+                place = os.path.relpath(os.path.join(top, entry.path))
                 text = f"{escaped_path(place)}, a repository inside this one at {ref}, was removed: nothing counts its pipelines' outputs"
                 yield _verdict_on_path(place, "deleted", text)
 
@@ -107,26 +108,27 @@ def _unjudged_files(top: str, tree: str, judged: frozenset[str]) -> Iterator[Oth
     """Yield each file that the change touched, committed or not, and that is not judged."""
     for name in sorted(present_files(top) & touched_paths(top, tree)):
         place = os.path.join(top, name)
-        if os.path.isfile(place) and os.path.realpath(place) not in judged and (data := content_of(place)) is not None:
-            yield OtherParts(place, parts_of(data))
+        if os.path.isfile(place) and os.path.realpath(place) not in judged:
+            data = content_of(place)
+            if data is not None:
+                yield OtherParts(place, parts_of(data))
 
 
 def _verdicts_of_removed(
     name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
 ) -> Iterator[Judged]:
     """Yield the verdict on a removed pipeline of the base, unless another verdict is about its path (`has_verdict`)."""
-    parts = parts_of(data)
-    share, place = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
-    was = f"{escaped_path(name)}, a pipeline at {ref}"
+    parts, place = parts_of(data), os.path.join(top, name)
+    share, similar_path = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
+    subject = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= LEAST_KEPT_SHARE:
-        text = (
-            f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged: give that file to the gate too"
-        )
-        yield _verdict_on_path(os.path.relpath(place), "moved", text, "fail")
+        new_name = escaped_path(os.path.relpath(similar_path, top))
+        text = f"{subject}, was moved to {new_name}, which is not judged: give that file to the gate too"
+        yield _verdict_on_path(os.path.relpath(similar_path), "moved", text, "fail")
     elif not has_verdict:
-        now = "is no longer a pipeline" if os.path.isfile(os.path.join(top, name)) else "is deleted"
-        text = f"{was}, {now}: its outputs remain released, and are not counted here"
-        yield _verdict_on_path(os.path.relpath(os.path.join(top, name)), "deleted", text)
+        change = "is no longer a pipeline" if os.path.isfile(place) else "is deleted"
+        text = f"{subject}, {change}: its outputs remain released, and are not counted here"
+        yield _verdict_on_path(os.path.relpath(place), "deleted", text)
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
@@ -155,19 +157,21 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
 
 def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
     """Return the paths of the files whose content has changed. A file is not returned if only its mode has changed."""
-    by_tree: dict[tuple[str, str], list[tuple[OtherFile, str]]] = {}
-    changed = {}
+    touched = {}
+    names: dict[tuple[str, str], list[str]] = {}  # by repository and its commit at the revision
     for file in files:
-        if (touched := places.get(os.path.realpath(file.path))) is not None:
-            folder, tree, name = touched
-            changed[file.path] = file.data
-            if tree is not None:
-                by_tree.setdefault((folder, tree), []).append((file, name))
-    for (folder, tree), named_files in by_tree.items():
-        for (file, _), was in zip(named_files, contents_at(folder, [f"{tree}:{name}" for _, name in named_files]), strict=True):
-            if was == file.data:
-                del changed[file.path]
-    return list(changed)
+        place = places.get(os.path.realpath(file.path))
+        if place is not None:
+            touched[file.path] = place
+            if place.tree is not None:
+                names.setdefault((place.folder, place.tree), []).append(place.name)
+    old_contents = {(folder, tree): contents_in(folder, tree, paths) for (folder, tree), paths in names.items()}
+    data = {file.path: file.data for file in files}
+    return [
+        path
+        for path, place in touched.items()
+        if place.tree is None or old_contents[place.folder, place.tree][place.name] != data[path]
+    ]
 
 
 def _unchecked_submodules(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -191,9 +195,9 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
         if tree is None or top != folder:  # the workflows of a submodule are not run
             continue
         names = sorted(name for name in touched_paths(top, tree) if WORKFLOWS.fullmatch(name))
-        for name, was in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
-            now = content_of(os.path.join(top, name))
-            if now != was and b"dpcli" in (now or b"") + (was or b""):
-                path = os.path.relpath(os.path.join(top, name))
+        for name, old in contents_in(top, tree, names).items():
+            place = os.path.join(top, name)
+            new = content_of(place)
+            if new != old and (b"dpcli" in (new or b"") or b"dpcli" in (old or b"")):
                 text = f"{escaped_path(name)} calls dpcli and differs from {ref}: it decides whether the gate runs and can block the change"
-                yield _verdict_on_path(path, "workflow", text)
+                yield _verdict_on_path(os.path.relpath(place), "workflow", text)

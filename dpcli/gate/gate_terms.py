@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.base.extras import require
@@ -19,7 +20,10 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.gate.policy import NO_POLICY, Policy, read_policy
 from dpcli.gate.requirements import runs_of
-from dpcli.gate.verdicts import Condition
+from dpcli.gate.verdicts import Condition, LedgerShares
+
+if TYPE_CHECKING:
+    from dpcli.ledger.planning.quote import Quote
 
 KEY = ("privacy",)  # the key at which a verdict without a finer place is shown
 
@@ -54,6 +58,7 @@ class GateTerms:
         room: The verdicts of the ledger.
         together: The cap, from a flag, on the epsilon of each dataset that the files name.
         require_proof: Whether the epsilon of each file must have a proof.
+        certificates: Paths of certificates, one of which must prove the epsilon of each file. If there is none, a proof is searched for.
     """
 
     caps: Caps
@@ -67,15 +72,13 @@ class GateTerms:
     room: LedgerRoom = field(default_factory=LedgerRoom)
     together: float | None = None
     require_proof: bool = False
+    certificates: tuple[str, ...] = ()
 
     @property
     def planned(self) -> Horizon | None:
         """The horizon with the most runs that flags or the policy state."""
-        return max(
-            (horizon for horizon in (self.horizon, self.policy.horizon) if horizon is not None),
-            key=lambda horizon: horizon.count,
-            default=None,
-        )
+        stated = [horizon for horizon in (self.horizon, self.policy.horizon) if horizon is not None]
+        return max(stated, key=lambda horizon: horizon.count, default=None)
 
 
 def checked_terms(
@@ -94,8 +97,12 @@ def checked_terms(
     max_rho: float | None = None,
     max_together: float | None = None,
     require_proof: bool = False,
+    certificates: tuple[str, ...] = (),
 ) -> GateTerms:
-    """Return the terms that the flags state. Raises InputError if a value is out of range, or if a flag needs another flag."""
+    """Return the terms that the flags state.
+
+    Raises InputError if a value is out of range, if a flag needs another flag, or if a certificate cannot be read.
+    """
     caps = Caps(
         _within("--max-epsilon", max_epsilon, POSITIVE),
         _within("--delta", delta, DELTA),
@@ -109,14 +116,26 @@ def checked_terms(
         raise InputError("--max-increase: needs --base-ref or --baseline to compare with")
     if dataset is not None and ledger is None:
         raise InputError("--dataset: needs --ledger")
-    planned = _horizon(horizon, horizon_epsilon)
-    stated = read_policy(policy) if policy is not None else NO_POLICY
-    shared = _within("--max-together", max_together, POSITIVE)
+    terms = GateTerms(
+        caps,
+        _horizon(horizon, horizon_epsilon),
+        read_policy(policy) if policy is not None else NO_POLICY,
+        together=_within("--max-together", max_together, POSITIVE),
+        as_of=_day(as_of),
+        base_ref=base_ref,
+        baseline=baseline,
+        ledger=ledger,
+        dataset=dataset,
+        require_proof=require_proof,
+    )
     if require_proof:
         require("flint")
-    return GateTerms(
-        caps, planned, stated, _day(as_of), base_ref, baseline, ledger, dataset, together=shared, require_proof=require_proof
-    )
+    if certificates:
+        from dpcli.certify.named_certificate import read_certificate
+
+        for path in certificates:
+            read_certificate(path)
+    return terms
 
 
 def _within(flag: str, value: float | None, rule: Constraint) -> float | None:
@@ -158,13 +177,17 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
     if url is None:
         return LedgerRoom()
     contents: dict[str, bytes] = {}
-    pipelines: list[tuple[str, Pipeline]] = []
+    readable_paths: list[str] = []
+    runs: list[tuple[Pipeline, int]] = []
     for path in paths:
         with suppress(InvalidFile, InputError):
-            contents[path] = contents[path] if path in contents else read_bytes(path)
-            pipelines.append((path, parse(contents[path], path)))
-    answers = ledger_conditions([(pipeline, runs_of(pipeline, horizon)) for _, pipeline in pipelines], url, dataset)
-    return LedgerRoom({path: answer for (path, _), answer in zip(pipelines, answers, strict=True)}, contents)
+            if path not in contents:  # a file that is named twice is charged twice, with one content
+                contents[path] = read_bytes(path)
+            pipeline = parse(contents[path], path)
+            runs.append((pipeline, runs_of(pipeline, horizon)))
+            readable_paths.append(path)
+    answers = ledger_conditions(runs, url, dataset)
+    return LedgerRoom(dict(zip(readable_paths, answers, strict=True)), contents)
 
 
 def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: str | None) -> tuple[Condition, ...]:
@@ -178,18 +201,14 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
     except (LedgerError, InputError) as error:
         return (_condition_for_error(error),) * len(runs)
     return tuple(
-        _condition_for_error(answer)
-        if isinstance(answer, Exception)
-        else Condition(
-            "ledger",
-            "pass" if answer.fits else "fail",
-            answer.message,
-            ("mechanism",),
-            shares=(answer.share, answer.left),
-            delta=answer.delta,
-        )
-        for answer in answers
+        _condition_for_error(answer) if isinstance(answer, Exception) else _condition_for_quote(answer) for answer in answers
     )
+
+
+def _condition_for_quote(quote: Quote) -> Condition:
+    """Return the condition for a file that the ledger judged."""
+    shares = LedgerShares(quote.share, quote.left)
+    return Condition("ledger", "pass" if quote.fits else "fail", quote.message, ("mechanism",), shares=shares, delta=quote.delta)
 
 
 def _condition_for_error(error: Exception) -> Condition:

@@ -44,7 +44,7 @@ class OpenedFile:
     Attributes:
         path: Path of the file.
         data: Content of the file.
-        own: The pipeline as it is written in the file.
+        written: The pipeline as the file states it, with its own caps.
         pipeline: The pipeline with the caps in force.
         outside: The caps of flags and policy.
         diagnostics: The lint findings in the file.
@@ -52,7 +52,7 @@ class OpenedFile:
 
     path: str
     data: bytes
-    own: Pipeline
+    written: Pipeline
     pipeline: Pipeline
     outside: Outside
     diagnostics: tuple[Diagnostic, ...]
@@ -75,20 +75,25 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
     if ref is not None:
-        from dpcli.gate.repository import datasets_of, touched_members
-
-        shared = [name for caps in policy.together for name in caps.datasets]
-        paths += touched_members(ref, expanded, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
+        paths += _touched_members(ref, expanded, paths, terms)
     with cached_answers():
         bases = _bases(paths, terms)
         files = [_judge_file(path, terms, bases) for path in paths]
-        others = [] if ref is None else _judge_others(ref, paths, folders, files, terms, bases or {})
+        others: list[Judged] = []
+        if ref is not None:
+            removed = _removed_pipelines(ref, paths, bases or {})
+            # A folder without pipelines is judged as if it were a file, unless the base had pipelines in it.
+            empty = [folder for folder in folders if not any(below(pipeline.path, folder) for pipeline in removed)]
+            files += [_judge_file(folder, terms, {}) for folder in empty]
+            others = [*removed, *_unjudged_changes(ref, files, removed)]
     sums = _sums(files, terms)
-    read = [(file.path, file.own) for file in files if file.own is not None]
+    read = [(file.path, file.written) for file in files if file.written is not None]
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     notices += (*unmatched_rules(policy, read), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, granting))
-    nothing = Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),))
-    return Gated((*files, *others) or (nothing,), policy.path or None, notices, sums)
+    judged = (*files, *others)
+    if not judged:
+        judged = (Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),)),)
+    return Gated(judged, policy.path or None, notices, sums)
 
 
 def _touched_pipelines(ref: str | None) -> Sequence[str]:
@@ -100,32 +105,44 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
     return touched_pipelines(ref)
 
 
-def _judge_others(
-    ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
-) -> list[Judged]:
-    """Return the verdicts on removed pipelines, on changed pipelines that the gate was not asked to judge, and on changed workflows.
+def _touched_members(ref: str, expanded: Sequence[str], paths: Sequence[str], terms: GateTerms) -> Iterator[str]:
+    """Return the touched files that belong to a capped sum, other than the files that the gate was asked to judge (`expanded`)."""
+    from dpcli.gate.repository import datasets_of, touched_members
 
-    A folder without pipelines is judged as if it were a file, unless the base had pipelines in it. Its verdict is added to `files`.
-    """
-    from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
+    datasets = [name for caps in terms.policy.together for name in caps.datasets]
+    if terms.together is not None:
+        datasets += datasets_of(paths)
+    return touched_members(ref, expanded, datasets)
 
-    removed = list(removed_pipelines(ref, paths, (base.renamed for base in bases.values() if isinstance(base, Base))))
-    files += [
-        _judge_file(path, terms, {}) for path in folders if not any(below(removed_file.path, path) for removed_file in removed)
-    ]
-    judged, known = [file.path for file in files], frozenset(os.path.realpath(removed_file.path) for removed_file in removed)
-    return [*removed, *missed_pipelines(ref, judged, known), *changed_workflows(ref, judged)]
+
+def _removed_pipelines(ref: str, paths: Sequence[str], bases: Bases) -> list[Judged]:
+    """Return the verdicts on pipelines that were removed or moved out of view."""
+    from dpcli.gate.coverage import removed_pipelines
+
+    earlier_paths = [base.earlier_path for base in bases.values() if isinstance(base, Base)]
+    return list(removed_pipelines(ref, paths, earlier_paths))
+
+
+def _unjudged_changes(ref: str, files: Sequence[Judged], removed: Sequence[Judged]) -> Iterator[Judged]:
+    """Yield the verdicts on changed pipelines that the gate was not asked to judge, and on changed workflows."""
+    from dpcli.gate.coverage import changed_workflows, missed_pipelines
+
+    judged = [file.path for file in files]
+    removed_places = frozenset(os.path.realpath(pipeline.path) for pipeline in removed)
+    yield from missed_pipelines(ref, judged, removed_places)
+    yield from changed_workflows(ref, judged)
 
 
 def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
     """Return the verdicts on the sums over datasets. If neither a cap nor a file names a dataset, there are no sums."""
-    if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
+    names_dataset = any(file.written is not None and file.written.privacy.dataset for file in files)
+    if not (terms.policy.together or terms.together or names_dataset):
         return ()
     from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     sums = (
-        *capped_sums(caps, files, terms.planned, lambda path, own: _outside(path, own, terms), terms.base_ref),
+        *capped_sums(caps, files, terms.planned, lambda path, pipeline: _outside(path, pipeline, terms), terms.base_ref),
         *uncapped_sums(files, {name for shared in caps for name in shared.datasets}, terms.planned),
         *shared_source_warnings(files),
     )
@@ -157,11 +174,9 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
         requirements.require_cap(pipeline, outside)
-        opened_file = OpenedFile(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
-        assert opened_file.pipeline.budget is not None
-        result = _account_of_unchanged(opened_file.pipeline, _readable_base(bases, path)) or headline(
-            opened_file.pipeline, delta=opened_file.pipeline.budget.delta
-        )
+        capped = with_caps_in_force(pipeline, outside)
+        assert capped.budget is not None
+        result = _account_of_unchanged(capped, _readable_base(bases, path)) or headline(capped, delta=capped.budget.delta)
     except InvalidFile as error:
         unreadable = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
         return Judged(path, None, (unreadable,), (*diagnostics, *error.diagnostics))
@@ -172,7 +187,8 @@ def _judge_file(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         # The condition is about all of the file. So it has no line, and the caller prints the path.
         unreadable = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, rules or (unreadable,), diagnostics)
-    return _judge_account(opened_file, result, terms, bases)
+    diagnostics = (*diagnostics, *large_epsilon(result, diagnostics))
+    return _judge_account(OpenedFile(path, data, pipeline, capped, outside, diagnostics), result, terms, bases)
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
@@ -205,45 +221,50 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
 
 def _judge_account(opened_file: OpenedFile, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
     """Return the verdict on a file whose account was computed."""
-    opened_file = replace(opened_file, diagnostics=(*opened_file.diagnostics, *large_epsilon(result, opened_file.diagnostics)))
-    tables = toml_document(opened_file.data, opened_file.path)[1]
-    base = _readable_base(bases, opened_file.path)
-    now = None if base is None else requirements.epsilon_now(result, base)
+    path, pipeline = opened_file.path, opened_file.pipeline
+    tables = toml_document(opened_file.data, path)[1]
+    base = _readable_base(bases, path)
+    epsilon_at_base_delta = None if base is None else requirements.epsilon_now(result, base)
     changes = () if base is None else costs_of(base, opened_file.data)
     unwaived = list(_conditions(opened_file, result, terms))
     if bases is not None:
-        was = _path_at_base(opened_file.path, base)
-        unwaived += [
-            *_base_conditions(opened_file, result, base or bases.get(opened_file.path), now, terms),
-            *claim_warnings(changes, opened_file.pipeline),
-            *other_data_warnings(changes, opened_file.pipeline, opened_file.path, was),
-        ]
-        if was != opened_file.path:
-            unwaived += moved_data_warnings(changes, tables, opened_file.path, os.path.relpath(was))
-    unwaived = [_with_blame(condition, changes, opened_file.pipeline) for condition in unwaived]
-    after = apply_waivers(unwaived, opened_file.path, opened_file.pipeline, terms.policy, base, terms.as_of, opened_file.data)
-    placed = _with_places(_with_remedy(after.conditions, result, changes), opened_file)
-    read = sources(opened_file.path, tables)
+        path_at_base = _path_at_base(path, base)
+        unwaived += _base_conditions(opened_file, result, base or bases.get(path), epsilon_at_base_delta, terms)
+        unwaived += claim_warnings(changes, pipeline)
+        unwaived += other_data_warnings(changes, pipeline, path, path_at_base)
+        if path_at_base != path:
+            unwaived += moved_data_warnings(changes, tables, path, os.path.relpath(path_at_base))
+    unwaived = [_with_blame(condition, changes, pipeline) for condition in unwaived]
+    after = apply_waivers(unwaived, path, pipeline, terms.policy, base, terms.as_of, opened_file.data)
     return Judged(
-        opened_file.path, result, placed, opened_file.diagnostics, base, now, changes, after.granting, opened_file.own, read
+        path,
+        result,
+        _with_places(_with_remedy(after.conditions, result, changes), opened_file),
+        opened_file.diagnostics,
+        base,
+        epsilon_at_base_delta,
+        changes,
+        granting=after.granting,
+        written=opened_file.written,
+        sources=sources(path, tables),
     )
 
 
 def _conditions(opened_file: OpenedFile, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield the conditions that do not depend on the base."""
     yield from requirements.link_condition(opened_file.path, terms.base_ref is not None)
-    yield from requirements.cap_conditions(result, caps_in_force(opened_file.own, opened_file.outside))
-    yield from requirements.delta_condition(opened_file.own, opened_file.outside)
+    yield from requirements.cap_conditions(result, caps_in_force(opened_file.written, opened_file.outside))
+    yield from requirements.delta_condition(opened_file.written, opened_file.outside)
     yield from requirements.finding_conditions(opened_file.diagnostics, opened_file.pipeline)
     yield from requirements.required_conditions(terms.policy, opened_file.pipeline)
-    for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened_file.own.gate.horizon):
+    for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened_file.written.gate.horizon):
         yield requirements.horizon_condition(result, horizon)
     if opened_file.path in terms.room.conditions:
         yield terms.room.conditions[opened_file.path]
-    if terms.require_proof:
+    if terms.require_proof or terms.certificates:
         from dpcli.gate.required_proof import proof_condition
 
-        yield proof_condition(result)
+        yield proof_condition(result, terms.certificates)
 
 
 def _readable_base(bases: Bases | None, path: str) -> Base | None:
@@ -255,15 +276,16 @@ def _readable_base(bases: Bases | None, path: str) -> Base | None:
 def _base_conditions(
     opened_file: OpenedFile, result: Account, base: Base | UnreadableBase | None, now: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
-    """Yield the conditions that compare a file with its base."""
-    if base is None or isinstance(base, UnreadableBase) or now is None:
-        yield requirements.new_file(result, opened_file.outside, "" if base is None or isinstance(base, Base) else base.reason)
+    """Yield the conditions that compare a file with its base. `now` is the current epsilon at the delta of the base."""
+    if not isinstance(base, Base) or now is None:
+        reason = base.reason if isinstance(base, UnreadableBase) else ""
+        yield requirements.new_file(result, opened_file.outside, reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
     yield from requirements.statement_conditions(
-        result, opened_file.own, base, opened_file.outside, horizons, _loosened_by_move(opened_file, base, terms)
+        result, opened_file.written, base, opened_file.outside, horizons, _loosened_by_move(opened_file, base, terms)
     )
-    yield from restatements(base.standings, opened_file.own)
+    yield from restatements(base.standings, opened_file.written)
     yield requirements.increase_condition(result, base, now, opened_file.outside)
 
 
@@ -280,7 +302,7 @@ def _loosened_by_move(opened_file: OpenedFile, base: Base, terms: GateTerms) -> 
 
 def _path_at_base(path: str, base: Base | None) -> str:
     """Return the path that the file had at the base."""
-    return os.path.join(review_of(path)[0], base.renamed) if base is not None and base.renamed else path
+    return os.path.join(review_of(path)[0], base.earlier_path) if base is not None and base.earlier_path else path
 
 
 def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:
@@ -296,13 +318,19 @@ def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipel
 
 def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:
     """Return the conditions. The first condition that fails by a number also states values with which all such conditions would pass."""
-    failing = [c for c in judged if c.verdict == "fail" and c.target is not None]
-    words = remedy(result, changes, [c.target for c in failing if c.target is not None]) if failing else ""
-    return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in judged)
+    failing = [condition for condition in judged if condition.verdict == "fail" and condition.target is not None]
+    if not failing:
+        return tuple(judged)
+    words = remedy(result, changes, [condition.target for condition in failing if condition.target is not None])
+    first = failing[0]
+    return tuple(replace(first, message=first.message + words) if condition is first else condition for condition in judged)
 
 
 def _with_places(judged: Sequence[Condition], opened_file: OpenedFile) -> tuple[Condition, ...]:
     """Return the conditions, each with the line and column of its key. Lint findings already have their places."""
-    stated = [opened_file.pipeline.stated_at(c.key) for c in judged]
-    places = located(opened_file.data.decode().replace("\r\n", "\n"), stated)
-    return tuple(c if c.name.startswith("DP") else replace(c, place=places[key]) for c, key in zip(judged, stated, strict=True))
+    keys = [opened_file.pipeline.stated_at(condition.key) for condition in judged]
+    places = located(opened_file.data.decode().replace("\r\n", "\n"), keys)
+    return tuple(
+        condition if condition.name.startswith("DP") else replace(condition, place=places[key])
+        for condition, key in zip(judged, keys, strict=True)
+    )

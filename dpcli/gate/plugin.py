@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
-    names=("certify", "ledger"),
+    names=("ledger",),
     commands={
         "gate": ("dpcli.gate.commands.gate:command", "Judge pipelines against caps and their earlier cost."),
     },

@@ -35,8 +35,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Key
@@ -55,7 +56,7 @@ from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, tightest, with_defaults
 from dpcli.gate.verdicts import Condition, JudgedSum
-from dpcli.git.command import commit_of, holds, present_files, read_source, roots, work_tree
+from dpcli.git.command import commit_of, folders_above, holds, present_files, read_source, roots, work_tree
 from dpcli.git.past_files import files_at, touched_paths
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
@@ -167,7 +168,10 @@ class Policy(Caps):
         if the file has several names, the smallest value of each cap applies.
         """
         names = names_of(path, self.path) if self.rule else ("",)  # only rules depend on the names
-        caps = [with_defaults(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
+        caps = []
+        for name in names:
+            rules = [rule for rule in self.rule if rule.applies_to(name, path, pipeline)]
+            caps.append(with_defaults(tightest(rules), self))
         return replace(tightest(caps), allow_statement_change=all(level.allow_statement_change for level in caps))
 
 
@@ -217,19 +221,15 @@ def read_policy_bytes(data: bytes, source: str) -> Policy:
     if other is not None:
         raise InvalidFile((Diagnostic("DP001", "error", f"expected a policy file, found {other}", title(source)),))
     findings = Findings(advice=_advice)
-    values: dict[str, Any] = {}
-    try:
+    policy = Policy()
+    with suppress(TooMany):
         values = read_members(KEYS, tables, KeyPlace((), findings))
-        for key, expected, value in _policy(values).problems() if not findings.items else ():
-            findings.add("DP005", key, expected, value)
-    except TooMany:
-        pass
+        if not findings.items:
+            policy = Policy(**{key: value for key, value in values.items() if key != "format"})
+            for key, expected, value in policy.problems():
+                findings.add("DP005", key, expected, value)
     refuse(findings, tables, text, source)
-    return replace(_policy(values), path=source)
-
-
-def _policy(values: dict[str, Any]) -> Policy:
-    return Policy(**{key: value for key, value in values.items() if key != "format"})
+    return replace(policy, path=source)
 
 
 def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
@@ -257,7 +257,7 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
         return policy, (_change_warning(f"the policy is new in this change, as {ref} does not have it: it applies as written"),)
     if past_file.data == read_bytes(policy.path, "a policy file"):
         return policy, ()
-    name = past_file.renamed or policy.path
+    name = past_file.earlier_path or policy.path
     earlier = replace(read_policy_bytes(past_file.data, f"{ref}:{name}"), path=policy.path)
     return earlier, (_change_warning(f"the policy changed: its version at {ref} applies (--policy REVISION:PATH chooses another)"),)
 
@@ -278,10 +278,9 @@ def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> I
     for index, rule in enumerate(policy.rule):
         if any(rule.applies(path, pipeline, policy.path) for path, pipeline in judged):
             continue
-        matching = [path for path, _ in judged if rule.files is None or matches(rule.files, path, policy.path)]
-        selectors = (("files", rule.files), ("unit", rule.unit), ("adjacency", rule.adjacency and rule.adjacency.value))
-        stated = ", ".join(f'{key} = "{escaped_path(value)}"' for key, value in selectors if value is not None)
-        if matching or rule.files is None:
+        selectors = {"files": rule.files, "unit": rule.unit, "adjacency": rule.adjacency and rule.adjacency.value}
+        stated = ", ".join(f'{key} = "{escaped_path(value)}"' for key, value in selectors.items() if value is not None)
+        if rule.files is None or any(matches(rule.files, path, policy.path) for path, _ in judged):
             yield _warning(f"rule[{index + 1}] ({stated}) applies to none of the judged files")
         elif not _matches_elsewhere(rule.files, policy.path):
             yield _warning(f"rule[{index + 1}] ({stated}) matches no file, and has no effect")
@@ -354,8 +353,7 @@ def _under(root: str, unresolved: str) -> str | None:
 
     The part of the path above the root may contain links.
     """
-    above = unresolved
-    while above != (above := os.path.dirname(above)):
+    for above in folders_above(unresolved):
         if os.path.realpath(above) == root:
             return os.path.join(root, os.path.relpath(unresolved, above))
     return None
@@ -389,18 +387,21 @@ def _ends_after(part: str, path: str, starts: set[int]) -> set[int]:
     if part == "**":
         return set(range(min(starts), len(path) + 1))
     if part == "**/":
-        start = min((at for at in starts if path[at : at + 1] != "/"), default=len(path))
-        return starts | {at + 1 for at in range(start, len(path)) if path[at] == "/"}
+        first = min((start for start in starts if path[start : start + 1] != "/"), default=len(path))
+        return starts | {index + 1 for index in range(first, len(path)) if path[index] == "/"}
     if part == "*":
         return _ends_within_folder(path, starts)
-    return {at + 1 for at in starts if at < len(path) and (path[at] == part or (part == "?" and path[at] != "/"))}
+    inside = [start for start in starts if start < len(path)]
+    if part == "?":
+        return {start + 1 for start in inside if path[start] != "/"}
+    return {start + 1 for start in inside if path[start] == part}
 
 
 def _ends_within_folder(path: str, starts: set[int]) -> set[int]:
     """Return the start positions, and all later positions that are not separated from a start position by a "/"."""
     ends, inside = set(starts), False
-    for at in range(min(starts), len(path)):
-        inside = (inside or at in starts) and path[at] != "/"
+    for index in range(min(starts), len(path)):
+        inside = (inside or index in starts) and path[index] != "/"
         if inside:
-            ends.add(at + 1)
+            ends.add(index + 1)
     return ends

@@ -16,8 +16,8 @@ from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
-from dpcli.git.command import commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
-from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
+from dpcli.git.command import SUBMODULE, commit_of, link_of, list_entries, present_files, review_of, top_of, work_tree
+from dpcli.git.past_files import contents_in, files_at, is_pipeline_file, touched_paths
 
 # The start of a table that only pipelines have, by which a pipeline that is not valid TOML is recognised. The word "privacy" alone can also
 # occur in the files of other programs.
@@ -60,11 +60,11 @@ class OtherFile:
 def tops_of(paths: Sequence[str]) -> list[str]:
     """Return the roots of the repositories under review, and of the repositories inside them that contain one of the files."""
     tops: dict[str, None] = {}
+    current = work_tree(os.path.realpath(os.getcwd()))
     for path in paths:
-        if work_tree(os.path.dirname(os.path.abspath(path))) is None and work_tree(os.path.realpath(os.getcwd())) is None:
+        if current is None and work_tree(os.path.dirname(os.path.abspath(path))) is None:
             continue
-        top, inner = review_of(path)
-        tops.update(dict.fromkeys(place for place in (top, inner) if place is not None))
+        tops |= dict.fromkeys(top for top in review_of(path) if top is not None)
     return list(tops)
 
 
@@ -72,14 +72,18 @@ def submodule_folders(top: str) -> Iterator[str]:
     """Yield the folders of all submodules of a repository, including submodules that are not checked out."""
     for line in list_entries(top, "ls-files", "-z", "--stage"):
         about, _, name = line.partition(b"\t")
-        if about.startswith(b"160000"):
+        if about.startswith(SUBMODULE):
             yield os.path.join(top, os.fsdecode(name))
+
+
+def _is_checked_out(submodule: str) -> bool:
+    return os.path.lexists(os.path.join(submodule, ".git"))
 
 
 def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
     """Yield the submodules and pipelines that git tracks but that are not checked out in the work tree."""
     for top in tops_of(paths):
-        yield from (os.path.relpath(place) for place in submodule_folders(top) if not os.path.lexists(os.path.join(place, ".git")))
+        yield from (os.path.relpath(place) for place in submodule_folders(top) if not _is_checked_out(place))
         for line in list_entries(top, "ls-files", "-z", "-t"):
             place = os.path.join(top, os.fsdecode(line[2:]))
             if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
@@ -99,11 +103,13 @@ def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], st
     Raises:
         InputError: Git does not know the revision, or does not have the commit of a submodule.
     """
-    tops = list(dict.fromkeys(top for top, _ in map(review_of, paths))) or [top_of(os.getcwd())]
+    tops = list(dict.fromkeys(review_of(path).top for path in paths)) or [top_of(os.getcwd())]
     commits: dict[tuple[str, str], str | None] = {(top, top): commit_of(top, ref) for top in tops}
     for top in tops:
-        for inner in (os.path.realpath(place) for place in submodule_folders(top) if os.path.lexists(os.path.join(place, ".git"))):
-            commits[top, inner] = link_of(commit_of(top, ref), top, inner)
+        for place in submodule_folders(top):
+            if _is_checked_out(place):
+                inner = os.path.realpath(place)
+                commits[top, inner] = link_of(commit_of(top, ref), top, inner)
     return commits
 
 
@@ -171,9 +177,11 @@ def touched_pipelines(ref: str) -> list[str]:
     names = sorted(map(os.fsdecode, list_entries(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
     places = {file.real_path: file for file in touched_files(ref, ())}
     unresolved = {os.path.join(file.folder, file.name) for file in places.values()}
-    paths = [os.path.join(top, name) for name in names if toml_name(name)]
-    changed_files = [path for path in paths if (path in unresolved or os.path.realpath(path) in places) and os.path.isfile(path)]
-    pipelines = [path for path in map(os.path.relpath, changed_files) if _is_pipeline(ref, path)]
+    pipelines = []
+    for path in [os.path.join(top, name) for name in names if toml_name(name)]:
+        is_touched = path in unresolved or os.path.realpath(path) in places
+        if is_touched and os.path.isfile(path) and _is_pipeline(ref, os.path.relpath(path)):
+            pipelines.append(os.path.relpath(path))
     return [*pipelines, *(file.path for file in pipelines_of_other_endings(places, ()))]
 
 
@@ -196,27 +204,32 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
     cannot list the touched files.
     """
     skeletons, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
-    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if skeletons else ():
+    if not skeletons:
+        return
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str):
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
-        was = contents_at(folder, [f"{tree}:{name}"])[0] if tree is not None else None
-        stated = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
-        if stated & skeletons and _can_be_compared(was):
+        old = None if tree is None else contents_in(folder, tree, [name])[name]
+        stated = {looks(dataset_of(_tables(data))) for data in (old, content_of(place))} - {""}
+        if stated & skeletons and _can_be_compared(old):
             yield os.path.relpath(place)
 
 
-def _can_be_compared(was: bytes | None) -> bool:
+def _can_be_compared(old: bytes | None) -> bool:
     """Return whether a file is new, or has a valid pipeline as its earlier content."""
     try:
-        return was is None or bool(parse(was, ""))
+        return old is None or bool(parse(old, ""))
     except DpcliError:
         return False
 
 
 def datasets_of(paths: Iterable[str]) -> Iterator[str]:
     """Yield the datasets that files name. Files that cannot be read are left out."""
-    yield from filter(None, (dataset_of(_tables(content_of(path))) for path in paths if path != "-"))
+    for path in paths:
+        name = "" if path == "-" else dataset_of(_tables(content_of(path)))
+        if name:
+            yield name
 
 
 def dataset_of(tables: Mapping[str, Any]) -> str:

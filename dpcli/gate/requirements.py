@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.analysis.account import Account, headline
 from dpcli.analysis.budget_verdict import EpsilonVerdict, warning_level
@@ -19,18 +19,19 @@ from dpcli.base.rounding import up
 from dpcli.base.stated import difference
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.gate_keys import Horizon
-from dpcli.file.pipeline.model import Budget, Pipeline
+from dpcli.file.pipeline.model import Budget, Entry, Pipeline
 from dpcli.file.toml.findings import Diagnostic, Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
-from dpcli.gate.bases import Changed, changed_terms, horizon_change, horizon_data, promised_delta
-from dpcli.gate.caps import BUDGET, POLICY, BindingCap, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
+from dpcli.gate.bases import Changed, changed_terms, horizon_change, planned_runs, promised_delta
+from dpcli.gate.caps import BUDGET, POLICY, BindingCap, CapSource, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
 from dpcli.git.command import holds, work_tree
 
 HORIZON = ("gate", "horizon")
 PLANNED = "for a schedule fixed in advance; charge runs that depend on earlier results to a ledger"
+FAR_APART = 8  # ratio of two counts above which a search between them goes on at their geometric mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,50 +53,62 @@ class CapsInForce:
         return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
 
 
-def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
+class EpsilonAndDelta(NamedTuple):
+    """The cap on epsilon and the delta that one source states; None for a value that it does not state."""
+
+    source: CapSource
+    epsilon: float | None
+    delta: float | None
+
+
+def caps_in_force(written: Pipeline, outside: Outside) -> CapsInForce:
     """Return the caps in force for a file, which come from the file itself, from flags and from the policy.
 
     A cap on epsilon holds at the delta that is stated with it. If no delta is stated with it, it holds at the smallest delta that is stated
     anywhere. A delta that is stated without an epsilon limits every cap, so that no cap holds at a larger delta.
     """
-    budget = own.budget or Budget()
+    budget = written.budget or Budget()
     flags, policy = outside.flags, outside.policy
     pairs = (
-        (BUDGET, budget.epsilon, own.cap_delta if budget.epsilon is not None else budget.delta),
-        (POLICY, policy.epsilon, policy.delta),
-        (flag("--max-epsilon"), flags.epsilon, flags.delta),
+        EpsilonAndDelta(BUDGET, budget.epsilon, budget.delta if budget.epsilon is None else written.cap_delta),
+        EpsilonAndDelta(POLICY, policy.epsilon, policy.delta),
+        EpsilonAndDelta(flag("--max-epsilon"), flags.epsilon, flags.delta),
     )
-    smallest = min((d for d in (own.cap_delta, own.privacy.delta, policy.delta, flags.delta) if d is not None), default=None)
-    bare = [delta for _, epsilon, delta in pairs if epsilon is None and delta is not None]
-    stated = [
-        StatedCap(epsilon, source, min((smallest if delta is None else delta, *bare)) if smallest is not None else None)
-        for source, epsilon, delta in pairs
-        if epsilon is not None
-    ]
-    rho = [*([] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]), *outside.stated("rho", "--max-rho")]
-    return CapsInForce(binding_caps(stated), binding_caps(rho), smallest)
+    deltas = (written.cap_delta, written.privacy.delta, policy.delta, flags.delta)
+    smallest = min((delta for delta in deltas if delta is not None), default=None)
+    limits = [pair.delta for pair in pairs if pair.epsilon is None and pair.delta is not None]
+    epsilon_caps = []
+    for pair in pairs:
+        if pair.epsilon is not None:
+            delta = smallest if pair.delta is None else pair.delta
+            epsilon_caps.append(StatedCap(pair.epsilon, pair.source, None if delta is None else min((delta, *limits))))
+    rho_caps = [] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]
+    rho_caps += outside.stated("rho", "--max-rho")
+    return CapsInForce(binding_caps(epsilon_caps), binding_caps(rho_caps), smallest)
 
 
-def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
+def with_caps_in_force(written: Pipeline, outside: Outside) -> Pipeline:
     """Return the pipeline with the caps in force as its budget. If no cap is in force, the pipeline is unchanged.
 
     If several caps on epsilon are in force, the budget has the cap at the smallest delta.
     """
-    caps = caps_in_force(own, outside)
+    caps = caps_in_force(written, outside)
     if not caps.epsilon and not caps.rho:
-        return own
-    first = caps.epsilon[0].cap if caps.epsilon else None
-    rho = caps.rho[0].cap.value if caps.rho else None
-    warn_at = own.budget.warn_at if own.budget else Budget().warn_at
-    epsilon, delta = (None, caps.delta) if first is None else (first.value, first.delta)
-    return replace(own, budget=Budget(epsilon, delta, warn_at, rho))
+        return written
+    budget = Budget(
+        epsilon=caps.epsilon[0].cap.value if caps.epsilon else None,
+        delta=caps.epsilon[0].cap.delta if caps.epsilon else caps.delta,
+        warn_at=(written.budget or Budget()).warn_at,
+        rho=caps.rho[0].cap.value if caps.rho else None,
+    )
+    return replace(written, budget=budget)
 
 
-def require_cap(own: Pipeline, outside: Outside) -> None:
+def require_cap(written: Pipeline, outside: Outside) -> None:
     """Raise InputError if no cap on epsilon or rho is in force."""
-    caps = caps_in_force(own, outside)
+    caps = caps_in_force(written, outside)
     if not caps.epsilon and not caps.rho:
-        raise InputError(f"{own.path}: budget: there is no cap: state a [budget] in the file, or use --max-epsilon or --policy")
+        raise InputError(f"{written.path}: budget: there is no cap: state a [budget] in the file, or use --max-epsilon or --policy")
 
 
 def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
@@ -109,16 +122,16 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     """
     assert result.budget is not None
     epsilon, rho = result.budget.epsilon, result.budget.rho
+    epsilon_caps, rho_caps = ((), ()) if caps is None else (caps.epsilon, caps.rho)
     warning = f", above the {warning_level(result.pipeline)}"
     if epsilon is None and math.isinf(result.upper):
         yield _uncertified_condition(result.delta)
-    sources = [cap.words() for cap in caps.epsilon] if caps is not None else []
     if epsilon is not None:
-        yield _epsilon_condition(epsilon, sources[0] if sources else "", warning)
-    for cap, source in zip(caps.epsilon[1:] if caps is not None else (), sources[1:], strict=True):
-        yield _epsilon_condition(_spent(result.pipeline, cap.cap), source, warning)
+        yield _epsilon_condition(epsilon, epsilon_caps[0].words() if epsilon_caps else "", warning)
+    for cap in epsilon_caps[1:]:  # the first one is the cap of the budget
+        yield _epsilon_condition(_spent(result.pipeline, cap.cap), cap.words(), warning)
     if rho is not None:
-        source = caps.rho[0].words() if caps is not None and caps.rho else ""
+        source = rho_caps[0].words() if rho_caps else ""
         text = f"{rho.words()}{source}{warning if rho.verdict == 'warn' else ''}"
         yield Condition("rho", rho.verdict, text, ("budget", "rho"))
 
@@ -143,11 +156,12 @@ def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
     return judged.epsilon
 
 
-def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
+def delta_condition(written: Pipeline, outside: Outside) -> Iterator[Condition]:
     """Yield a failed condition if the delta of the file's budget is larger than the delta in [privacy]."""
-    promised, at = own.privacy.delta, own.budget.delta if own.budget else None
-    if outside.tightest.delta is None and promised is not None and at is not None and at > promised:
-        text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {at!r}"
+    promised = written.privacy.delta
+    of_budget = written.budget.delta if written.budget else None
+    if outside.tightest.delta is None and promised is not None and of_budget is not None and of_budget > promised:
+        text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {of_budget!r}"
         yield Condition("delta", "fail", text, ("budget", "delta"))
 
 
@@ -177,8 +191,12 @@ def runs_that_fit(result: Account, horizon: Horizon) -> int:
     fitting, exceeding = 0, horizon.count
     while exceeding - fitting > 1:
         # Bisection, by the geometric mean while the ends are far apart, as a count may have eighteen digits.
-        middle = math.isqrt(max(fitting, 1) * exceeding) if exceeding > 8 * max(fitting, 1) else (fitting + exceeding) // 2
-        fitting, exceeding = (middle, exceeding) if _total(result, middle) <= horizon.epsilon else (fitting, middle)
+        lower = max(fitting, 1)
+        middle = math.isqrt(lower * exceeding) if exceeding > FAR_APART * lower else (fitting + exceeding) // 2
+        if _total(result, middle) <= horizon.epsilon:
+            fitting = middle
+        else:
+            exceeding = middle
     return fitting
 
 
@@ -197,24 +215,29 @@ def binding_horizons(*stated: Horizon | None) -> tuple[Horizon, ...]:
 
     A horizon implies another if it has at least as many runs and at most the same epsilon.
     """
-    ordered = sorted((horizon for horizon in stated if horizon is not None), key=lambda horizon: (-horizon.count, horizon.epsilon))
-    return tuple(horizon for k, horizon in enumerate(ordered) if all(horizon.epsilon < other.epsilon for other in ordered[:k]))
+    horizons = [horizon for horizon in stated if horizon is not None]
+    binding: list[Horizon] = []
+    for horizon in sorted(horizons, key=lambda horizon: (-horizon.count, horizon.epsilon)):
+        if all(horizon.epsilon < longer.epsilon for longer in binding):
+            binding.append(horizon)
+    return tuple(binding)
 
 
 def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:
     """Yield a condition for each lint finding. An error becomes the verdict "fail", and a warning becomes "warn"."""
-    prefixes = [f'mechanism["{escaped(entry.name)}"]' for entry in pipeline.mechanisms]
     for diagnostic in diagnostics:
-        about = [
-            entry.name
-            for entry, prefix in zip(pipeline.mechanisms, prefixes, strict=True)
-            if diagnostic.key == prefix or diagnostic.key.startswith(prefix + ".")
-        ]
+        about = [entry.name for entry in pipeline.mechanisms if _is_about(diagnostic, entry)]
         # Keys in findings shorten names. If two shortened names are equal, a waiver for one mechanism must not cover the other.
         mechanism = about[0] if len(about) == 1 else None
         message = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
         verdict: Verdict = "fail" if diagnostic.severity == "error" else "warn"
         yield Condition(diagnostic.rule, verdict, message, (), (diagnostic.line, diagnostic.column), mechanism)
+
+
+def _is_about(diagnostic: Diagnostic, entry: Entry) -> bool:
+    """Return whether the key of a finding is an entry or a key of the entry."""
+    key = f'mechanism["{escaped(entry.name)}"]'
+    return diagnostic.key == key or diagnostic.key.startswith(f"{key}.")
 
 
 def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Condition]:
@@ -276,20 +299,20 @@ def epsilon_now(result: Account, base: Base) -> float:
 
 
 def statement_conditions(
-    result: Account, own: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
+    result: Account, written: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
 ) -> Iterator[Condition]:
     """Yield a failed condition if the file changes its privacy statement or loosens its terms. Yield a passed condition for other changes.
 
     Args:
         result: The account of the current file, under the caps in force.
-        own: The current file with its own caps.
+        written: The current file with its own caps.
         base: The earlier version.
         outside: The caps of flags and policy.
         horizons: The horizons of flags and policy.
         escaped: Caps of the policy, in words, that applied to the earlier version and no longer apply to the file.
     """
-    terms = changed_terms(base.terms, base.statement, own, result.pipeline, _replaced_caps(base.terms, own, outside))
-    changes = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
+    terms = changed_terms(base.terms, base.statement, written, result.pipeline, _replaced_caps(base.terms, written, outside))
+    changes = [*terms, *horizon_change(base.horizon, planned_runs(written.gate.horizon), horizons)]
     weaker = [change for change in changes if change.weaker]
     words = "; ".join([*(change.words for change in weaker), *escaped])
     other = [change for change in changes if not change.weaker and not change.replaced_by]
@@ -306,23 +329,25 @@ def statement_conditions(
         yield Condition("terms", "pass", f"{text} (weakens no cap in force)", _first_path(other))
 
 
-def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
+def _replaced_caps(terms: Mapping[str, Any], written: Pipeline, outside: Outside) -> dict[str, str]:
     """Return the current cap in words, such as `the policy's 3.0`, for each cap of the earlier version that a current cap implies.
 
     Args:
         terms: The terms of the file at the base, as `terms_of` returns them.
-        own: The current file with its own caps.
+        written: The current file with its own caps.
         outside: The caps of flags and policy.
     """
-    caps, delta = caps_in_force(own, outside), promised_delta(terms)
+    caps, delta = caps_in_force(written, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
     replaced_by = {}
     for key, binding in keys.items():
-        old = terms.get(key)
-        by = next((level.cap for level in binding if old is not None and level.cap.is_within(old, delta)), None)
-        if by is not None:
-            replaced_by[key] = f"{by.source.whose} {by.value!r}"
+        earlier = terms.get(key)
+        if earlier is None:
+            continue
+        cap = next((level.cap for level in binding if level.cap.is_within(earlier, delta)), None)
+        if cap is not None:
+            replaced_by[key] = f"{cap.source.whose} {cap.value!r}"
     return replaced_by
 
 
@@ -336,19 +361,21 @@ def increase_condition(result: Account, base: Base, now: float, outside: Outside
 
     The limit is the smallest limit of the flags, the policy, the base and the file.
     """
-    block, warn = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
+    limits, warning_levels = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
     change = difference(now, base.epsilon)
     at_delta = "" if base.delta is None else f" at delta = {base.delta!r}"
-    before = f"renamed from {escaped_path(base.renamed)}: " if base.renamed else ""
+    before = f"renamed from {escaped_path(base.earlier_path)}: " if base.earlier_path else ""
     text = f"{before}epsilon {up(base.epsilon)} -> {up(now)} ({'+' if change >= 0 else ''}{up(change)}){at_delta}"
-    limit = block.allowed(base.epsilon)
-    if (limit is not None or warn.stated()) and not math.isfinite(change):
+    limit = limits.allowed(base.epsilon)
+    if (limit is not None or warning_levels.stated()) and not math.isfinite(change):
         return Condition("increase", "unknown", text)
-    near = f", above the warning level {warn.words(base.epsilon)}" if warn.passed_by(change, base.epsilon) else ""
+    verdict: Verdict = "pass"
+    warning = ""
+    if warning_levels.passed_by(change, base.epsilon):
+        verdict, warning = "warn", f", above the warning level {warning_levels.words(base.epsilon)}"
     if limit is None:
-        return Condition("increase", "warn" if near else "pass", f"{text}{near}")
-    target = Target(base.epsilon + limit, base.delta)
-    verdict: Verdict = "warn" if near else "pass"
-    if block.passed_by(change, base.epsilon):
+        return Condition("increase", verdict, f"{text}{warning}")
+    if limits.passed_by(change, base.epsilon):
         verdict = "fail"
-    return Condition("increase", verdict, f"{text}, allowed {block.words(base.epsilon)}{near}", measured=now, target=target)
+    text = f"{text}, allowed {limits.words(base.epsilon)}{warning}"
+    return Condition("increase", verdict, text, measured=now, target=Target(base.epsilon + limit, base.delta))

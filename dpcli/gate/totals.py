@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.dataset_sum import FIXED, account_of_dataset, smallest_delta
@@ -28,11 +29,10 @@ from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, 
 from dpcli.gate.requirements import cap_conditions, caps_in_force, runs_of, with_caps_in_force
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
 from dpcli.git.command import commit_of, tree_entries
-from dpcli.git.past_files import contents_at, is_based_on
+from dpcli.git.past_files import contents_in, is_based_on
 from dpcli.lint.delta import judged_deltas
 
 NAME = "together"  # the name of the condition
-UNTOUCHED = (0.0, False)  # the result of `_rise` for an unchanged file
 REMEDY = "cap the sum by --max-together, or by [[together]] in a policy"
 
 
@@ -53,9 +53,9 @@ class SumMember:
 
 def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
     """Return the cap of --max-together for each dataset that the files name. Raises InputError if no file names a dataset."""
-    if cap is None or all(file.own is None for file in files):  # unreadable files have their own verdicts
+    if cap is None or all(file.written is None for file in files):  # unreadable files have their own verdicts
         return ()
-    names = dict.fromkeys(file.own.privacy.dataset for file in files if file.own is not None)
+    names = dict.fromkeys(file.written.privacy.dataset for file in files if file.written is not None)
     caps = tuple(SharedCaps((name,), cap) for name in names if name is not None)
     if not caps:
         raise InputError("--max-together: no file names a dataset (privacy.dataset)")
@@ -83,7 +83,7 @@ def capped_sums(
     """
     if not caps or not files:
         return ()
-    unreadable = [file.path for file in files if file.own is None]
+    unreadable = [file.path for file in files if file.written is None]
     if unreadable:
         return tuple(_unknown(shared, f"no sum, as {first_names(unreadable)} cannot be judged", unreadable[0]) for shared in caps)
     judged = list(_judged_members(files))
@@ -104,9 +104,9 @@ def _judged_members(files: Sequence[Judged]) -> Iterator[SumMember]:
     real_paths: set[str] = set()
     for file in files:
         real_path = os.path.realpath(file.path)
-        if real_path not in real_paths and file.own is not None:
+        if real_path not in real_paths and file.written is not None:
             real_paths.add(real_path)
-            yield SumMember(file.path, file.own, True)
+            yield SumMember(file.path, file.written, True)
 
 
 def _members(caps: SharedCaps, judged: Iterable[SumMember], others: Iterable[OtherFile]) -> Iterator[SumMember]:
@@ -135,25 +135,18 @@ def _total(
     others: Iterable[OtherFile],
     horizon: Horizon | None,
     outside: Callable[[str, Pipeline], Outside],
-    at: str,
+    first_path: str,
 ) -> JudgedSum:
-    """Return the verdict on one sum. If the sum has no members, it is reported at the file `at`."""
+    """Return the verdict on one sum. If the sum has no members, it is reported at the first judged file."""
     try:
         members = tuple(_members(caps, judged, others))
+        if not members:
+            nothing = Condition(NAME, "pass", f"no file of the repository names {caps.words}", ())
+            return _sum_without_account(caps, nothing, first_path)
         runs = [runs_of(member.pipeline, horizon) for member in members]
-        caps_around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
-        # The sum bounds the loss of a person who is in all datasets. So all datasets get one name. An adaptive file costs its cap in force.
-        parts = [
-            _under_name(with_caps_in_force(own, around) if own.privacy.adaptive else own, caps.datasets)
-            for own, around in caps_around
-        ]
-        smallest = smallest_delta(caps_in_force(own, around).delta for own, around in caps_around)
-        budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
-        result = account_of_dataset(list(zip(parts, runs, strict=True)), budget=budget, with_rows=False) if parts else None
+        result = _account_of_members(caps, members, runs, outside)
     except (InputError, CannotCertify, NotRepresentable) as error:
-        return _sum_with_error(caps, error, at)
-    if result is None:
-        return _sum_without_account(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
+        return _sum_with_error(caps, error, first_path)
     subject = f"{caps.words}: {_members_in_words(members, runs)}"
     conditions = [
         replace(condition, name=NAME, message=f"{subject}: {condition.message}", target=None, key=())
@@ -161,7 +154,28 @@ def _total(
     ]
     conditions += _large_delta(caps, result, members)
     paths = tuple(member.path for member in members)
-    return JudgedSum(caps.words, result, tuple(conditions), at=paths[0], datasets=caps.datasets, members=paths)
+    return JudgedSum(caps.words, result, tuple(conditions), reported_at=paths[0], datasets=caps.datasets, members=paths)
+
+
+def _account_of_members(
+    caps: SharedCaps, members: Sequence[SumMember], runs: Sequence[int], outside: Callable[[str, Pipeline], Outside]
+) -> Account:
+    """Return the account of all runs of the members, at the delta of the cap or the smallest delta of the members.
+
+    Raises:
+        InputError, CannotCertify, NotRepresentable: The sum cannot be computed.
+    """
+    parts: list[tuple[Pipeline, int]] = []
+    deltas: list[float | None] = []
+    for member, count in zip(members, runs, strict=True):
+        pipeline, caps_around = member.pipeline, outside(member.path, member.pipeline)
+        deltas.append(caps_in_force(pipeline, caps_around).delta)
+        if pipeline.privacy.adaptive:  # an adaptive file costs its cap in force
+            pipeline = with_caps_in_force(pipeline, caps_around)
+        # The sum bounds the loss of a person who is in all datasets. So all datasets get one name.
+        parts.append((_under_name(pipeline, caps.datasets), count))
+    budget = replace(caps.budget, delta=smallest_delta(deltas) if caps.delta is None else caps.delta)
+    return account_of_dataset(parts, budget=budget, with_rows=False)
 
 
 def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
@@ -171,44 +185,47 @@ def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
 
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[SumMember]) -> Iterator[Condition]:
     """Yield the findings of lint rule DP105 about the delta of a sum, for the largest dataset_size of its files."""
-    sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
-    for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
-        yield Condition(
-            diagnostic.rule, "fail" if diagnostic.severity == "error" else "warn", f"{diagnostic.key}: {diagnostic.message}", ()
-        )
+    sizes = [member.pipeline.privacy.dataset_size for member in members]
+    largest = max((size for size in sizes if size is not None), default=None)
+    for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, largest, caps.words):
+        verdict: Verdict = "fail" if diagnostic.severity == "error" else "warn"
+        yield Condition(diagnostic.rule, verdict, f"{diagnostic.key}: {diagnostic.message}", ())
 
 
 def _members_in_words(members: Sequence[SumMember], runs: Sequence[int]) -> str:
     """Return the members in words, for example `3 files (a.toml, b.toml 53 times, c.toml (not judged here))`."""
-    words = [
-        member.path + (f" {count:,} times" if count > 1 else "") + ("" if member.judged else " (not judged here)")
-        for member, count in zip(members, runs, strict=True)
-    ]
+    words = []
+    for member, count in zip(members, runs, strict=True):
+        times = f" {count:,} times" if count > 1 else ""
+        words.append(f"{member.path}{times}{'' if member.judged else ' (not judged here)'}")
     return f"{len(members)} file{'s' if len(members) > 1 else ''} ({first_names(words)})"
 
 
-def _sum_with_error(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
+def _sum_with_error(caps: SharedCaps, error: DpcliError, first_path: str) -> JudgedSum:
     """Return the verdict on a sum that cannot be computed, with the reason. If a file cannot be read, the sum is reported at that file."""
-    verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
-        first = error.diagnostics[0]
-        text, at, place = f"{first.path}: {first_finding(error.diagnostics)}", first.path, (first.line, first.column)
-    else:
-        text, place = str(error).removeprefix("--base-ref: "), (1, 1)
-    return _sum_without_account(caps, Condition(NAME, verdict, f"{caps.words}: {text}", (), place), at)
+        finding = error.diagnostics[0]
+        text = f"{caps.words}: {finding.path}: {first_finding(error.diagnostics)}"
+        return _sum_without_account(caps, Condition(NAME, "invalid", text, (), (finding.line, finding.column)), finding.path)
+    verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
+    text = f"{caps.words}: {str(error).removeprefix('--base-ref: ')}"
+    return _sum_without_account(caps, Condition(NAME, verdict, text, ()), first_path)
 
 
-def _unknown(caps: SharedCaps, text: str, at: str) -> JudgedSum:
-    return _sum_without_account(caps, Condition(NAME, "unknown", f"{caps.words}: {text}", ()), at)
+def _unknown(caps: SharedCaps, text: str, reported_at: str) -> JudgedSum:
+    return _sum_without_account(caps, Condition(NAME, "unknown", f"{caps.words}: {text}", ()), reported_at)
 
 
-def _sum_without_account(caps: SharedCaps, condition: Condition, at: str) -> JudgedSum:
-    return JudgedSum(caps.words, None, (condition,), at=at, datasets=caps.datasets)
+def _sum_without_account(caps: SharedCaps, condition: Condition, reported_at: str) -> JudgedSum:
+    return JudgedSum(caps.words, None, (condition,), reported_at=reported_at, datasets=caps.datasets)
 
 
 def _with_base(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: str) -> JudgedSum:
-    base = None if total.account is None else sum_at_base(caps, ref, total.members, horizon, total.account)
-    return total if base is None or total.account is None else replace(total, base=base, now=total.account.upper)
+    """Return a sum with the sum at the revision, if that can be computed."""
+    if total.account is None:
+        return total
+    base = sum_at_base(caps, ref, total.members, horizon, total.account)
+    return total if base is None else replace(total, base=base, epsilon_at_base_delta=total.account.upper)
 
 
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
@@ -239,8 +256,8 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     """Yield the pipelines at the revision, in the repository with the root `top`, that name one of the datasets."""
     tree, skeletons = commit_of(top, ref), {looks(name) for name in caps.datasets}
-    names = [name for mode, _, name in tree_entries(top, tree) if mode.startswith(b"100") and toml_name(name)]
-    for name, data in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
+    names = [entry.path for entry in tree_entries(top, tree) if entry.is_file and toml_name(entry.path)]
+    for name, data in contents_in(top, tree, names).items():
         try:
             tables = toml_document(data or b"", name)[1]
         except InvalidFile:
@@ -261,8 +278,9 @@ def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Hor
     """
     by_skeleton: dict[str, list[Judged]] = {}
     for file in files:
-        if file.account is not None and file.own is not None and file.own.privacy.dataset not in (None, *capped):
-            by_skeleton.setdefault(looks(file.own.privacy.dataset or ""), []).append(file)
+        dataset = None if file.account is None or file.written is None else file.written.privacy.dataset
+        if dataset is not None and dataset not in capped:
+            by_skeleton.setdefault(looks(dataset), []).append(file)
     for members in by_skeleton.values():
         if len(members) > 1:
             yield from _uncapped_sum(members, horizon)
@@ -271,17 +289,19 @@ def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Hor
 def _uncapped_sum(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedSum]:
     """Yield a warning if the sum of these files exceeds the cap of each file, or if it cannot be computed."""
     paths = tuple(file.path for file in files)
-    owns = [file.own for file in files if file.own is not None]
-    names = tuple(dict.fromkeys(own.privacy.dataset or "" for own in owns))
+    pipelines = [file.written for file in files if file.written is not None]
+    names = tuple(dict.fromkeys(pipeline.privacy.dataset or "" for pipeline in pipelines))
     dataset = f"dataset {', '.join(names)}"
 
     def warning(text: str, total: Account | None = None) -> JudgedSum:
         condition = Condition(NAME, "warn", f"{dataset}: {len(paths)} files ({first_names(paths)}): {text}", ())
-        return JudgedSum(dataset, None, (condition,), at=paths[0], datasets=names, members=paths, uncapped=total)
+        return JudgedSum(dataset, None, (condition,), reported_at=paths[0], datasets=names, members=paths, uncapped=total)
 
     try:
-        by_dataset(owns)
-        parts = [(_without_cap(file, own), runs_of(own, horizon)) for file, own in zip(files, owns, strict=True)]
+        by_dataset(pipelines)  # raises InputError if two names only look equal
+        parts = [
+            (_without_cap(file, pipeline), runs_of(pipeline, horizon)) for file, pipeline in zip(files, pipelines, strict=True)
+        ]
         total = account_of_dataset(parts, with_rows=False)
     except (InputError, CannotCertify, NotRepresentable) as error:
         yield warning(f"no sum: {error}")
@@ -298,9 +318,11 @@ def _uncapped_sum(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[
         yield warning(f"{' and '.join(above)}; {REMEDY}", total)
 
 
-def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
+def _without_cap(file: Judged, pipeline: Pipeline) -> Pipeline:
     """Return the pipeline without its budget. An adaptive file keeps its cap in force, as this cap is its cost."""
-    return file.account.pipeline if own.privacy.adaptive and file.account is not None else replace(own, budget=None)
+    if pipeline.privacy.adaptive and file.account is not None:
+        return file.account.pipeline
+    return replace(pipeline, budget=None)
 
 
 def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
@@ -314,9 +336,12 @@ def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
         files: The judged files, after their comparison with the base.
     """
     for total in together:
-        rises = [(_rise(file, total.datasets), file.path) for file in files if file.path in total.members]
-        largest, at = max(rises, key=lambda pair: pair[0], default=(UNTOUCHED, total.at))
-        yield replace(total, at=at) if largest > UNTOUCHED else total
+        largest, reported_at = UNCHANGED, total.reported_at
+        for file in files:
+            rise = _rise(file, total.datasets)
+            if file.path in total.members and rise > largest:
+                largest, reported_at = rise, file.path
+        yield replace(total, reported_at=reported_at)
 
 
 def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
@@ -329,25 +354,35 @@ def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
         files: The judged files, after their comparison with the base.
     """
     for total in together:
-        later = [file.path for file in files if file.path in total.members and (file.base is None or _joins(file, total.datasets))]
-        if (total.account or total.uncapped) is None or not later or len(later) == len(total.members):
+        members = [file for file in files if file.path in total.members]
+        joined = [file.path for file in members if file.base is None or _joins(file, total.datasets)]
+        has_sum = total.account is not None or total.uncapped is not None
+        if has_sum and 0 < len(joined) < len(total.members):
+            text = f"{total.path}: these files were not in the sum at the base: {first_names(joined)}; {FIXED}"
+            yield replace(total, conditions=(*total.conditions, Condition("joined", "warn", text, ())))
+        else:
             yield total
-            continue
-        text = f"{total.path}: these files were not in the sum at the base: {first_names(later)}; {FIXED}"
-        yield replace(total, conditions=(*total.conditions, Condition("joined", "warn", text, ())))
 
 
-def _rise(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
-    """Return the rise of a file's epsilon over the base, and whether the file has changed.
+class Rise(NamedTuple):
+    """The rise of a file's epsilon over the base, and whether the file has changed. At equal rises, a changed file compares as greater."""
 
-    The rise is negative if epsilon fell. It is at least 0 for a file that joins one of the datasets.
-    """
+    epsilon: float
+    has_changed: bool
+
+
+UNCHANGED = Rise(0.0, False)
+
+
+def _rise(file: Judged, datasets: Sequence[str]) -> Rise:
+    """Return the rise of a file. It is negative if epsilon fell, and at least 0 for a file that joins one of the datasets."""
     if file.base is None:
-        return (0.0 if file.account is None else file.account.upper, True)
-    if file.now is None or file.now == file.base.epsilon:  # the difference of two infinities would be NaN
-        return (0.0, bool(file.changes))
-    rise = file.now - file.base.epsilon
-    return (max(rise, 0.0) if _joins(file, datasets) else rise, True)
+        return Rise(0.0 if file.account is None else file.account.upper, True)
+    now = file.epsilon_at_base_delta
+    if now is None or now == file.base.epsilon:  # the difference of two infinities would be NaN
+        return Rise(0.0, bool(file.changes))
+    rise = now - file.base.epsilon
+    return Rise(max(rise, 0.0) if _joins(file, datasets) else rise, True)
 
 
 def _joins(file: Judged, datasets: Sequence[str]) -> bool:

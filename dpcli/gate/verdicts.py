@@ -6,7 +6,7 @@ The verdict on a file is the worst verdict of its conditions. The verdict "unkno
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Path
@@ -18,70 +18,32 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.file.toml.findings import Diagnostic
 
-Standing = tuple[str, int]  # the type of an entry, and the evidence for its cost (dpcli.gate.claims)
+
 Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}
 # From the worst to the best verdict. A warning counts as a pass.
 PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waived", "pass")
 
-# For each condition, its title and an explanation. The explanation states what the condition requires, or which change it reports.
-CONDITIONS: dict[str, tuple[str, str]] = {
-    "budget": (
-        "cap on epsilon",
-        "The upper bound on epsilon must not exceed the cap of flag, policy or file, at the budget's delta.",
-    ),
-    "rho": ("cap on rho", "Rho of zero-concentrated DP must not exceed its cap, which applies in addition to a cap on epsilon."),
-    "delta": ("delta of the budget", "The delta in [budget] must not be larger than the delta in [privacy]."),
-    "increase": ("rise of epsilon", "The rise of epsilon over the base, at the base's delta, must not exceed the limit."),
-    "statement": ("changed statement", "The privacy statement must be as at the base, and the file must not loosen its own caps."),
-    "terms": ("changed terms", "Other terms of the file changed. None of these changes weakens a cap in force."),
-    "claim": ("cheaper by a claim", "Epsilon must fall through noise, and not through claims that nobody can check."),
-    "data": ("other data", "The file must use the data of the base, as other data may be about other people."),
-    "restatement": (
-        "noise replaced by a stated cost",
-        "A mechanism whose cost followed from its noise must not state its own cost now.",
-    ),
-    "mechanism": ("removed mechanism", "A mechanism of the base was removed. Its earlier outputs remain released."),
-    "deleted": (
-        "removed pipeline",
-        "A pipeline of the base was removed. Its earlier outputs remain released, and are not counted here.",
-    ),
-    "moved": ("pipeline moved out of view", "A pipeline of the base was moved to a file that was not given to the gate."),
-    "missed": ("pipeline not given to the gate", "A pipeline that the change touches was not given to the gate."),
-    "workflow": (
-        "changed workflow",
-        "A workflow that calls dpcli differs from the base. Such a workflow decides whether the gate runs.",
-    ),
-    "horizon": ("cap on planned runs", "All runs of a schedule that was fixed in advance must together stay within their cap."),
-    "together": (
-        "sum over a dataset",
-        "All pipelines of a dataset, fixed before the first run, must together stay within its cap.",
-    ),
-    "joined": ("file added to a sum", "A file joined a sum after the base. If it depends on outputs, charge it to a ledger."),
-    "ledger": ("room in the ledger", "The runs of all files must fit in the remaining budget of the dataset."),
-    "proof": ("proof of epsilon", "The epsilon of the file, as it is printed, has a proof in ball arithmetic (dpcli certify)."),
-    "policy": ("policy", "The file must follow the policy. Rules and waivers that match nothing are reported."),
-    "policy-change": ("changed policy", "The policy changed. The base's version applies; a new policy applies as written."),
-    "waiver": (
-        "waiver",
-        "A waiver lets a condition fail until a day. Waivers that end soon, are not needed or are invalid are reported.",
-    ),
-    "link": (
-        "link out of the repository",
-        "The file must lie in the repository itself, so that the reviewed change contains its content.",
-    ),
-    "file": ("unreadable file", "The file must be readable, and have an epsilon or rho and a cap."),
-    "files": ("nothing to judge", "There must be a file to judge."),
-}
 
-# The titles of failed conditions whose general title does not state the failure.
-FAILURES = {
-    "budget": "epsilon above its cap",
-    "rho": "rho above its cap",
-    "increase": "epsilon rose more than allowed",
-    "horizon": "planned runs above their cap",
-    "together": "sum over a dataset above its cap",
-}
+class Standing(NamedTuple):
+    """The type of an entry, and the evidence for its cost (`dpcli.gate.claims.EVIDENCE_NOW`). In JSON, it is a list of the two."""
+
+    type: str
+    evidence: int
+
+
+class PlannedRuns(NamedTuple):
+    """The number of runs of a horizon, and the cap on their epsilon together. In JSON, it is a list of the two."""
+
+    runs: int
+    epsilon: float
+
+
+class LedgerShares(NamedTuple):
+    """The cost of all runs of a file, and what was left in the ledger before them, as shares of the ledger's cap."""
+
+    cost: float
+    left: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +61,15 @@ class Pardon:
 
     Attributes:
         waiver: The waiver.
-        days: Number of days until the waiver expires.
-        new: Whether the change under review adds the waiver.
-        external: Whether the waiver is in the policy, and not in the file.
+        days_left: Number of days until the waiver expires.
+        is_new: Whether the change under review adds the waiver.
+        in_policy: Whether the waiver is in the policy, and not in the file.
     """
 
     waiver: Waiver
-    days: int
-    new: bool
-    external: bool
+    days_left: int
+    is_new: bool
+    in_policy: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +82,7 @@ class Condition:
         mechanism: The name of the mechanism that the condition is about, if there is exactly one.
         measured, target: The epsilon that was judged, and the goal with which the condition would pass.
         pardon: The waiver that covers a failure.
-        shares: For a ledger, the cost of the runs and what was left before them, both as shares of the cap.
+        shares: For a ledger, the shares of its cap.
         delta: For a ledger, the delta of the cap.
     """
 
@@ -133,7 +95,7 @@ class Condition:
     measured: float | None = None
     target: Target | None = None
     pardon: Pardon | None = None
-    shares: tuple[float, float] | None = None
+    shares: LedgerShares | None = None
     delta: float | None = None
 
 
@@ -153,9 +115,9 @@ class Base:
         terms: The caps and other terms of the file (`bases.terms_of`).
         standings: The type of each mechanism and the evidence for its cost (`claims.standings_of`).
         waivers: The waivers of the file (`bases.waiver_data`).
-        horizon: The number of planned runs, and the cap on their epsilon.
+        horizon: The planned runs and their cap; None without a horizon.
         account, data: The account and the content of the file; None if the base is from the JSON of an earlier gate.
-        renamed: The earlier path in the repository, if the file was renamed; else "".
+        earlier_path: The earlier path in the repository, if the file was renamed; else "".
     """
 
     epsilon: float
@@ -163,11 +125,11 @@ class Base:
     statement: Mapping[str, Any]
     terms: Mapping[str, Any]
     standings: Mapping[str, Standing]
-    horizon: tuple[int, float] | None = None
+    horizon: PlannedRuns | None = None
     waivers: tuple[Mapping[str, Any], ...] = ()
     account: Account | None = None
     data: bytes | None = None
-    renamed: str = ""
+    earlier_path: str = ""
 
     @property
     def max_increase(self) -> float | None:
@@ -183,10 +145,11 @@ class Judged:
     Attributes:
         account: The account under the caps in force; None if the file cannot be read, has no cap, or gets no account.
         conditions, diagnostics: The verdicts on the file, and its lint findings.
-        base, now: The earlier version, and the current epsilon at that version's delta.
+        base: The earlier version.
+        epsilon_at_base_delta: The current epsilon at the delta of the earlier version.
         changes: The cost of each change, if it alone were made to the base.
         granting: The positions of the policy's waivers that concern one of the conditions.
-        own: The pipeline with its own caps; None if there is no account.
+        written: The pipeline as the file states it, with its own caps; None if there is no account.
         sources: The paths and addresses of the private data that commands read for the file.
     """
 
@@ -195,10 +158,10 @@ class Judged:
     conditions: tuple[Condition, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
     base: Base | None = None
-    now: float | None = None
+    epsilon_at_base_delta: float | None = None
     changes: tuple[Priced, ...] = ()
     granting: frozenset[int] = frozenset()
-    own: Pipeline | None = None
+    written: Pipeline | None = None
     sources: frozenset[str] = frozenset()
 
     @property
@@ -213,14 +176,14 @@ class JudgedSum(Judged):
 
     Attributes:
         path: The name of the sum in tables.
-        base, now: As for a file. They are None if the sum at the base cannot be computed.
-        at: The file at which reports show the sum.
+        base, epsilon_at_base_delta: As for a file. They are None if the sum at the base cannot be computed.
+        reported_at: The file at which reports show the sum.
         datasets: The names of the datasets.
         members: The paths of all files in the sum.
         uncapped: The account of a sum without a cap. Such a sum can only lead to a warning.
     """
 
-    at: str = ""
+    reported_at: str = ""
     datasets: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     uncapped: Account | None = None
@@ -258,3 +221,66 @@ def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
     further = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
     place = f"line {first.line}: " if first.line else ""  # a finding about all of the file has no line
     return f"{place}{first.key + ': ' if first.key else ''}{first.message}{further}"
+
+
+# For each condition, its title and an explanation. The explanation states what the condition requires, or which change it reports.
+CONDITIONS: dict[str, tuple[str, str]] = {
+    "budget": (
+        "cap on epsilon",
+        "The upper bound on epsilon must not exceed the cap of flag, policy or file, at the budget's delta.",
+    ),
+    "rho": ("cap on rho", "Rho of zero-concentrated DP must not exceed its cap, which applies in addition to a cap on epsilon."),
+    "delta": ("delta of the budget", "The delta in [budget] must not be larger than the delta in [privacy]."),
+    "increase": ("rise of epsilon", "The rise of epsilon over the base, at the base's delta, must not exceed the limit."),
+    "statement": ("changed statement", "The privacy statement must be as at the base, and the file must not loosen its own caps."),
+    "terms": ("changed terms", "Other terms of the file changed. None of these changes weakens a cap in force."),
+    "claim": ("cheaper by a claim", "Epsilon must fall through noise, and not through claims that nobody can check."),
+    "data": ("other data", "The file must use the data of the base, as other data may be about other people."),
+    "restatement": (
+        "noise replaced by a stated cost",
+        "A mechanism whose cost followed from its noise must not state its own cost now.",
+    ),
+    "mechanism": ("removed mechanism", "A mechanism of the base was removed. Its earlier outputs remain released."),
+    "deleted": (
+        "removed pipeline",
+        "A pipeline of the base was removed. Its earlier outputs remain released, and are not counted here.",
+    ),
+    "moved": ("pipeline moved out of view", "A pipeline of the base was moved to a file that was not given to the gate."),
+    "missed": ("pipeline not given to the gate", "A pipeline that the change touches was not given to the gate."),
+    "workflow": (
+        "changed workflow",
+        "A workflow that calls dpcli differs from the base. Such a workflow decides whether the gate runs.",
+    ),
+    "horizon": ("cap on planned runs", "All runs of a schedule that was fixed in advance must together stay within their cap."),
+    "together": (
+        "sum over a dataset",
+        "All pipelines of a dataset, fixed before the first run, must together stay within its cap.",
+    ),
+    "joined": ("file added to a sum", "A file joined a sum after the base. If it depends on outputs, charge it to a ledger."),
+    "ledger": ("room in the ledger", "The runs of all files must fit in the remaining budget of the dataset."),
+    "proof": (
+        "proof of epsilon",
+        "The epsilon of the file, as it is printed, has a proof in ball arithmetic (dpcli certify), which is named by its SHA-256.",
+    ),
+    "policy": ("policy", "The file must follow the policy. Rules and waivers that match nothing are reported."),
+    "policy-change": ("changed policy", "The policy changed. The base's version applies; a new policy applies as written."),
+    "waiver": (
+        "waiver",
+        "A waiver lets a condition fail until a day. Waivers that end soon, are not needed or are invalid are reported.",
+    ),
+    "link": (
+        "link out of the repository",
+        "The file must lie in the repository itself, so that the reviewed change contains its content.",
+    ),
+    "file": ("unreadable file", "The file must be readable, and have an epsilon or rho and a cap."),
+    "files": ("nothing to judge", "There must be a file to judge."),
+}
+
+# The titles of failed conditions whose general title does not state the failure.
+FAILURES = {
+    "budget": "epsilon above its cap",
+    "rho": "rho above its cap",
+    "increase": "epsilon rose more than allowed",
+    "horizon": "planned runs above their cap",
+    "together": "sum over a dataset above its cap",
+}

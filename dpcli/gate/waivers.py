@@ -24,8 +24,9 @@ from dpcli.git.authors import Author, authors_of, spellings_of_address
 
 WARNING_DAYS = 14  # a used waiver gives a warning from this number of days before its expiry on
 GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys whose authors count; anybody may edit the reason
-_BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)  # separates names in a text
-_AROUND = " \t\r\n.\"'`<>()[]"  # characters that are removed around a name
+# What separates names in an approver's text, and the characters that are removed around a name.
+_BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)
+_AROUND = " \t\r\n.\"'`<>()[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +35,21 @@ class Grant:
 
     Attributes:
         index: The position of the waiver among the waivers of its file.
-        external: Whether the waiver is in the policy, and not in the pipeline file.
-        new: Whether the change under review adds the waiver.
+        in_policy: Whether the waiver is in the policy, and not in the pipeline file.
+        is_new: Whether the change under review adds the waiver.
         writers: The authors of the waiver; empty if git does not know them; None if the policy does not require this check.
     """
 
     waiver: Waiver
     index: int
-    external: bool
-    new: bool
+    in_policy: bool
+    is_new: bool
     writers: tuple[Author, ...] | None = None
 
     @property
     def key(self) -> Path:
         """The place of the waiver in the pipeline file; empty if the waiver is in the policy."""
-        return () if self.external else ("gate", "waiver", self.index)
+        return () if self.in_policy else ("gate", "waiver", self.index)
 
     def concerns(self, condition: Condition) -> bool:
         """Return whether the waiver is for this condition. A lint finding may warn or fail; any other condition must fail."""
@@ -109,11 +110,13 @@ def apply_waivers(
     """
     grants = [*_policy_grants(path, policy), *_file_grants(pipeline, policy, base, path, data)]
     judged = [_after_waivers(condition, grants, as_of) for condition in conditions]
-    used_waivers = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
-    granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
-    notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used_waivers, as_of)]
-    ignored = "is not valid: the policy accepts no waivers in pipeline files"
+    used_waivers = {id(condition.pardon.waiver) for condition in judged if condition.pardon is not None}
+    granting = {grant.index for grant in grants if grant.in_policy and any(map(grant.concerns, conditions))}
+    notices: list[Condition] = []
+    for grant in grants:
+        notices += _notices(grant, conditions, id(grant.waiver) in used_waivers, as_of)
     if not policy.accepts_file_waivers:
+        ignored = "is not valid: the policy accepts no waivers in pipeline files"
         notices += [_notice(ignored, ("gate", "waiver", index)) for index in range(len(pipeline.gate.waiver))]
     return Waived((*judged, *notices), frozenset(granting))
 
@@ -122,7 +125,7 @@ def _policy_grants(path: str, policy: Policy) -> Iterator[Grant]:
     """Yield the waivers of the policy that cover the file."""
     for index, waiver in enumerate(policy.waiver):
         if waiver.covers(path, policy.path):
-            yield Grant(waiver, index, True, False)
+            yield Grant(waiver, index, in_policy=True, is_new=False)
 
 
 def _file_grants(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
@@ -131,8 +134,8 @@ def _file_grants(pipeline: Pipeline, policy: Policy, base: Base | None, path: st
         return
     writers = writers_of(pipeline, path, data) if policy.waiver_author == "another" else [None] * len(pipeline.gate.waiver)
     for index, waiver in enumerate(pipeline.gate.waiver):
-        new = base is not None and waiver_data(waiver) not in base.waivers
-        yield Grant(waiver, index, False, new, writers[index])
+        is_new = base is not None and waiver_data(waiver) not in base.waivers
+        yield Grant(waiver, index, in_policy=False, is_new=is_new, writers=writers[index])
 
 
 def _after_waivers(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
@@ -144,7 +147,7 @@ def _after_waivers(condition: Condition, grants: Sequence[Grant], as_of: datetim
         objection = grant.objection(condition, as_of)
         if objection is None:
             days = (grant.waiver.expires - as_of).days
-            pardon = Pardon(grant.waiver, days, grant.new, grant.external)
+            pardon = Pardon(grant.waiver, days, grant.is_new, grant.in_policy)
             return replace(condition, verdict="waived", message=f"{condition.message}; {pardon_words(pardon)}", pardon=pardon)
         objections.append(objection)
     return replace(condition, message="; ".join([condition.message, *objections]))
@@ -152,8 +155,8 @@ def _after_waivers(condition: Condition, grants: Sequence[Grant], as_of: datetim
 
 def pardon_words(pardon: Pardon) -> str:
     """Return a waiver in words: its approver, its expiry and its reason."""
-    waiver, kind = pardon.waiver, "new waiver, added by this change" if pardon.new else "waived"
-    until = f"until {waiver.expires} ({_days(pardon.days)} left)"
+    waiver, kind = pardon.waiver, "new waiver, added by this change" if pardon.is_new else "waived"
+    until = f"until {waiver.expires} ({_days(pardon.days_left)} left)"
     bound = "" if waiver.epsilon is None else f" up to epsilon {waiver.epsilon!r}"
     return f"{kind}: approved by {waiver.approver} {until}{bound}: {' '.join(waiver.reason.split())}"
 
@@ -161,15 +164,15 @@ def pardon_words(pardon: Pardon) -> str:
 def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
     """Yield a warning for a waiver that expires soon, whose author is unknown, or that is not needed."""
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
-    waiver_name = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
+    waiver_name = f"the {'policy' if grant.in_policy else 'file'}'s waiver of {waiver.rule}"
     if is_used and days <= WARNING_DAYS:
         yield _notice(f"{waiver_name} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
     if is_used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
         yield _notice(f"{waiver_name} may have been written by its approver: git does not know its author ({why})", grant.key)
-    if not grant.external and not any(map(grant.concerns, conditions)):
+    if not grant.in_policy and not any(map(grant.concerns, conditions)):
         expiry_note = f", and expired on {waiver.expires}" if days < 0 else ""
-        fresh = " (new waiver, added by this change)" if grant.new else ""
+        fresh = " (new waiver, added by this change)" if grant.is_new else ""
         yield _notice(f"{waiver_name} is not needed{expiry_note}{fresh}: remove it", grant.key)
 
 
@@ -206,16 +209,18 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
     keys = [("gate", "waiver", index, key) for index in range(count) for key in GRANTING_KEYS]
     places = locate(data.decode("utf-8", "replace").replace("\r\n", "\n"), keys)
     known = authors_of(path, [line for line, _ in places.values()])
-    return tuple(
-        _authors_of_lines({places["gate", "waiver", index, key][0] for key in GRANTING_KEYS}, known) for index in range(count)
-    )
+    lines_of = [{places["gate", "waiver", index, key][0] for key in GRANTING_KEYS} for index in range(count)]
+    return tuple(_authors_of_lines(lines, known) for lines in lines_of)
 
 
 def _authors_of_lines(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
     """Return the authors and co-authors of all lines, each once. If the author of a line is unknown, return an empty tuple."""
     if not lines <= set(known):
         return ()
-    return tuple(dict.fromkeys(author for line in sorted(lines) for author in (known[line], *known[line].co_authors)))
+    authors: list[Author] = []
+    for line in sorted(lines):
+        authors += [known[line], *known[line].co_authors]
+    return tuple(dict.fromkeys(authors))
 
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
@@ -230,10 +235,17 @@ def _names_in(approver: str) -> tuple[str, ...]:
     If the text names several people, all names are returned. If the writer is one of them, the waiver counts as self-approved, as it is
     unknown whether the other person approved it.
     """
-    pieces = [piece for part in _BETWEEN.split(approver) for piece in (part, *part.split("/"))]
+    names = [approver]
+    for part in _BETWEEN.split(approver):
+        names += [part, *part.split("/")]
     last, comma, first = approver.partition(",")
-    pieces += [approver, *([f"{first.strip()} {last.strip()}"] if comma else [])]
-    mails = [word.strip(_AROUND).removeprefix("mailto:") for word in re.split(r"[\s<>(),;]", approver) if "@" in word]
-    pieces += [approver.replace(word, " ") for word in mails if word]
-    logins = [login for mail in mails for login in spellings_of_address(mail)]
-    return tuple(plain for text in (*pieces, *mails, *logins) if (plain := text.strip(_AROUND).removeprefix("@")))
+    if comma:
+        names.append(f"{first.strip()} {last.strip()}")
+    for word in re.split(r"[\s<>(),;]", approver):
+        if "@" in word:
+            mail = word.strip(_AROUND).removeprefix("mailto:")
+            names += [mail, *spellings_of_address(mail)]
+            if mail:
+                names.append(approver.replace(mail, " "))  # the names around the address
+    plain = [name.strip(_AROUND).removeprefix("@") for name in names]
+    return tuple(name for name in plain if name)

@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from dpcli.file.toml.looks import looks
 from dpcli.git.command import run_git
@@ -39,13 +38,10 @@ class Author:
     def names(self) -> tuple[str, ...]:
         """All names of the author: names, addresses, the parts of addresses before "@", and logins in the addresses of a forge."""
         mails = [mail for mail in (self.mail, self.mapped[1]) if mail]
-        return tuple(
-            dict.fromkeys(
-                each
-                for each in (self.name, self.mapped[0], *mails, *chain(*map(_logins, mails), *map(spellings_of_address, mails)))
-                if each
-            )
-        )
+        logins = [login for mail in mails for login in _logins(mail)]
+        spellings = [spelling for mail in mails for spelling in spellings_of_address(mail)]
+        names = (self.name, self.mapped[0], *mails, *logins, *spellings)
+        return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _logins(mail: str) -> tuple[str, str]:
@@ -74,12 +70,15 @@ def authors_of(path: str, lines: Sequence[int]) -> dict[int, Author]:
     """
     folder, name = os.path.split(os.path.realpath(path))
     ranges = [f"-L{line},{line}" for line in sorted({*lines})]
+    if not ranges:
+        return {}
     try:
         shallow = run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
-        blame = run_git(folder, "blame", "--line-porcelain", *(() if shallow else ("--root",)), *ranges, "--", name)
+        root = [] if shallow else ["--root"]  # else git marks the lines of the first commit as it marks a missing commit
+        blame = run_git(folder, "blame", "--line-porcelain", *root, *ranges, "--", name)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    return _with_committed_names(folder, _authors_by_line(blame.stdout)) if ranges and blame.returncode == 0 else {}
+    return _with_committed_names(folder, _authors_by_line(blame.stdout)) if blame.returncode == 0 else {}
 
 
 def _with_committed_names(folder: str, blamed: dict[int, tuple[str, Author]]) -> dict[int, Author]:
@@ -88,18 +87,33 @@ def _with_committed_names(folder: str, blamed: dict[int, tuple[str, Author]]) ->
     git blame replaces names by .mailmap, which the author of a change under review may edit.
     """
     commits = sorted({commit for commit, _ in blamed.values()})
+    if not commits:
+        return {}
     try:
-        log = run_git(folder, "log", "--no-walk", "--no-show-signature", _FORMAT, *commits).stdout if commits else b""
+        log = run_git(folder, "log", "--no-walk", "--no-show-signature", _FORMAT, *commits).stdout
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    fields_of = {fields[0]: fields[1:] for line in log.split(b"\n") if len(fields := list(map(_text, line.split(b"\0")))) > 2}
-    return {line: _author_of_commit(author, *fields_of[commit]) for line, (commit, author) in blamed.items() if commit in fields_of}
+    names_of_commit = {}
+    for line in log.split(b"\n"):
+        commit, *names = map(_text, line.split(b"\0"))
+        if len(names) >= 2:
+            names_of_commit[commit] = names
+    return {
+        line: _author_of_commit(author, *names_of_commit[commit])
+        for line, (commit, author) in blamed.items()
+        if commit in names_of_commit
+    }
 
 
-def _author_of_commit(mapped: Author, name: str, mail: str, *others: str) -> Author:
-    other = (mapped.name, mapped.mail)
-    co_authors = tuple(Author(*_name_and_mail(each)) for each in others if each.strip())
-    return Author(name, mail, ("", "") if other == (name, mail) else other, co_authors)
+def _author_of_commit(mapped: Author, name: str, mail: str, *co_authors: str) -> Author:
+    """Return the author with the name and the address in the commit. `mapped` has those that .mailmap states."""
+    stated = (mapped.name, mapped.mail)
+    return Author(
+        name,
+        mail,
+        mapped=("", "") if stated == (name, mail) else stated,
+        co_authors=tuple(Author(*_name_and_mail(text)) for text in co_authors if text.strip()),
+    )
 
 
 def _name_and_mail(text: str) -> tuple[str, str]:
@@ -111,16 +125,17 @@ def _name_and_mail(text: str) -> tuple[str, str]:
 def _authors_by_line(blame: bytes) -> dict[int, tuple[str, Author]]:
     """Return, for each line number in the output of git blame, the commit and the author that git blame states."""
     authors: dict[int, tuple[str, Author]] = {}
-    facts: dict[bytes, bytes] = {}
-    line = 0
+    facts: dict[bytes, bytes] = {}  # of the entry that is being read
+    line_number = 0
     for text in blame.split(b"\n"):
         header = _HEADER.fullmatch(text) if not facts else None
         if header is not None:
-            line, facts = int(header[1]), {b"commit": text.partition(b" ")[0]}
+            line_number, facts = int(header[1]), {b"commit": text.partition(b" ")[0]}
         elif text.startswith(b"\t"):  # the text of the line, which ends its entry
-            if facts.get(b"commit", b"0").strip(b"0") and b"boundary" not in facts:
+            is_committed = facts.get(b"commit", b"0").strip(b"0") != b""
+            if is_committed and b"boundary" not in facts:
                 author = Author(_text(facts.get(b"author", b"")), _text(facts.get(b"author-mail", b"")).strip("<>"))
-                authors[line] = (_text(facts[b"commit"]), author)
+                authors[line_number] = (_text(facts[b"commit"]), author)
             facts = {}
         else:
             key, _, value = text.partition(b" ")

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ParamSpec
+from typing import NamedTuple, ParamSpec
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.limits import escaped_path, read_bytes
@@ -20,6 +20,7 @@ from dpcli.file.toml.limits import escaped_path, read_bytes
 P = ParamSpec("P")
 # The answers of git that `cached_answers` keeps, by function, working directory and arguments. None if answers are not cached.
 _cache: ContextVar[dict[tuple[object, ...], str] | None] = ContextVar("known", default=None)
+SUBMODULE = b"160000"  # the mode of a submodule in a commit and in the index
 # The variables that git sets for a hook. They can name another repository, work tree or index than those of the folder.
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE")
 
@@ -44,11 +45,15 @@ def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Comp
 
 def work_tree(folder: str) -> str | None:
     """Return the root of the git work tree that contains a folder. It is the folder itself or the nearest one above it; None if none is."""
-    while not _is_work_tree(folder):
-        folder, below = os.path.dirname(folder), folder
-        if folder == below:
-            return None
-    return folder
+    return next((place for place in (folder, *folders_above(folder)) if _is_work_tree(place)), None)
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that contain a path, from the innermost to the root of the file system."""
+    folder = os.path.dirname(path)
+    while folder != path:
+        yield folder
+        folder, path = os.path.dirname(folder), folder
 
 
 def _is_work_tree(folder: str) -> bool:
@@ -101,17 +106,20 @@ def path_in_repository(path: str) -> str:
         return path_in_repository(inside) if inside.startswith("./") else inside or revision
     real = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
     for place in (real, absolute):
-        root = next((top for top in roots(place, "") if holds(top, place)), None)
-        if root is not None:
-            return os.path.relpath(place, root).replace(os.sep, "/")
+        for root in roots(place, ""):
+            if holds(root, place):
+                return os.path.relpath(place, root).replace(os.sep, "/")
     return path.replace(os.sep, "/")
 
 
 def roots(path: str, policy: str) -> Iterator[str]:
     """Yield the work trees to which a path may be relative: those around the policy, the working directory and the file itself."""
     current = os.path.realpath(os.getcwd())
-    folder = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else current
-    yield from (top for top in map(work_tree, (folder, current, os.path.dirname(path))) if top is not None)
+    around_policy = os.path.dirname(os.path.realpath(policy)) if os.path.isfile(policy) else current
+    for folder in (around_policy, current, os.path.dirname(path)):
+        root = work_tree(folder)
+        if root is not None:
+            yield root
 
 
 def holds(top: str, path: str) -> bool:
@@ -129,10 +137,10 @@ def git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.Complete
 
 def list_entries(folder: str, *arguments: str) -> list[bytes]:
     """Return the entries, each ended by a NUL, that a git command lists. Raises InputError if git cannot list all of them."""
-    done = git(folder, *arguments)
-    if done.returncode != 0:
-        raise InputError(f"--base-ref: git cannot list the files in {folder}: {error_line(done)}")
-    return done.stdout.split(b"\0")[:-1]
+    answer = git(folder, *arguments)
+    if answer.returncode != 0:
+        raise InputError(f"--base-ref: git cannot list the files in {folder}: {error_line(answer)}")
+    return answer.stdout.split(b"\0")[:-1]
 
 
 def present_files(top: str) -> frozenset[str]:
@@ -140,12 +148,38 @@ def present_files(top: str) -> frozenset[str]:
     return frozenset(map(os.fsdecode, list_entries(top, "ls-files", "-z", "-co", "--exclude-standard")))
 
 
-def tree_entries(top: str, tree: str) -> Iterator[tuple[bytes, bytes, str]]:
-    """Yield the mode, the object name and the path of each entry of a commit."""
+class TreeEntry(NamedTuple):
+    """An entry of a commit.
+
+    Attributes:
+        mode: The kind of the entry and its permissions.
+        blob: Name of the object.
+        path: Path in the repository.
+    """
+
+    mode: bytes
+    blob: bytes
+    path: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.mode.startswith(b"100")
+
+    @property
+    def is_link(self) -> bool:
+        return self.mode == b"120000"
+
+    @property
+    def is_submodule(self) -> bool:
+        return self.mode == SUBMODULE
+
+
+def tree_entries(top: str, tree: str) -> Iterator[TreeEntry]:
+    """Yield each entry of a commit."""
     for line in list_entries(top, "ls-tree", "-r", "-z", "--full-tree", tree):
-        about, _, name = line.partition(b"\t")
+        about, _, path = line.partition(b"\t")
         mode, _, blob = about.split(b" ")
-        yield mode, blob, os.fsdecode(name)
+        yield TreeEntry(mode, blob, os.fsdecode(path))
 
 
 @contextmanager
@@ -180,30 +214,42 @@ def _cached_in_context(question: Callable[P, str]) -> Callable[P, str]:
 @_cached_in_context
 def top_of(folder: str) -> str:
     """Return the root of the work tree around a folder. Raises InputError if the folder is not in a repository."""
-    done = git(folder, "rev-parse", "--show-toplevel")
-    if done.returncode != 0:
-        missing = b"not a git repository" in done.stderr
-        why = "is not a git repository" if missing else f"is a git repository that git cannot read: {error_line(done)}"
+    answer = git(folder, "rev-parse", "--show-toplevel")
+    if answer.returncode != 0:
+        missing = b"not a git repository" in answer.stderr
+        why = "is not a git repository" if missing else f"is a git repository that git cannot read: {error_line(answer)}"
         raise InputError(f"--base-ref: {folder} {why}")
-    return os.fsdecode(done.stdout.removesuffix(b"\n"))
+    return os.fsdecode(answer.stdout.removesuffix(b"\n"))
 
 
-def review_of(path: str) -> tuple[str, str | None]:
-    """Return the root of the repository under review for a file, and the root of the repository inside it that contains the file, or None.
+class Review(NamedTuple):
+    """The repositories that contain a file under review.
+
+    Attributes:
+        top: Root of the repository under review.
+        inner: Root of the repository inside it that contains the file; None if there is none. It is a submodule, or a repository to which a
+            link leads.
+    """
+
+    top: str
+    inner: str | None
+
+
+def review_of(path: str) -> Review:
+    """Return the repositories that contain a file.
 
     The work tree around the working directory is under review if it contains the file, with links resolved or not. Otherwise the file's own
-    repository is under review. A repository inside is a submodule, or a repository to which a link leads. Raises InputError if the file is
-    in no repository.
+    repository is under review. Raises InputError if the file is in no repository.
     """
     absolute = os.path.abspath(path)
     folder, current = os.path.dirname(absolute), work_tree(os.path.realpath(os.getcwd()))
     if current is None or not (holds(current, absolute) or holds(current, os.path.realpath(absolute))):
-        return top_of(folder), None
+        return Review(top_of(folder), None)
     try:
         inner = top_of(folder)
     except InputError:  # a link leads out of every repository
-        return current, None
-    return current, None if inner == current else inner
+        return Review(current, None)
+    return Review(current, None if inner == current else inner)
 
 
 def link_of(tree: str, top: str, inner: str) -> str | None:
@@ -214,8 +260,10 @@ def link_of(tree: str, top: str, inner: str) -> str | None:
     if not holds(top, inner):
         return None
     entries = list_entries(top, "ls-tree", "-z", "--full-tree", tree, "--", os.path.relpath(inner, top))
-    words = entries[0].partition(b"\t")[0].split(b" ") if entries else [b""]
-    return commit_of(inner, os.fsdecode(words[2])) if words[0] == b"160000" else None
+    if not entries:
+        return None
+    mode, _, linked_commit = entries[0].partition(b"\t")[0].split(b" ")
+    return commit_of(inner, os.fsdecode(linked_commit)) if mode == SUBMODULE else None
 
 
 @_cached_in_context
@@ -226,9 +274,9 @@ def commit_of(folder: str, ref: str) -> str:
     """
     top_of(folder)
     refuse_ambiguous(folder, ref, "--base-ref")
-    done = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    if done.returncode == 0:
-        return os.fsdecode(done.stdout).strip()
+    answer = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if answer.returncode == 0:
+        return os.fsdecode(answer.stdout).strip()
     if ref == "HEAD" and git(folder, "rev-parse", "--verify", "--quiet", ref).returncode != 0:
         return os.fsdecode(git(folder, "hash-object", "-t", "tree", "--stdin").stdout).strip()
     raise InputError(f"--base-ref: git knows no commit {ref!r} in {folder}{shallow_hint(folder)}")
@@ -253,18 +301,18 @@ def read_source(source: str, what: str = "a pipeline file") -> bytes:
     try:
         refuse_ambiguous(".", revision, escaped_path(source))
         # This reads the object as it was committed, without any filter, pager or diff driver of the repository's settings.
-        done = run_git(".", "cat-file", "blob", source)
+        answer = run_git(".", "cat-file", "blob", source)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{escaped_path(source)}: git cannot be run: {error}") from None
     except ValueError:
         raise _refusal(source, what, "a path that cannot exist") from None
-    if done.returncode != 0:
+    if answer.returncode != 0:
         around = run_git(".", "rev-parse", "--git-dir")
         if around.returncode != 0:
             raise _refusal(source, what, f"no such file, and no git repository here: {error_line(around)}")
         hint = "" if _names_commit(revision) else shallow_hint(".")
         raise _refusal(source, what, f"an object that git does not know here{hint}")
-    return done.stdout
+    return answer.stdout
 
 
 def _names_commit(revision: str) -> bool:

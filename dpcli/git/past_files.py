@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
@@ -16,7 +17,7 @@ from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes
-from dpcli.git.command import commit_of, git, link_of, list_entries, review_of, tree_entries
+from dpcli.git.command import Review, commit_of, folders_above, git, link_of, list_entries, review_of, tree_entries
 
 Versions = Mapping[str, bytes | None]  # the content of each named object; None if git has no such file
 # The name of a git object, by SHA-1 or SHA-256.
@@ -30,12 +31,12 @@ class PastFile:
 
     Attributes:
         data: The content of the file.
-        renamed: The earlier path in the repository, if the file was renamed; else "".
+        earlier_path: The earlier path in the repository, if the file was renamed; else "".
         share: The share of its keys and values that the current file contains.
     """
 
     data: bytes
-    renamed: str = ""
+    earlier_path: str = ""
     share: float = 1.0
 
 
@@ -77,46 +78,50 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
         InputError: Git does not know the commit in the repository of a file, or cannot read it.
     """
     reviews = {path: review_of(path) for path in paths}
-    tops: dict[str, list[str]] = {}
-    for path, (top, _) in reviews.items():
-        tops.setdefault(top, []).append(path)
-    versions = {top: _contents_by_name(commit_of(top, ref), inside, top) for top, inside in tops.items()}
+    paths_in: dict[str, list[str]] = {}  # by root of their repository
+    for path, review in reviews.items():
+        paths_in.setdefault(review.top, []).append(path)
+    versions: dict[str, Versions] = {}
+    for top, inside in paths_in.items():
+        versions |= _contents_by_name(commit_of(top, ref), inside, top)
     removed: RemovedFiles = {}
-    files = {path: _file_at(ref, path, top, inner, versions[top][path], removed) for path, (top, inner) in reviews.items()}
-    return _with_unique_renames(files, {path: top for path, (top, _) in reviews.items()})
+    files = {path: _file_at(ref, path, review, versions[path], removed) for path, review in reviews.items()}
+    return _with_unique_renames(files, reviews)
 
 
-def _with_unique_renames(files: dict[str, PastFile | None], tops: Mapping[str, str]) -> dict[str, PastFile | None]:
+def _with_unique_renames(files: dict[str, PastFile | None], reviews: Mapping[str, Review]) -> dict[str, PastFile | None]:
     """Return the files with at most one renamed file for each deleted file, the most similar one. Other similar files count as new."""
-    renamed_paths: dict[tuple[str, str], str] = {}
-    for path, past in files.items():
-        if past is not None and past.renamed:
-            other = renamed_paths.setdefault((tops[path], past.renamed), path)
-            rival = files[other]
-            if rival is not None and past.share > rival.share:
-                renamed_paths[tops[path], past.renamed] = path
-    renamed = set(renamed_paths.values())
-    return {path: past if past is None or not past.renamed or path in renamed else None for path, past in files.items()}
+    renamed = {path: past for path, past in files.items() if past is not None and past.earlier_path}
+    rivals: dict[tuple[str, str], list[str]] = {}  # by deleted file
+    for path, past in renamed.items():
+        rivals.setdefault((reviews[path].top, past.earlier_path), []).append(path)
+    most_similar = {max(paths, key=lambda path: renamed[path].share) for paths in rivals.values()}
+    return {path: None if path in renamed and path not in most_similar else past for path, past in files.items()}
 
 
-def _file_at(ref: str, path: str, top: str, inner: str | None, versions: Versions, removed: RemovedFiles) -> PastFile | None:
+def _file_at(ref: str, path: str, review: Review, versions: Versions, removed: RemovedFiles) -> PastFile | None:
     """Return one file at the revision; None for a new file. See `files_at` for files of a repository inside."""
+    top, inner = review
     tree = commit_of(top, ref)
     past = _first_committed(versions, top)
-    linked = None if past is not None or inner is None else link_of(tree, top, inner)
-    if past is not None or inner is None or linked is None:
-        return past or _renamed_file(tree, path, top, removed)
+    if past is not None:
+        return past
+    linked = None if inner is None else link_of(tree, top, inner)
+    if inner is None or linked is None:
+        return _renamed_file(tree, path, top, removed)
     # The change may link to another commit of the inner repository. The commit to which the base links counts.
-    within = _first_committed(_contents_by_name(linked, [path], inner)[path], inner) or _renamed_file(linked, path, inner, removed)
-    renamed = within and within.renamed and os.path.relpath(os.path.join(inner, within.renamed), top)
-    return within and PastFile(within.data, renamed or "", within.share)
+    inner_versions = _contents_by_name(linked, [path], inner)[path]
+    past = _first_committed(inner_versions, inner) or _renamed_file(linked, path, inner, removed)
+    if past is None or not past.earlier_path:
+        return past
+    return replace(past, earlier_path=os.path.relpath(os.path.join(inner, past.earlier_path), top))
 
 
 def _contents_by_name(tree: str, paths: Sequence[str], top: str) -> dict[str, Versions]:
     """Return, for each file, the contents in a commit under each name that the file may have had. Git is called once for all files."""
     names = {path: [f"{tree}:{name}" for name in dict.fromkeys(_possible_names(path, top))] for path in paths}
-    every = [name for names_of_file in names.values() for name in names_of_file]
-    contents = dict(zip(every, contents_at(top, every), strict=True))
+    all_names = [name for names_of_file in names.values() for name in names_of_file]
+    contents = dict(zip(all_names, contents_at(top, all_names), strict=True))
     return {path: {name: contents[name] for name in names_of_file} for path, names_of_file in names.items()}
 
 
@@ -140,8 +145,7 @@ def _require_object(top: str, name: str) -> None:
 def _possible_names(path: str, top: str) -> Iterator[str]:
     """Yield the names that a file may have had: with its links, with the links among its folders resolved, and with all links resolved."""
     absolute = os.path.abspath(path)
-    above = absolute
-    while above != (above := os.path.dirname(above)):
+    for above in folders_above(absolute):
         if os.path.realpath(above) == top:
             yield os.path.relpath(absolute, above)
             break
@@ -164,7 +168,13 @@ def contents_at(top: str, names: Sequence[str]) -> list[bytes | None]:
     return [broken[name] if name in broken else known[name] for name in names]
 
 
+def contents_in(top: str, tree: str, paths: Sequence[str]) -> dict[str, bytes | None]:
+    """Return the content of each file in a commit, by its path; None for a file that the commit does not have. Git is called once."""
+    return dict(zip(paths, contents_at(top, [f"{tree}:{path}" for path in paths]), strict=True))
+
+
 def _cat_files(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes:
+    """Return the output of git cat-file for these names, each of which is sent with the terminator `end`."""
     if not names:
         return b""
     answer = git(top, "cat-file", "--batch", "--follow-symlinks", *flags, stdin=b"".join(os.fsencode(name) + end for name in names))
@@ -175,34 +185,39 @@ def _cat_files(top: str, names: Sequence[str], end: bytes, *flags: str) -> bytes
 
 def _blobs_in(text: bytes, count: int) -> Iterator[bytes | None]:
     """Yield the contents in the output of git cat-file --batch for `count` names; None for a name that is not a file."""
-    at = 0
+    start = 0
     for _ in range(count):
-        end = text.index(b"\n", at)
-        words = text[at:end].split(b" ")
-        # An answer "... missing" has no content after it. A link that leads nowhere has a length and a text.
-        size = int(words[-1]) if words[-1].isdigit() else -1
-        blob = words[1:2] == [b"blob"] and len(words) == 3 and _OBJECT.fullmatch(words[0])
-        yield text[end + 1 : end + 1 + size] if blob else None
-        at = end + 2 + size
+        line_end = text.index(b"\n", start)
+        words = text[start:line_end].split(b" ")
+        if not words[-1].isdigit():  # an answer "... missing", without content after it
+            yield None
+            start = line_end + 1
+            continue
+        content_start = line_end + 1
+        content_end = content_start + int(words[-1])
+        # A link that leads nowhere has a length and a text, too.
+        is_blob = len(words) == 3 and words[1] == b"blob" and _OBJECT.fullmatch(words[0]) is not None
+        yield text[content_start:content_end] if is_blob else None
+        start = content_end + 1  # after the line feed that ends the content
 
 
 def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> PastFile | None:
     """Return the removed file that became the file at `path`; None if no removed file is similar enough."""
     try:
-        own_data = read_bytes(path)
-        own, is_pipeline_now = parts_of(own_data), is_pipeline_file(own_data)
+        data = read_bytes(path)
+        parts, is_pipeline_now = parts_of(data), is_pipeline_file(data)
     except InputError:  # the verdict on the current file states this error
         return None
     key = (tree, top, tuple(sorted({".toml", os.path.splitext(path)[1].lower()} - {""})))
     if key not in removed:
-        removed[key] = [RemovedFile(name, data, parts_of(data)) for name, data in removed_files(*key)]
-    candidates = (
-        (kept_share(file.parts, own), file.path, file.data)
-        for file in removed[key]
-        if is_pipeline_file(file.data) or not is_pipeline_now
-    )
-    share, name, data = max(candidates, default=(0.0, "", b""))
-    return PastFile(data, name, share) if share >= LEAST_KEPT_SHARE else None
+        removed[key] = [RemovedFile(name, content, parts_of(content)) for name, content in removed_files(*key)]
+    candidates = [file for file in removed[key] if is_pipeline_file(file.data) or not is_pipeline_now]
+    if not candidates:
+        return None
+    # Of several files with one share, the last by path is taken.
+    nearest = max(candidates, key=lambda file: (kept_share(file.parts, parts), file.path))
+    share = kept_share(nearest.parts, parts)
+    return PastFile(nearest.data, nearest.path, share) if share >= LEAST_KEPT_SHARE else None
 
 
 def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
@@ -213,7 +228,7 @@ def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
     Raises InputError if the clone lacks the content of a file.
     """
     entries = list(_changed_entries(tree, top, endings))
-    for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]) if entries else (), strict=True):
+    for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]), strict=True):
         if data is None:
             _require_object(top, entry.blob)
         elif not entry.is_present or not _is_kept(data, os.path.join(top, entry.path)):
@@ -223,26 +238,27 @@ def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tup
 def _changed_entries(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[ChangedEntry]:
     """Yield the entries of a commit with these endings that the change under review may have changed or removed."""
     changed, common = differing_paths(top, tree), _common_files(top, tree)
-    for mode, blob, name in tree_entries(top, tree):
-        place, link = os.path.join(top, name), mode == b"120000"
-        if (
-            not place.lower().endswith(endings)
-            or not (link or mode.startswith(b"100"))
-            or (common is not None and name not in common)
-        ):
+    for entry in tree_entries(top, tree):
+        place = os.path.join(top, entry.path)
+        is_common = common is None or entry.path in common
+        if not ((entry.is_file or entry.is_link) and is_common and place.lower().endswith(endings)):
             continue
-        present = os.path.isfile(place) and (link or os.path.realpath(place) == place)
-        if not present or name in changed:
-            yield ChangedEntry(name, f"{tree}:{name}" if link else os.fsdecode(blob), present)
+        is_present = os.path.isfile(place) and (entry.is_link or os.path.realpath(place) == place)
+        if not is_present or entry.path in changed:
+            # The object of a link is a path. The name COMMIT:PATH leads to the target.
+            blob = f"{tree}:{entry.path}" if entry.is_link else os.fsdecode(entry.blob)
+            yield ChangedEntry(entry.path, blob, is_present)
 
 
 def _is_kept(data: bytes, place: str) -> bool:
     """Return whether the file at `place` still contains enough of an earlier content, and is a pipeline if the content was."""
     try:
-        now = read_bytes(place)
+        current = read_bytes(place)
     except InputError:
         return False
-    return kept_share(parts_of(data), parts_of(now)) >= LEAST_KEPT_SHARE and (is_pipeline_file(now) or not is_pipeline_file(data))
+    if is_pipeline_file(data) and not is_pipeline_file(current):
+        return False
+    return kept_share(parts_of(data), parts_of(current)) >= LEAST_KEPT_SHARE
 
 
 def is_pipeline_file(data: bytes) -> bool:
@@ -258,10 +274,11 @@ def _common_files(top: str, tree: str) -> frozenset[str] | None:
     merge_bases = _merge_bases(top, tree)
     if not merge_bases or tree in merge_bases:
         return None
-    return frozenset(name for base in merge_bases for _, _, name in tree_entries(top, base))
+    return frozenset(entry.path for base in merge_bases for entry in tree_entries(top, base))
 
 
 def _merge_bases(top: str, tree: str) -> list[str]:
+    """Return the last common commits of the work tree and a commit."""
     return git(top, "merge-base", "--all", tree, "HEAD").stdout.decode().split()
 
 
@@ -287,9 +304,8 @@ def parts_of(data: bytes) -> frozenset[Hashable]:
     try:
         return frozenset(_key_values(toml_document(data, "")[1], ()))
     except InvalidFile:
-        return frozenset(
-            b"".join(line.split()) for line in data.splitlines() if line.strip() and not line.lstrip().startswith(b"#")
-        )
+        lines = [b"".join(line.split()) for line in data.splitlines()]
+        return frozenset(line for line in lines if line and not line.startswith(b"#"))
 
 
 def _key_values(value: Any, path: tuple[str, ...]) -> Iterator[Hashable]:

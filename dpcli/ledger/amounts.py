@@ -14,6 +14,8 @@ from dpcli.base.errors import InternalError, LedgerError
 
 Amounts = Mapping[str, Decimal]
 DIGITS = 20  # significant digits of an amount in an entry; a double needs 17
+# Limits of an amount that can be read: characters, the power of ten of its first digit, and digits.
+MOST_CHARACTERS, LARGEST_EXPONENT, MOST_DIGITS = 400, 400, 60
 # Doubles reach from 1e-324 to 1e308, so that 700 digits hold the exact sum of any amounts. A sum that would be rounded raises Inexact.
 EXACT = Context(prec=700, Emin=-5000, Emax=5000, traps=[Inexact, InvalidOperation, Overflow])
 AT = "@"  # separates the name of an amount from the name of a block in a key
@@ -68,19 +70,29 @@ def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
     """
     result = {}
     for name, text in amounts.items():
-        try:
-            value = Decimal(text) if type(text) is str and len(text) < 400 else Decimal("nan")
-        except InvalidOperation:
-            value = Decimal("nan")
-        if (
-            not value.is_finite()
-            or value < 0
-            or (value and not -400 <= value.adjusted() <= 400)
-            or len(value.as_tuple().digits) > 60
-        ):
+        value = _readable_amount(text)
+        if value is None:
             raise LedgerError(f"expected amounts written as decimal numbers >= 0, found {name} = {str(text)[:40]!r}")
         result[name] = value
     return result
+
+
+def _readable_amount(text: object) -> Decimal | None:
+    """Return the number that a text states; None if it is not a decimal >= 0 within the limits of `read`."""
+    if type(text) is not str or len(text) >= MOST_CHARACTERS:
+        return None
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    if not value.is_finite() or value < 0 or len(value.as_tuple().digits) > MOST_DIGITS:
+        return None
+    return value if value == 0 or abs(value.adjusted()) <= LARGEST_EXPONENT else None
+
+
+def texts(amounts: Amounts) -> dict[str, str]:
+    """Return amounts as texts, as entries and JSON values state them."""
+    return {name: str(value) for name, value in amounts.items()}
 
 
 def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
@@ -103,13 +115,20 @@ def exceeded(total: Amounts, caps: Amounts) -> str | None:
 
 def largest_share(part: Amounts, caps: Amounts) -> float:
     """Return the largest quotient of an amount and its cap, rounded to a double. It is inf for an amount > 0 whose cap is 0 or missing."""
-    shares = [float(part[name] / caps[name]) if caps.get(name) else (math.inf if part[name] else 0.0) for name in part]
-    return max(shares, default=0.0)
+    return max((_share(amount, caps.get(name, ZERO)) for name, amount in part.items()), default=0.0)
+
+
+def _share(amount: Decimal, cap: Decimal) -> float:
+    if cap:
+        return float(amount / cap)
+    return math.inf if amount else 0.0
 
 
 def cost_on_blocks(cost: Amounts, window: Sequence[str]) -> dict[str, Decimal]:
     """Return the total that charges the full cost to each block of a window. Without blocks, return the cost itself."""
-    return {f"{name}{AT}{block}": value for block in window for name, value in cost.items()} if window else dict(cost)
+    if not window:
+        return dict(cost)
+    return {f"{name}{AT}{block}": value for block in window for name, value in cost.items()}
 
 
 def most_on_one_block(total: Amounts, names: Iterable[str], window: Sequence[str]) -> dict[str, Decimal]:

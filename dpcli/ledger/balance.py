@@ -12,7 +12,6 @@ from fractions import Fraction
 from dpcli.base.stated import difference
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
-from dpcli.ledger.filters.filter import Filter
 from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.state import LedgerState, Run
 
@@ -43,17 +42,25 @@ class Remaining:
 
 def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
     """Return the remaining part of the cap. With blocks, this is the cap of the fullest block of the window, or of all blocks."""
-    terms, closed = state.open_terms(), state.departure is not None
+    terms, has_moved = state.open_terms(), state.departure is not None
     full = state.on_blocks(window) if window else state.fullest()
-    declared = terms.mode == "declared"
     spent = share_of(full, full.spent)
+    like_last = None
+    if state.last is not None:
+        like_last = 0 if has_moved else runs_like(state, state.last)
+    planned, pure = None, 0.0
+    if terms.mode == "declared":
+        planned = float((terms.certified or {})["epsilon"])
+    elif not has_moved:
+        rule = terms.the_filter
+        pure = rule.pure_room(amounts.float_below(full.left()[rule.currency[0]]))
     return Remaining(
         spent,
         share_of(full, full.reserved),
-        max(0.0, -difference(spent, 1.0)),
-        float((terms.certified or {})["epsilon"]) if declared else None,
-        None if state.last is None else 0 if closed else runs_like(state, state.last),
-        0.0 if declared or closed else _pure_room(terms.the_filter, full.left()),
+        left=max(0.0, -difference(spent, 1.0)),
+        planned=planned,
+        like_last=like_last,
+        pure=pure,
     )
 
 
@@ -71,20 +78,19 @@ def runs_like(state: LedgerState, run: Run) -> int:
     """
     if state.retired_block(run.window) is not None:
         return 0
+    paid = {name: Fraction(cost) for name, cost in run.cost.items() if cost > 0}
+    if not paid:
+        return -1
     quotas = quotas_of(state.quotas, str(run.content["who"]))
-    shares = (amounts.add(each.limits(state.caps), state.quota_used(each, run.window), -1) for each in quotas)
-    lefts = (state.on_blocks(run.window).left(), *shares)
-    counts = (Fraction(left[name]) // Fraction(cost) for left in lefts for name, cost in run.cost.items() if cost > 0)
-    return max(min(counts, default=-1), 0) if any(run.cost.values()) else -1
-
-
-def _pure_room(rule: Filter, left: amounts.Amounts) -> float:
-    return rule.pure_room(amounts.float_below(left[rule.currency[0]]))
+    rooms: list[amounts.Amounts] = [state.on_blocks(run.window).left()]
+    rooms += [amounts.add(quota.limits(state.caps), state.quota_used(quota, run.window), -1) for quota in quotas]
+    counts = [Fraction(room[name]) // cost for room in rooms for name, cost in paid.items()]
+    return max(min(counts), 0)
 
 
 def fullest_block(state: LedgerState) -> str | None:
     """Return the first block with the largest used share of its cap; None if no block was charged."""
     if state.open_terms().family is None:
         return None
-    shares = {block: amounts.largest_share(spent, state.caps) for block, spent in spent_by_block(state.spent, state.caps).items()}
-    return max(shares, key=lambda block: shares[block], default=None)
+    spent = spent_by_block(state.spent, state.caps)
+    return max(spent, key=lambda block: amounts.largest_share(spent[block], state.caps), default=None)

@@ -25,51 +25,6 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import Run
 
 
-def text_of(name: str, given: object) -> str:
-    """Return the value of argument `name` if it is a str. Raises InputError otherwise."""
-    if not isinstance(given, str):
-        raise InputError(f"{name}: expected a text, found {repr(given)[:60]}")
-    return given
-
-
-def texts_of(name: str, given: object) -> tuple[str, ...]:
-    """Return the value of argument `name`, a str or a list or tuple of str, as a tuple. Raises InputError otherwise."""
-    if isinstance(given, str):
-        return (given,)
-    if not isinstance(given, (list, tuple)):
-        raise InputError(f"{name}: expected a text or a list of texts, found {repr(given)[:60]}")
-    return tuple(text_of(name, text) for text in given)
-
-
-def path_or_url(name: str, given: object) -> str:
-    """Return the value of argument `name`, a str or a path, as a str. Raises InputError otherwise."""
-    if not isinstance(given, (str, os.PathLike)):
-        raise InputError(f"{name}: expected a path or a URL, found {repr(given)[:60]}")
-    return os.fsdecode(given)
-
-
-def number_of(name: str, given: object) -> float:
-    """Return the value of argument `name`, a real number of any library, as a float. Raises InputError otherwise, also for a bool."""
-    if not isinstance(given, Real) or isinstance(given, bool):
-        raise InputError(f"{name}: expected a number, found {repr(given)[:60]}")
-    try:
-        return float(given)
-    except OverflowError:
-        raise InputError(f"{name}: expected a number that a double can hold, found {str(given)[:60]}") from None
-
-
-def pipeline_of(name: str, given: object) -> Pipeline:
-    """Return the value of argument `name`, a pipeline or the path of its file, as a pipeline. Raises InputError otherwise."""
-    from dpcli.file.pipeline.model import Pipeline
-    from dpcli.file.pipeline.read import load
-
-    if isinstance(given, Pipeline):
-        return given
-    if not isinstance(given, (str, os.PathLike)):
-        raise InputError(f"{name}: expected a pipeline, or the path of its file, found {repr(given)[:60]}")
-    return load(os.fsdecode(given))
-
-
 @dataclass(frozen=True, slots=True)
 class DatasetBudget(Displayed):
     """The ledger of one dataset. Each request opens the ledger again, so that no connection or lock is held during a long run.
@@ -252,3 +207,48 @@ def _request(
     """Return the arguments of a request after a check of their types."""
     checked_delta = None if delta is None else number_of("delta", delta)
     return pipeline_of("pipeline", pipeline), text_of("key", key), checked_delta, text_of("why", why)
+
+
+def text_of(name: str, given: object) -> str:
+    """Return the value of argument `name` if it is a str. Raises InputError otherwise."""
+    if not isinstance(given, str):
+        raise InputError(f"{name}: expected a text, found {repr(given)[:60]}")
+    return given
+
+
+def texts_of(name: str, given: object) -> tuple[str, ...]:
+    """Return the value of argument `name`, a str or a list or tuple of str, as a tuple. Raises InputError otherwise."""
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, (list, tuple)):
+        raise InputError(f"{name}: expected a text or a list of texts, found {repr(given)[:60]}")
+    return tuple(text_of(name, text) for text in given)
+
+
+def path_or_url(name: str, given: object) -> str:
+    """Return the value of argument `name`, a str or a path, as a str. Raises InputError otherwise."""
+    if not isinstance(given, (str, os.PathLike)):
+        raise InputError(f"{name}: expected a path or a URL, found {repr(given)[:60]}")
+    return os.fsdecode(given)
+
+
+def number_of(name: str, given: object) -> float:
+    """Return the value of argument `name`, a real number of any library, as a float. Raises InputError otherwise, also for a bool."""
+    if not isinstance(given, Real) or isinstance(given, bool):
+        raise InputError(f"{name}: expected a number, found {repr(given)[:60]}")
+    try:
+        return float(given)
+    except OverflowError:
+        raise InputError(f"{name}: expected a number that a double can hold, found {str(given)[:60]}") from None
+
+
+def pipeline_of(name: str, given: object) -> Pipeline:
+    """Return the value of argument `name`, a pipeline or the path of its file, as a pipeline. Raises InputError otherwise."""
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.file.pipeline.read import load
+
+    if isinstance(given, Pipeline):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise InputError(f"{name}: expected a pipeline, or the path of its file, found {repr(given)[:60]}")
+    return load(os.fsdecode(given))

@@ -187,10 +187,15 @@ def expiry_time(text: str | None, now: str) -> str | None:
 
 
 def _relative_time(text: str, start: datetime) -> datetime | None:
+    """Return the time a number of days or hours after `start`; None if the text states no such number."""
     match = re.fullmatch(r"([0-9]{1,5})([dh])", text)
-    return None if match is None else start + timedelta(**{{"d": "days", "h": "hours"}[match[2]]: int(match[1])})
+    if match is None:
+        return None
+    count = int(match[1])
+    return start + (timedelta(days=count) if match[2] == "d" else timedelta(hours=count))
 
 
 def _absolute_time(text: str) -> datetime:
+    """Return an ISO time in UTC. Raises ValueError if the text has another form."""
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

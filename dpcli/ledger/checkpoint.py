@@ -28,7 +28,7 @@ from typing import Any
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import amount_of
-from dpcli.ledger.chain import Head, StoredRow, canonical, next_entry, single_entry
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, canonical, next_entry, single_entry
 from dpcli.ledger.governance.proposals import proposal_of, subject_of
 from dpcli.ledger.governance.quotas import quota_of
 from dpcli.ledger.past_runs import EarlierRuns
@@ -55,24 +55,17 @@ def is_due(state: LedgerState, last_seq: int) -> bool:
 
 def checkpoint_content(state: LedgerState) -> dict[str, Any]:
     """Return the content of the checkpoint of a state, from which `state_at_checkpoint` restores the state."""
-    retired = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
-    proposals = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _is_two_person(state) else {}
-    unseen = {"unseen": True} if not state.unbounded and state.largest > state.at_opening else {}
-    return {
-        **retired,
-        **proposals,
-        **unseen,
-        **_quota_content(state),
+    content: dict[str, Any] = {
         "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
         "dataset": state.dataset,
         "seq": state.head.seq,
         "hash": state.head.hash,
         "opening": state.opening,
-        "caps": _amount_texts(state.caps),
+        "caps": amounts.texts(state.caps),
         "epsilon": state.epsilon,
         "largest": state.largest,
-        "spent": _amount_texts(state.spent),
-        "reserved": _amount_texts(state.reserved),
+        "spent": amounts.texts(state.spent),
+        "reserved": amounts.texts(state.reserved),
         "charges": state.charges,
         "last": None if state.last is None else state.last.seq,
         "under_way": {key: [run.seq, run.hash, run.status] for key, run in state.under_way.items()},
@@ -80,6 +73,16 @@ def checkpoint_content(state: LedgerState) -> dict[str, Any]:
         "schema": state.schema,
         "version": state.version,
     }
+    if state.terms is not None and state.terms.blocks is not None:
+        content["retired"] = sorted(state.retired)
+    if _is_two_person(state):
+        content["proposals"] = {str(proposal.seq): proposal.hash for proposal in state.proposals.values()}
+    if state.largest > state.at_opening and not state.unbounded:
+        content["unseen"] = True
+    if state.quotas and state.people is not None:
+        content["quotas"] = {str(quota.seq): quota.hash for quota in state.quotas.values()}
+        content["people"] = {who: amounts.texts(total) for who, total in state.people.items()}
+    return content
 
 
 def checkpoint_of(state: LedgerState) -> StoredCheckpoint:
@@ -104,22 +107,27 @@ def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping
         content = json.loads(checkpoint.body)
     except (ValueError, RecursionError):
         return None
-    is_known = type(content) is dict and content.get("checkpoint") in (FORMAT, WITH_QUOTAS) and content.get("dataset") == dataset
+    if type(content) is not dict or content.get("checkpoint") not in (FORMAT, WITH_QUOTAS) or content.get("dataset") != dataset:
+        return None
     # A text such as "9" is refused, as `verify` would compare it with the number of an entry.
-    return content if is_known and type(content.get("seq")) is int else None
+    return content if type(content.get("seq")) is int else None
 
 
 def agrees_with(content: Mapping[str, Any], state: LedgerState) -> bool:
     """Check whether the content of a checkpoint agrees with a state that was computed from all entries up to the checkpoint."""
     expected = checkpoint_content(state)
+    other_fields = expected.keys() - {*SUMS, "people"}
+    if any(content.get(name) != expected[name] for name in other_fields):
+        return False
     try:
-        sums_agree = all(_sum_by_name(name, content, state) == _sum_by_name(name, expected, state) for name in SUMS)
-        sums_agree = sums_agree and _read_people(content.get("people", {}), state) == _read_people(
-            expected.get("people", {}), state
-        )
+        return _sums(content, state) == _sums(expected, state)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
-    return sums_agree and all(content.get(name) == value for name, value in expected.items() if name not in (*SUMS, "people"))
+
+
+def _sums(content: Mapping[str, Any], state: LedgerState) -> list[object]:
+    """Return all sums of a checkpoint as numbers, as equal numbers may have different texts. Raises as `_sum_by_name`."""
+    return [*(_sum_by_name(name, content, state) for name in SUMS), _read_people(content.get("people", {}), state)]
 
 
 def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
@@ -147,43 +155,30 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     state = LedgerState(dataset)
     state.apply(next_entry(_row_with_hash(store, dataset, 1, content["opening"]), dataset, Head()))
     terms = state.open_terms()
-    seq, under_way = int(content["seq"]), {key: UnderWay(*value) for key, value in content["under_way"].items()}
-    head = single_entry(_row_with_hash(store, dataset, seq, content["hash"]), dataset)
+    head = single_entry(_row_with_hash(store, dataset, int(content["seq"]), content["hash"]), dataset)
     state.head = Head(head.row.seq, head.row.hash)
     state.caps, state.spent, state.reserved = (_sum_by_name(name, content, state) for name in SUMS)
     if terms.blocks is not None:
         state.retired = frozenset(map(str, content["retired"]))
     if _is_two_person(state):
-        proposal_entries = (
-            single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items()
-        )
-        state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposal_entries}
+        entries = _entries_with_hashes(store, dataset, content["proposals"])
+        state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in entries}
     state.people = None
     if content["checkpoint"] == WITH_QUOTAS:
-        quota_entries = (
-            single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items()
-        )
-        state.quotas = {subject_of(entry.content): quota_of(entry) for entry in quota_entries}
+        entries = _entries_with_hashes(store, dataset, content["quotas"])
+        state.quotas = {subject_of(entry.content): quota_of(entry) for entry in entries}
         state.people = _read_people(content["people"], state)
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
     state.unbounded = state.largest > state.at_opening and content.get("unseen") is not True
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
     state.schema, state.version = str(content["schema"]), int(content["version"])
-    state.under_way = under_way
-    state.runs = EarlierRuns(store, dataset, state.head, dict(under_way))
+    state.under_way = {key: UnderWay(*values) for key, values in content["under_way"].items()}
+    state.runs = EarlierRuns(store, dataset, state.head, dict(state.under_way))
     if content["last"] is not None:
         state.last = state.runs[single_entry(_row_at(store, dataset, int(content["last"])), dataset).key]
     if not max(state.at_opening, state.epsilon) <= state.largest < math.inf:
         raise ValueError("expected `largest` to be finite and at least as large as the other caps")
     return state
-
-
-def _quota_content(state: LedgerState) -> dict[str, Any]:
-    """Return the quotas and the total charges of each person; an empty table if no quota was ever set."""
-    if not state.quotas or state.people is None:
-        return {}
-    people = {who: _amount_texts(total) for who, total in state.people.items()}
-    return {"quotas": {str(each.seq): each.hash for each in state.quotas.values()}, "people": people}
 
 
 def _read_people(people: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
@@ -195,6 +190,11 @@ def _read_people(people: Mapping[str, Mapping[str, str]], state: LedgerState) ->
 
 def _is_two_person(state: LedgerState) -> bool:
     return state.terms is not None and state.terms.two_person is True
+
+
+def _entries_with_hashes(store: Store, dataset: str, hashes: Mapping[str, str]) -> list[LedgerEntry]:
+    """Return the entries with these numbers. Raises LedgerError if one is missing or has another hash."""
+    return [single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in hashes.items()]
 
 
 def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:
@@ -219,10 +219,6 @@ def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
     return rows[0]
 
 
-def _amount_texts(total: amounts.Amounts) -> dict[str, str]:
-    return {name: str(value) for name, value in total.items()}
-
-
 def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
     """Return one of the fields `SUMS` of a checkpoint as numbers.
 
@@ -236,7 +232,7 @@ def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> d
     if state.terms is None or state.terms.blocks is None or name == "caps":
         return _read_amounts(content[name], state.caps)
     total: Mapping[str, str] = content[name]
-    if not {amount_of(each) for each in total} <= state.caps.keys():
+    if not {amount_of(name_on_block) for name_on_block in total} <= state.caps.keys():
         raise ValueError("expected amounts that have a cap")
     return _read_amounts(total, total)
 
@@ -251,8 +247,7 @@ def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str,
         decimal.InvalidOperation: A text is not a number.
     """
     value_of = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
-    if texts.keys() != set(names) or not all(
-        value.is_finite() and value >= 0 and value.adjusted() < MOST_DIGITS for value in value_of.values()
-    ):
+    all_valid = all(value.is_finite() and value >= 0 and value.adjusted() < MOST_DIGITS for value in value_of.values())
+    if texts.keys() != set(names) or not all_valid:
         raise ValueError("expected an amount for each cap")
     return {name: value_of[texts[name]] for name in names}

@@ -10,7 +10,7 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.chain import digest
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import LedgerState
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState
 from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
@@ -70,12 +70,13 @@ def overview(urls: Sequence[str]) -> tuple[tuple[UnreadableDataset, ...], tuple[
     Raises:
         InputError: A URL is not the path or URL of a ledger.
     """
-    datasets = [each for url in dict.fromkeys(urls) for each in _of_ledger(url)]
-    summaries = [each for each in datasets if isinstance(each, DatasetSummary)]
-    unread = tuple(each for each in datasets if isinstance(each, UnreadableDataset))
-    return unread, tuple(
-        sorted(summaries, key=lambda summary: (summary.moved_to is not None, -summary.used, summary.dataset, summary.ledger))
-    )
+    datasets: list[UnreadableDataset | DatasetSummary] = []
+    for url in dict.fromkeys(urls):
+        datasets += _of_ledger(url)
+    unread = tuple(dataset for dataset in datasets if isinstance(dataset, UnreadableDataset))
+    summaries = [dataset for dataset in datasets if isinstance(dataset, DatasetSummary)]
+    summaries.sort(key=lambda summary: (summary.moved_to is not None, -summary.used, summary.dataset, summary.ledger))
+    return unread, tuple(summaries)
 
 
 def _of_ledger(url: str) -> Iterator[UnreadableDataset | DatasetSummary]:
@@ -111,13 +112,13 @@ def _warnings(store: Store, state: LedgerState, used: float, schema: str, store_
     if state.departure is not None:
         yield str(state.departure)
     elif used > 1.0:
-        yield "more is spent than the cap allows, as the cap was lowered"
+        yield OVERSPENT
     elif used > HIGH_SHARE:
         yield "used up" if used == 1.0 else f"more than {100.0 * HIGH_SHARE:.0f} % is used"
     if state.guaranteed is None:
-        yield "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+        yield UNGUARANTEED
     now = store.now() if state.proposals else ""
-    waiting = sum(each.expires > now for each in state.proposals.values())
+    waiting = sum(proposal.expires > now for proposal in state.proposals.values())
     if waiting:
         yield f"{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for another person's approval"
     if store_warning:

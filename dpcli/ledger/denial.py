@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # A part of every message of a denial by a quota. Other messages contain it only if a pipeline's name does.
 OVER_QUOTA = ", and the quota of "
 LONGEST_PIPELINE_NAME = 60  # characters of a pipeline's name in a message
+NAMED_BLOCKS = 3  # largest number of blocks that a message names
 DECLARED = "run "  # the start of each amount's name in a declared set
 
 
@@ -36,16 +37,16 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     """
     from dpcli.ledger.planning.fit import changes_that_fit_now
 
-    # The message names the pipeline, if it has a name, as a program may charge several runs.
-    beginning = (
-        f"denied, and nothing was written{f': {visible_text(pipeline.name)[:LONGEST_PIPELINE_NAME]}' if pipeline.name else ''}"
-    )
+    beginning = "denied, and nothing was written"
+    if pipeline.name:  # a program may charge several runs
+        beginning += f": {visible_text(pipeline.name)[:LONGEST_PIPELINE_NAME]}"
     closed, full_state = state.retired_block(window), state.on_blocks(window)
     if closed is not None:
-        return f"{beginning}: block {closed} was retired, and accepts no further run"
-    over = state.over_quota(who, window, amounts.read(cost.amounts))
-    if over is not None and full_state.fits(amounts.read(cost.amounts)):
-        return f"{beginning}: {_over_quota(state, over, cost, window)}"
+        return f"{beginning}: {retired_words(closed)}"
+    wanted = amounts.read(cost.amounts)
+    quota = state.over_quota(who, window, wanted)
+    if quota is not None and full_state.fits(wanted):
+        return f"{beginning}: {_over_quota(state, quota, cost, window)}"
     lines = [f"{beginning}: {shortfall(full_state, cost)}{full_blocks_words(state, cost, window)}"]
     if state.open_terms().mode == "declared":
         return lines[0]
@@ -57,15 +58,21 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     return "\n  ".join(lines)
 
 
+def retired_words(block: str) -> str:
+    """Return why no run fits in a retired block."""
+    return f"block {block} was retired, and accepts no further run"
+
+
 def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[str]) -> str:
     """Return the message for a run that exceeds a quota. It states whose quota it is, how much of it is left, and who may change it."""
     wanted, used, limits = amounts.read(cost.amounts), state.quota_used(quota, window), quota.limits(state.caps)
     name = amounts.exceeded(amounts.add(used, wanted), limits) or next(iter(wanted))
-    left, of = max(amounts.add(limits, used, -1)[name], Decimal(0)), " on the fullest block of its window" if window else ""
+    left = max(amounts.add(limits, used, -1)[name], Decimal(0))
+    block = " on the fullest block of its window" if window else ""
     flag = "--person" if quota.of == "person" else "--team"
     return (
         f"the run costs {up(wanted[name])} of {label(name)}, and {quota.words} is {quota.share} of the cap"
-        f": {down(left)} of {down(limits[name])} is left{of} (entry {quota.seq})\n  "
+        f": {down(left)} of {down(limits[name])} is left{block} (entry {quota.seq})\n  "
         f"whoever may amend the cap may change the quota: dpcli budget quota LEDGER {flag} {quota.name} --share SHARE --reason TEXT"
     )
 
@@ -77,10 +84,10 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
         name = next(iter(wanted))
         return f"{name} of the declared set was declared {state.caps[name]} times, and was already made {state.caps[name]} times"
     name = _scarcest(state, wanted)
-    of = label(name)
+    missing = max(amounts.add(wanted, left, -1)[name], Decimal(0))
     return (
-        f"the run costs {up(wanted[name])} of {of} ({percent_of_cap(wanted[name], state, name)} of the cap); {down(left[name])} of "
-        f"{up(state.caps[name])} is left, {up(max(amounts.add(wanted, left, -1)[name], Decimal(0)))} too little"
+        f"the run costs {up(wanted[name])} of {label(name)} ({percent_of_cap(wanted[name], state, name)} of the cap); {down(left[name])} "
+        f"of {up(state.caps[name])} is left, {up(missing)} too little"
     )
 
 
@@ -88,8 +95,12 @@ def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> 
     """Return, in words, the blocks of a window in which the cost does not fit; "" if it fits in all blocks."""
     wanted = amounts.read(cost.amounts)
     blocks = [block for block in window if not state.on_blocks((block,)).fits(wanted)]
-    named = ", ".join(blocks[:3]) + (f" and {len(blocks) - 3} more" if len(blocks) > 3 else "")
-    return f", on {len(blocks)} of the {len(window)} blocks of its window ({named})" if blocks else ""
+    if not blocks:
+        return ""
+    names = ", ".join(blocks[:NAMED_BLOCKS])
+    if len(blocks) > NAMED_BLOCKS:
+        names += f" and {len(blocks) - NAMED_BLOCKS} more"
+    return f", on {len(blocks)} of the {len(window)} blocks of its window ({names})"
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
@@ -115,12 +126,12 @@ def _totals_do_not_count(state: LedgerState) -> str:
     """Return the explanation why a smaller total of another accountant does not change the verdict."""
     terms = state.open_terms()
     order = getattr(terms.the_filter, "order", None)
-    of_order = (
-        f" at order {order:g}; a run may cost less at another order (dpcli account -a rdp prints the costs), but the order of a ledger is "
-        "fixed by dpcli budget init --order"
-        if order is not None
-        else ""
-    )
+    of_order = ""
+    if order is not None:
+        of_order = (
+            f" at order {order:g}; a run may cost less at another order (dpcli account -a rdp prints the costs), but the order of a ledger "
+            "is fixed by dpcli budget init --order"
+        )
     return (
         "a smaller total from another accountant does not change this verdict, even if it is within the cap: this run may have been chosen "
         "because of an earlier output, and such totals are no bound for runs that are chosen that way (arXiv:2602.06756). "
@@ -131,8 +142,8 @@ def _totals_do_not_count(state: LedgerState) -> str:
 
 def costs(cost: amounts.Amounts) -> str:
     """Return a cost in words. A run of a declared set is named by its number."""
-    nonzero = {name: value for name, value in sorted(cost.items(), key=lambda item: item[0] == "delta") if value}
-    words = (name if name.startswith(DECLARED) else f"{up(value)} of {label(name)}" for name, value in nonzero.items())
+    names = [name for name in sorted(cost, key=lambda name: name == "delta") if cost[name]]  # delta comes last
+    words = [name if name.startswith(DECLARED) else f"{up(cost[name])} of {label(name)}" for name in names]
     return " and ".join(words) or "nothing"
 
 

@@ -18,13 +18,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import STAMP
 from dpcli.ledger.filters.declared_set import MOST_RUNS, declared_caps
 from dpcli.ledger.governance.proposals import MOST_DAYS
+
+if TYPE_CHECKING:
+    from dpcli.ledger.filters.filter import Filter
 
 LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # largest numbers of characters of a text or reason, and of a name or key
 LONGEST_ENTRY = 4_000_000  # largest number of characters of an entry in its canonical form
@@ -174,11 +177,12 @@ def rules() -> dict[str, Any]:
         "window": MOST,
         "adjacencies": _adjacencies(),
         "modes": list(MODES),
-        "filters": {
-            name: {"currency": list(rule.currency), "ranges": rule.ranges, "groups": rule.group_power is not None}
-            for name, rule in _filters().items()
-        },
+        "filters": {name: _filter_rules(rule) for name, rule in _filters().items()},
     }
+
+
+def _filter_rules(rule: type[Filter]) -> dict[str, Any]:
+    return {"currency": list(rule.currency), "ranges": rule.ranges, "groups": rule.group_power is not None}
 
 
 def wrong_entry(content: Mapping[str, Any]) -> str | None:
@@ -215,9 +219,9 @@ def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | No
         return f"expected no {unknown[0]}"
     for name, kind in sorted(names.items()):
         type_, is_optional = kind.rstrip("?"), kind.endswith("?")
-        if is_a(type_, table[name]) if name in table else is_optional:
-            continue
-        return f"expected {name}: {WORDS[type_]}"
+        is_right = is_a(type_, table[name]) if name in table else is_optional
+        if not is_right:
+            return f"expected {name}: {WORDS[type_]}"
     return None
 
 
@@ -231,12 +235,20 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
         return "expected a ceiling that is no lower than the cap"
     if terms["delta"] * float(terms.get("dataset_size", 1)) >= 1.0:
         return "expected a delta below 1/dataset_size"
-    if terms["mode"] == "declared":
-        if "blocks" in terms or "ceiling" in terms:
-            return "expected adaptive mode with blocks or a ceiling"
-        if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
-            return "expected declared runs within the cap"
-        return None if caps == declared_caps(terms["declared"]) else "expected the caps of the declared runs"
+    return _wrong_declared(terms, caps) if terms["mode"] == "declared" else _wrong_adaptive(terms, caps)
+
+
+def _wrong_declared(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
+    """Return the first contradiction in the opening of a ledger in declared mode; None if there is none."""
+    if "blocks" in terms or "ceiling" in terms:
+        return "expected adaptive mode with blocks or a ceiling"
+    if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
+        return "expected declared runs within the cap"
+    return None if caps == declared_caps(terms["declared"]) else "expected the caps of the declared runs"
+
+
+def _wrong_adaptive(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
+    """Return the first contradiction in the opening of a ledger in adaptive mode; None if there is none."""
     rule = _filters().get(terms.get("filter", ""))
     if "blocks" in terms and rule is not None:
         if "dataset_size" in terms:
@@ -247,9 +259,10 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
     if rule is None or set(caps) != set(rule.currency):
         return "expected a filter with the caps of its currency"
     parameters = terms.get("parameters", {})
-    if set(parameters) == set(rule.ranges) and all(low <= parameters[name] <= high for name, (low, high) in rule.ranges.items()):
-        return None
-    return "expected the parameters of the filter"
+    if set(parameters) != set(rule.ranges):
+        return "expected the parameters of the filter"
+    in_range = all(low <= parameters[name] <= high for name, (low, high) in rule.ranges.items())
+    return None if in_range else "expected the parameters of the filter"
 
 
 def _adjacencies() -> list[str]:

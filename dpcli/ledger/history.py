@@ -23,6 +23,8 @@ from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
 LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
+DOUBLINGS = 40  # largest number of doublings of the cap in the search for a cap that suffices
+SEARCH_RATIO = 1.000001  # the search ends when the two ends of its interval are this close
 
 
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
@@ -34,9 +36,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
         Denied: The history does not fit. The message states a cap that would suffice. Nothing was written.
     """
     place = runs[0].place.rpartition(":")[0]
-    requests = each_or_all_mistakes(
-        [(number, run) for number, run in enumerate(runs)], place, lambda item: _charge_of(ledger, item[1])
-    )
+    requests = each_or_all_mistakes(runs, place, lambda run: _charge_of(ledger, run))
     try:
         return ledger.append_all([(request, request.key) for request in requests])
     except Denied:
@@ -46,37 +46,48 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
 def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
     """Return the request for one run. The message of an error begins with the line of the run."""
     try:
-        cost, at = ledger.cost(run.pipeline, run.delta)
+        cost, delta = ledger.cost(run.pipeline, run.delta)
         window = ledger.stated_window(run.pipeline, run.window)
     except (InputError, CannotCertify, NotRepresentable) as error:
-        raise type(error)(str(error) if str(error).startswith(run.place) else f"{run.place}: {error}") from None
+        message = str(error)
+        if not message.startswith(run.place):
+            message = f"{run.place}: {message}"
+        raise type(error)(message) from None
     tables = tables_of(run.pipeline)
-    return Charge("spend", run.key, tables, at, cost, ledger.who, run.note, None, window, run.made, run.maker)
+    return Charge("spend", run.key, tables, delta, cost, ledger.who, run.note, None, window, run.made, run.maker)
 
 
 def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
     """Return the message for a history that does not fit. It states by how much, and which cap would suffice."""
     new = [request for request in requests if request.key not in state.runs]
-    closed = next((block for request in new if (block := state.retired_block(request.window)) is not None), None)
-    if closed is not None:
-        return f"denied, and nothing was written: block {closed} was retired; import a history before its blocks are retired"
-    after, people = copy(state), dict(state.people or {})
     for request in new:
-        total = cost_on_blocks(amounts.read(request.cost.amounts), request.window)
-        after.spent = amounts.add(after.spent, total)
-        people[request.who] = amounts.add(people.get(request.who, {}), total)
-    after.people = people
+        closed = state.retired_block(request.window)
+        if closed is not None:
+            return f"denied, and nothing was written: block {closed} was retired; import a history before its blocks are retired"
+    after = _after_charges(state, new)
     full = after.fullest()
-    over = amounts.exceeded(full.spent, full.caps)
-    quota = next((quota for request in new if (quota := after.over_quota(request.who, request.window, {})) is not None), None)
-    if over is None and quota is not None:
+    exceeded = amounts.exceeded(full.spent, full.caps)
+    quotas = [after.over_quota(request.who, request.window, {}) for request in new]
+    quota = next((quota for quota in quotas if quota is not None), None)
+    if exceeded is None and quota is not None:
         return (
             f"denied, and nothing was written: the person who imports a history is charged for it, and this history exceeds {quota.words}, "
             f"{quota.share} of the cap (entry {quota.seq})\n  whoever may amend the cap may change the quota, or import the history"
         )
-    name = over or next(iter(full.caps))
+    name = exceeded or next(iter(full.caps))
     excess = f"with the history {up(full.spent[name])} of {label(name)} is spent, and the cap is {down(full.caps[name])}"
     return f"denied, and nothing was written: {excess}\n  {_advice(after)}"
+
+
+def _after_charges(state: LedgerState, requests: Sequence[Charge]) -> LedgerState:
+    """Return a copy of the state in which the requests are charged, even if they exceed a cap or a quota."""
+    after, people = copy(state), dict(state.people or {})
+    for request in requests:
+        total = cost_on_blocks(amounts.read(request.cost.amounts), request.window)
+        after.spent = amounts.add(after.spent, total)
+        people[request.who] = amounts.add(people.get(request.who, {}), total)
+    after.people = people
+    return after
 
 
 def _advice(after: LedgerState) -> str:
@@ -88,10 +99,10 @@ def _advice(after: LedgerState) -> str:
         return (
             "no epsilon suffices, as the delta of the history does not fit and cannot be changed: open a ledger with a larger delta"
         )
-    second = "and another person's dpcli budget approve" if after.open_terms().two_person else "and --approver"
+    approval = "another person's dpcli budget approve" if after.open_terms().two_person else "--approver"
     return (
         f"the history fits a cap of epsilon {epsilon!r}, which leaves almost nothing for further runs. If such a cap is allowed, "
-        f"dpcli budget amend --epsilon sets it, with --reason {second}; then import the history again"
+        f"dpcli budget amend --epsilon sets it, with --reason and {approval}; then import the history again"
     )
 
 
@@ -106,11 +117,17 @@ def _smallest_cap(after: LedgerState) -> float | None:
             return False
         return trial.fullest().fits({})
 
-    low, high = after.epsilon, next((after.epsilon * 2.0**i for i in range(1, 41) if holds(after.epsilon * 2.0**i)), math.inf)
+    doubled = (after.epsilon * 2.0**power for power in range(1, DOUBLINGS + 1))
+    low, high = after.epsilon, next(filter(holds, doubled), math.inf)
     if not high <= LARGEST_CAP:
         return None
-    while high > low * 1.000001:
+    while high > low * SEARCH_RATIO:
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    step = 10.0 ** (math.floor(math.log10(high)) - 3)
-    return next(rounded for i in range(1, 9) if holds(rounded := float(f"{(math.ceil(high / step) + i - 1) * step:.4g}")))
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    step = 10.0 ** (math.floor(math.log10(high)) - 3)  # of the fourth digit
+    multiple = math.ceil(high / step)
+    rounded = (float(f"{(multiple + more) * step:.4g}") for more in range(8))  # the first may be below `high` by rounding
+    return next(filter(holds, rounded))

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.file.toml.limits import escaped_path, read_head
@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 MOST_BYTES, MOST_RUNS = 16 * 1024 * 1024, 1_000
 MOST_MISTAKES = 20  # largest number of mistakes in one message
 COLUMNS = ("date", "key", "file", "epsilon", "delta", "rho", "unit", "adjacency", "who", "note", "window")
-Line = tuple[int, Mapping[str, str]]  # the number of a line, and its cells by column
+
+
+class HistoryLine(NamedTuple):
+    """A line of a history: its number in the file, and its cells by column."""
+
+    number: int
+    cells: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +89,11 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{shown}: not UTF-8 (byte {error.start})") from None
-    lines = list(_json_lines(text, shown) if path.lower().endswith((".jsonl", ".ndjson")) else _csv_lines(text, shown))
+    read_lines = _json_lines if path.lower().endswith((".jsonl", ".ndjson")) else _csv_lines
+    lines = list(read_lines(text, shown))
     if not 1 <= len(lines) <= MOST_RUNS:
-        raise InputError(
-            f"{shown}: expected 1 to {MOST_RUNS:,} runs, found {len(lines):,}{': import it in parts' if lines else ''}"
-        )
+        hint = ": import it in parts" if lines else ""
+        raise InputError(f"{shown}: expected 1 to {MOST_RUNS:,} runs, found {len(lines):,}{hint}")
     runs = each_or_all_mistakes(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
     _refuse_repeated_keys(runs)
     return runs
@@ -130,7 +136,7 @@ def each_or_all_mistakes(items: Sequence[Any], place: str, function: Callable[[A
     return tuple(results)
 
 
-def _csv_lines(text: str, shown: str) -> Iterator[Line]:
+def _csv_lines(text: str, shown: str) -> Iterator[HistoryLine]:
     """Yield the lines of a CSV file. Empty cells are left out. Raises InputError if a row does not fit the header."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] = []
@@ -145,7 +151,7 @@ def _csv_lines(text: str, shown: str) -> Iterator[Line]:
             if len(cells) != len(names):
                 hint = "quote a cell that contains a comma" if len(cells) > len(names) else "leave a cell without a value empty"
                 raise InputError(f"{shown}:{reader.line_num}: the row has {len(cells)} cells, the header {len(names)}: {hint}")
-            yield reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell}
+            yield HistoryLine(reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell})
     except csv.Error as error:
         raise InputError(f"{shown}:{reader.line_num}: not csv ({error})") from None
 
@@ -171,7 +177,7 @@ def _refuse_unknown(names: Sequence[str], place: str) -> None:
             )
 
 
-def _json_lines(text: str, shown: str) -> Iterator[Line]:
+def _json_lines(text: str, shown: str) -> Iterator[HistoryLine]:
     """Yield the lines of a JSON lines file. Empty values are left out. Raises InputError if a line is not a table of texts and numbers."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -189,7 +195,7 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
         other = next((name for name, value in row.items() if value is not None and type(value) is not str), None)
         if other is not None:
             raise InputError(f"{place}: {other}: expected text or a number, found {escaped(str(row[other])[:40])}")
-        yield number, {name: value.strip() for name, value in row.items() if value and value.strip()}
+        yield HistoryLine(number, {name: value.strip() for name, value in row.items() if value and value.strip()})
 
 
 class RepeatedName(ValueError):
@@ -205,11 +211,11 @@ def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _run(line: Line, shown: str, folder: str, now: str) -> PastRun:
-    number, cells = line
-    place = f"{shown}:{number}"
+def _run(line: HistoryLine, shown: str, folder: str, now: str) -> PastRun:
+    """Return the run of a line. Raises InputError, with the place of the line, if a cell is invalid."""
+    place = f"{shown}:{line.number}"
     try:
-        return _past_run(cells, place, folder, now)
+        return _past_run(line.cells, place, folder, now)
     except WrongCell as wrong:
         raise InputError(f"{place}: {wrong}") from None
 

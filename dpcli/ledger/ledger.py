@@ -205,7 +205,8 @@ class Ledger:
                 f'"{pipeline.privacy.dataset}"'
             )
         terms.refuse_other_privacy(pipeline)
-        described_at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
+        stated = pipeline.privacy.delta if delta is None else delta
+        described_at = 0.0 if stated is None else stated
         if not 0.0 <= described_at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {described_at!r}")
         try:
@@ -213,7 +214,15 @@ class Ledger:
         except (CannotCertify, NotRepresentable) as refusal:
             raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, described_at)}") from None
 
-    def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
+    def spend(
+        self,
+        pipeline: Pipeline,
+        key: str,
+        delta: float | None = None,
+        why: str = "",
+        window: Sequence[str] = (),
+        certificate: str = "",
+    ) -> Receipt:
         """Charge a run that is made at once. Noise may be drawn only after this method returns, as only then the charge is durable.
 
         Args:
@@ -221,11 +230,12 @@ class Ledger:
             delta: As in `cost`.
             why: Reason, which the entry records.
             window: The blocks that the run reads, as names or ranges FIRST..LAST. If empty, they are the blocks that the pipeline states.
+            certificate: SHA-256 of a certificate about the run, which the entry names; "" for none.
 
         Raises:
             Denied: The run does not fit in the budget. Nothing was written.
         """
-        return self._charge(self._request("spend", pipeline, key, delta, why, None, window), pipeline)
+        return self._charge(self._request("spend", pipeline, key, delta, why, None, window, certificate), pipeline)
 
     def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
         """Charge the parts of one run, each under its own key, as `spend` does. Either all parts are charged or none.
@@ -237,7 +247,8 @@ class Ledger:
         try:
             return self.append_all([(request, request.key) for request in requests])
         except Denied:
-            raise self._denial_error(replace(requests[0], cost=sum_of([request.cost for request in requests])), together) from None
+            total = replace(requests[0], cost=sum_of([request.cost for request in requests]))
+            raise self._denial_error(total, together) from None
 
     def reserve(
         self,
@@ -247,6 +258,7 @@ class Ledger:
         why: str = "",
         expires: str | None = None,
         window: Sequence[str] = (),
+        certificate: str = "",
     ) -> Receipt:
         """Charge a long run before it starts. Call `start` before the first noise is drawn, and `commit` at the end.
 
@@ -255,8 +267,9 @@ class Ledger:
         Args:
             expires: The time until which the reservation can be voided ("2030-12-31T00:00:00Z", "7d", "36h"). If None, the reservation can
                 be voided until the run is started.
+            certificate: As in `spend`.
         """
-        return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window), pipeline)
+        return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window, certificate), pipeline)
 
     def start(self, key: str, why: str = "") -> Receipt:
         """Record that noise is about to be drawn. The reservation can no longer be voided.
@@ -316,9 +329,8 @@ class Ledger:
                 cap stops further runs, but does not strengthen the guarantee for earlier runs.
             expires: The time until which another person may approve the proposal ("2030-12-31T00:00:00Z", "7d", "36h"); a week if None.
         """
-        return self._append(
-            Proposable(Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged), expires), ""
-        )
+        request = Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged)
+        return self._append(Proposable(request, expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Approve the proposal of entry `seq`. Raises LedgerError if the proposal is not open, or if the approver made it.
@@ -419,12 +431,13 @@ class Ledger:
                 f"--window: {', '.join(given)[:60]} contradicts the window of {pipeline.path or '<pipeline>'} ({', '.join(stated)[:60]})"
             )
         blocks = self.window(given or stated)
-        marked = marked_by_a_blank(pipeline.mechanisms) if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT else None
-        if marked is not None:
-            raise InputError(
-                f'mechanism["{marked}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move between '
-                "blocks, and this mechanism may reveal where a blank is"
-            )
+        if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
+            revealing = marked_by_a_blank(pipeline.mechanisms)
+            if revealing is not None:
+                raise InputError(
+                    f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '
+                    "between blocks, and this mechanism may reveal where a blank is"
+                )
         return blocks
 
     def upgrade(self) -> Receipt:
@@ -451,13 +464,17 @@ class Ledger:
         return self._seal_and_apply(content, now, state)
 
     def _charge(self, request: Charge, pipeline: Pipeline) -> Receipt:
+        """Append a charge. Raises Denied, with what would fit, if it exceeds the budget."""
         try:
             receipt = self._append(request, request.key)
         except Denied:
             raise self._denial_error(request, pipeline) from None
-        return replace(receipt, notes=request.notes_on_repetition(receipt.run)) if receipt.repeated and receipt.run else receipt
+        if receipt.repeated and receipt.run is not None:
+            return replace(receipt, notes=request.notes_on_repetition(receipt.run))
+        return receipt
 
     def _denial_error(self, request: Charge, pipeline: Pipeline) -> Denied:
+        """Return the error that says by how much a charge exceeds the budget, and what would fit."""
         from dpcli.ledger.denial import denial
 
         return Denied(denial(self.state(), pipeline, request.cost, request.delta, request.window, self.who))
@@ -471,13 +488,17 @@ class Ledger:
         why: str,
         expires: str | None,
         window: Sequence[str],
+        certificate: str = "",
     ) -> Charge:
         """Return the request to charge a run of `pipeline`, with its cost and its blocks."""
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, described_at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.resolve_trailing(window))
-        return Charge(kind, checked_key(key), tables_of(pipeline), described_at, cost, self.who, visible_text(why), expires, blocks)
+        reason, tables = visible_text(why), tables_of(pipeline)
+        return Charge(
+            kind, checked_key(key), tables, described_at, cost, self.who, reason, expires, blocks, certificate=certificate
+        )
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
         """Append the entry of one request, as `append_all` does."""
@@ -507,13 +528,17 @@ class Ledger:
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
-        for entry in filter(None, entries):  # now durable
+        written = [entry for entry in entries if entry is not None]
+        for entry in written:  # now durable
             state.apply(entry)
-        self._checkpoint_seq = state.head.seq if any(entries) and self._is_checkpoint_due(state, entries) else self._checkpoint_seq
-        return tuple(
-            Receipt(entry, state.runs.get(key or ("" if entry is None else entry.key)), state)
-            for entry, (_, key) in zip(entries, requests, strict=True)
-        )
+        if written and self._is_checkpoint_due(state, entries):
+            self._checkpoint_seq = state.head.seq
+        receipts = []
+        for result, (_, key) in zip(entries, requests, strict=True):
+            if not key and result is not None:
+                key = result.key
+            receipts.append(Receipt(result, state.runs.get(key), state))
+        return tuple(receipts)
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
         """Check whether a checkpoint is due. It is due at once after a quota, which needs totals per person, and when a copy is opened."""
@@ -540,6 +565,7 @@ class Ledger:
         return entry
 
     def _with_signature(self, content: Mapping[str, Any], now: str = "") -> dict[str, Any]:
+        """Return the content of an entry with its author, its time and the version of dpcli."""
         return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
 
     def _seal_and_apply(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
@@ -585,10 +611,12 @@ def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
     Raises:
         LedgerError: Another dataset has the fingerprint.
     """
-    stated = (terms.fingerprint or "").lower()  # hexadecimal digits may be capitals
-    for other in store.datasets() if stated else ():
-        known = _terms_of(store, other) if other != dataset else None
-        if known is not None and (known.fingerprint or "").lower() == stated:
+    if not terms.fingerprint:
+        return
+    for other in store.datasets():
+        known = None if other == dataset else _terms_of(store, other)
+        # Hexadecimal digits may be capitals.
+        if known is not None and (known.fingerprint or "").lower() == terms.fingerprint.lower():
             raise LedgerError(
                 f'{store.place}: expected new data, found the fingerprint of dataset "{other}": charge the runs there'
             )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import STAMP, canonical
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.state import LedgerState, Run
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
 LARGE_EPSILON = 10.0  # caps above it are reported
@@ -29,11 +29,12 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
     """Return every finding about one dataset, each at its entry. Raises LedgerError if the dataset cannot be read."""
     state = ledger.state()
     place = f"{ledger.store.place}#{ledger.dataset}"
-    return tuple(
-        Diagnostic(each.code, each.severity, each.message, place, f"entry {each.entry}" if each.entry else "terms")
-        for rule in RULES
-        for each in rule(ledger, state)
-    )
+    diagnostics = []
+    for rule in RULES:
+        for finding in rule(ledger, state):
+            key = f"entry {finding.entry}" if finding.entry else "terms"
+            diagnostics.append(Diagnostic(finding.code, finding.severity, finding.message, place, key))
+    return tuple(diagnostics)
 
 
 def _delta_for_size(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
@@ -44,7 +45,9 @@ def _delta_for_size(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFindin
         return  # each window has its own size
     if terms.dataset_size is None:
         yield LedgerFinding("DP306", "opened without dataset_size: whether its delta is small enough cannot be checked", 1)
-    elif (problem := size_problem(terms.delta, terms.dataset_size)) is not None:
+        return
+    problem = size_problem(terms.delta, terms.dataset_size)
+    if problem is not None:
         message, severity = problem
         yield LedgerFinding(CODE, message, 1, severity)
 
@@ -53,26 +56,26 @@ def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding
     if state.epsilon > LARGE_EPSILON:
         yield LedgerFinding("DP304", f"a cap of epsilon = {state.epsilon:g} gives almost no protection against attacks", 1)
     if state.guaranteed is None:
-        words = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
-        yield LedgerFinding("DP304", words, state.head.seq)
+        yield LedgerFinding("DP304", UNGUARANTEED, state.head.seq)
 
 
 def _repeated_runs(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find equal runs under two keys within an hour. Either a retry was charged twice, or a query was answered twice."""
-    last: dict[str, Run] = {}
+    last: dict[str, Run] = {}  # the last of equal runs, by their canonical text
     for run in state.runs.values():
+        if run.status == "void":
+            continue
         text = canonical({"pipeline": run.pipeline, "window": run.window})  # runs on different blocks are not equal
         before = last.get(text)
-        if run.status != "void":
-            last[text] = run
-            if before is not None and _seconds(run) - _seconds(before) < HOUR:
-                words = f'"{run.key}" repeats the run of "{before.key}" (entry {before.seq}) within an hour'
-                yield LedgerFinding(
-                    "DP404", f"{words}: retry a run under its first key, and reuse the answer of a repeated query", run.seq
-                )
+        last[text] = run
+        if before is not None and _seconds(run) - _seconds(before) < HOUR:
+            words = f'"{run.key}" repeats the run of "{before.key}" (entry {before.seq}) within an hour'
+            advice = "retry a run under its first key, and reuse the answer of a repeated query"
+            yield LedgerFinding("DP404", f"{words}: {advice}", run.seq)
 
 
 def _seconds(run: Run) -> float:
+    """Return the time at which a run was made or charged, in seconds since 1970; 0 if its entry states no time."""
     try:
         return datetime.strptime(str(run.content.get("made") or run.content.get("when")), STAMP).replace(tzinfo=UTC).timestamp()
     except ValueError:
@@ -95,8 +98,7 @@ def _different_sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFindi
 def _cap_below_spending(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find a cap that was lowered below the spending."""
     if not state.fullest().fits({}):
-        words = "more is spent than the cap allows, as the cap was lowered: this does not reduce the spending"
-        yield LedgerFinding("DP304", words, state.head.seq)
+        yield LedgerFinding("DP304", f"{OVERSPENT}: this does not reduce the spending", state.head.seq)
 
 
 def _missing_fingerprint(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:

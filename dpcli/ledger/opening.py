@@ -29,48 +29,8 @@ from dpcli.ledger.terms import LedgerTerms
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-
 PIECE = 1 << 20  # number of bytes of a file that are read at once
-
-
-def fingerprint_of(paths: Sequence[str]) -> str:
-    """Return the fingerprint of files.
-
-    Equal contents count once, as a repeated file would otherwise give known data a new fingerprint and a second budget. The fingerprint of
-    one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per line.
-
-    Raises:
-        InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
-    """
-    digests = sorted({_digest(path) for path in paths})
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
-
-
-def _digest(path: str) -> str:
-    """Return the SHA-256 of the content of one file. Raises InputError as `fingerprint_of`."""
-    total, size = hashlib.sha256(), 0
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe may never end, and its content can be read only once
-            raise InputError(f"--data {path}: not a file: name each file of a folder")
-        with open(path, "rb") as file:
-            before = _size_and_time(file.fileno())
-            while piece := file.read(PIECE):
-                size += len(piece)
-                total.update(piece)
-            after = _size_and_time(file.fileno())
-    except OSError as error:
-        raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
-    if not size:
-        raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
-    if before != after:  # the digest of a mixture of two contents would be the fingerprint of neither
-        raise InputError(f"--data {path}: was changed while it was read: nobody may write to it meanwhile")
-    return total.hexdigest()
-
-
-def _size_and_time(file: int) -> tuple[int, int]:
-    """Return the size of an open file in bytes, and the time of its last change in nanoseconds."""
-    info = os.fstat(file)
-    return info.st_size, info.st_mtime_ns
+LONGEST_PORTION = 20  # largest number of characters of a share
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
@@ -99,11 +59,11 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 
 def _require_all(given: Mapping[str, Any]) -> None:
     """Check that no required flag is missing. Raises InputError with all missing flags in one message."""
-    missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
-    lines = [
-        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_choices()}"
-        for name in missing
-    ]
+    lines = []
+    for name in _needed_flags(given):
+        if given.get(name) in (None, "", (), []):
+            needed = REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_choices()
+            lines.append(f"--{FLAGS.get(name, name)}: state {needed}")
     if len(lines) == 1:
         raise InputError(lines[0])
     if lines:
@@ -114,7 +74,10 @@ def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the required flags, which depend on the mode and on the kind of blocks."""
     yield from ALWAYS
     if given.get("blocks") is not None:
-        yield from ("column", "max_blocks", *filter(None, [known_kinds().get(given["blocks"])]))
+        yield from ("column", "max_blocks")
+        needed = known_kinds().get(given["blocks"])
+        if needed:
+            yield needed
     yield {"adaptive": "name", "declared": "plans"}[given["mode"]]
 
 
@@ -131,13 +94,19 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the terms of the blocks into which the dataset is cut; None if it is not cut."""
-    by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
-    if by is None:
-        unused = next((name for name in flags if given.get(name)), None)
+    if given.get("blocks") is None:
+        unused = next((name for name in ("column", "max_blocks", "names", "count") if given.get(name)), None)
         if unused is not None:
             raise InputError(f"--{FLAGS[unused]}: only with --blocks")
         return None
-    return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
+    family = BlockFamily(
+        given["blocks"],
+        given["column"],
+        given["max_blocks"],
+        names=sorted(given.get("names") or ()),
+        count=given.get("count"),
+    )
+    return family.content()
 
 
 def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
@@ -243,6 +212,48 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     return replace(terms, mode="declared", declared=declared, certified={"epsilon": epsilon, "accountant": accountant})
 
 
+def fingerprint_of(paths: Sequence[str]) -> str:
+    """Return the fingerprint of files.
+
+    Equal contents count once, as a repeated file would otherwise give known data a new fingerprint and a second budget. The fingerprint of
+    one content is its SHA-256. The fingerprint of several contents is the SHA-256 of their sorted SHA-256 values, one per line.
+
+    Raises:
+        InputError: A path is not a file, or the file is empty, cannot be read, or changes while it is read.
+    """
+    digests = sorted({_digest(path) for path in paths})
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(f"{digest}\n" for digest in digests).encode()).hexdigest()
+
+
+def _digest(path: str) -> str:
+    """Return the SHA-256 of the content of one file. Raises InputError as `fingerprint_of`."""
+    total, size = hashlib.sha256(), 0
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe may never end, and its content can be read only once
+            raise InputError(f"--data {path}: not a file: name each file of a folder")
+        with open(path, "rb") as file:
+            before = _size_and_time(file.fileno())
+            while piece := file.read(PIECE):
+                size += len(piece)
+                total.update(piece)
+            after = _size_and_time(file.fileno())
+    except OSError as error:
+        raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
+    if not size:
+        raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
+    if before != after:  # the digest of a mixture of two contents would be the fingerprint of neither
+        raise InputError(f"--data {path}: was changed while it was read: nobody may write to it meanwhile")
+    return total.hexdigest()
+
+
+def _size_and_time(file: int) -> tuple[int, int]:
+    """Return the size of an open file in bytes, and the time of its last change in nanoseconds."""
+    info = os.fstat(file)
+    return info.st_size, info.st_mtime_ns
+
+
 class QuotaTerms(NamedTuple):
     """The terms of a quota, in the order of the parameters of `Ledger.quota`."""
 
@@ -264,21 +275,26 @@ def quota_from_flags(person: str | None, team: str | None, members: Sequence[str
     name = person if team is None else team
     if name is None:
         raise InputError("--person, --team: state one of the two")
-    for flag, each in (("--person" if team is None else "--team", name), *(("--member", member) for member in members)):
-        if not is_a("name", each):
-            raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
     of = "person" if team is None else "team"
+    _require_name(f"--{of}", name)
+    for member in members:
+        _require_name("--member", member)
     return QuotaTerms(of, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at))
+
+
+def _require_name(flag: str, name: str) -> None:
+    if not is_a("name", name):
+        raise InputError(f"{flag}: expected {WORDS['name']}, found {name[:60]!a}")
 
 
 def _portion(flag: str, text: str) -> str:
     """Return the spelling that entries use for a decimal in [0, 1]; both 0.250 and .25 become 0.25. Raises InputError otherwise."""
     try:
-        number = Decimal(text) if len(text) <= 20 else Decimal("nan")
+        number = Decimal(text) if len(text) <= LONGEST_PORTION else Decimal("nan")
     except InvalidOperation:
         number = Decimal("nan")
     # No decimal with a large exponent is valid, and its plain spelling could fill the memory.
-    is_short = number.is_finite() and -20 <= number.as_tuple().exponent <= 1  # type: ignore[operator]
+    is_short = number.is_finite() and -LONGEST_PORTION <= number.as_tuple().exponent <= 1  # type: ignore[operator]
     spelling = format(number.normalize(), "f") if is_short else ""
     if not is_a("portion", spelling):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")

@@ -54,20 +54,28 @@ class EarlierRuns(Mapping[str, Run]):
     def beginning(self, start: str) -> list[Run]:
         """Return the runs whose keys begin with `start`, in the order in which they were charged. Only their entries are read."""
         if not self._complete:
-            entries: dict[str, list[LedgerEntry]] = {}
-            for entry in (single_entry(row, self._dataset) for row in self._store.beginning(self._dataset, start)):
-                if entry.row.seq <= self._end.seq:
-                    entries.setdefault(entry.key, []).append(entry)
-            for key in (*entries, *self._under_way):
-                if key.startswith(start) and key not in self._known:
-                    self._known[key] = self._look_up(key) if key in self._under_way else self._ended_run(key, entries[key])
-        runs = (run for key, run in self._known.items() if run is not None and key.startswith(start))
+            self._look_up_beginning(start)
+        runs = [run for key, run in self._known.items() if run is not None and key.startswith(start)]
         return sorted(runs, key=lambda run: run.seq)
 
+    def _look_up_beginning(self, start: str) -> None:
+        """Add the runs whose keys begin with `start` to the known runs."""
+        entries: dict[str, list[LedgerEntry]] = {}  # by key
+        for row in self._store.beginning(self._dataset, start):
+            entry = single_entry(row, self._dataset)
+            if row.seq <= self._end.seq:
+                entries.setdefault(entry.key, []).append(entry)
+        for key in (*entries, *self._under_way):
+            if key.startswith(start) and key not in self._known:
+                self._known[key] = self._look_up(key) if key in self._under_way else self._ended_run(key, entries[key])
+
     def _read_all(self) -> None:
+        """Read every entry up to the checkpoint. A run that is known already may have changed since, and is kept."""
         state = fold_entries(self._store, self._dataset, self._end.seq)
         later = {key: run for key, run in self._known.items() if run is not None}
-        self._known, self._complete = {**{run.key: run for run in state.runs.values()}, **later}, True
+        self._known = {run.key: run for run in state.runs.values()}
+        self._known |= later
+        self._complete = True
 
     def _look_up(self, key: str) -> Run | None:
         """Return the run with a key as it was at the checkpoint; None if there is none.
@@ -86,6 +94,7 @@ class EarlierRuns(Mapping[str, Run]):
         return run_of(entry, reserved.status, counts_in(entries))
 
     def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
+        """Return the entries about a key up to the checkpoint, in order."""
         return (single_entry(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
 
     def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
@@ -186,7 +195,10 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
 def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
     """Return the entries of the rows. Raises LedgerError if they do not lead to `end`."""
     entries: list[LedgerEntry] = []
-    head = Head(rows[0].seq - 1, str(single_entry(rows[0], dataset).content.get("previous"))) if rows else Head()
+    head = Head()
+    if rows:
+        first = single_entry(rows[0], dataset)
+        head = Head(first.row.seq - 1, str(first.content.get("previous")))
     for row in rows:
         entries.append(next_entry(row, dataset, head))
         head = Head(row.seq, row.hash)

@@ -16,6 +16,7 @@ A copy that the origin never named stays closed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,6 +30,19 @@ from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
 LONGEST_KEY = 200  # largest number of characters of a key; the grammar of entries has this limit too
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
+
+
+CERTIFICATE = re.compile(r"(?:^|; )certificate sha256:([0-9a-f]{64})\Z", re.ASCII)  # the end of an entry's `detail`
+
+
+def certificate_of(content: Mapping[str, Any]) -> str | None:
+    """Return the SHA-256 of the certificate that the entry of a charge names, in hexadecimal digits; None if it names none.
+
+    It stands in `detail`, the free text of an entry, after the words about the cost. A field of its own would be a new version of the
+    definitions, which every database has to install, and a reader of an earlier version would refuse it.
+    """
+    match = CERTIFICATE.search(str(content.get("detail", "")))
+    return None if match is None else match[1]
 
 
 class LedgerRequest(Protocol):
@@ -67,6 +81,7 @@ class Charge:
             the same key but another body or person is an error.
         expires: ISO time after which a reservation cannot be voided and counts in full.
         window: The blocks that the run reads, sorted; empty if the dataset has no blocks.
+        certificate: SHA-256 of a certificate about the run (dpcli certify), in hexadecimal digits; "" for none. It changes no cost.
         made, maker: When and by whom the run was made, if it was made before the ledger was opened; else "". Such a run is charged once,
             even if several people import it.
     """
@@ -82,6 +97,7 @@ class Charge:
     window: tuple[str, ...] = ()
     made: str = ""
     maker: str = ""
+    certificate: str = ""
 
     def body(self) -> dict[str, Any]:
         """Return the part of the content that must be equal if the charge is repeated."""
@@ -100,27 +116,34 @@ class Charge:
             raise Denied("over the cap")
         if state.over_quota(self.who, self.window, wanted) is not None:
             raise Denied("over a quota")
-        cost = {"cost": dict(self.cost.amounts), "detail": self.cost.detail}
+        proof = f"certificate sha256:{self.certificate}" if self.certificate else ""
+        cost = {"cost": dict(self.cost.amounts), "detail": "; ".join(filter(None, (self.cost.detail, proof)))}
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
     def notes_on_repetition(self, run: Run) -> tuple[str, ...]:
         """Return notes for the user if this request repeats the charge of `run`, so that nothing is written."""
-        charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
-        lines: tuple[str, ...] = (f"{charged}: nothing is charged now, and a run that draws noise again needs a key of its own",)
-        end = run.content.get("expires")
-        if self.kind == "reserve" and self.expires != end:
-            given, first = self.expires or "none", end or "none: it can be voided until it is started"
-            lines += (f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing',)
-        return lines
+        lines = [
+            f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing is charged now, and a run that '
+            "draws noise again needs a key of its own"
+        ]
+        reserved_until = run.content.get("expires")
+        if self.kind == "reserve" and self.expires != reserved_until:
+            given, first = self.expires or "none", reserved_until or "none: it can be voided until it is started"
+            lines.append(f'"{self.key}" keeps the --expires of its reservation ({first}); the new value, {given}, changes nothing')
+        named = certificate_of(run.content)
+        if self.certificate and self.certificate != named:
+            kept = "no certificate" if named is None else f"the certificate sha256:{named}"
+            lines += (f'"{self.key}" names {kept} in its entry; --certificate changes nothing',)
+        return tuple(lines)
 
     def _refuse_other(self, run: Run) -> None:
         """Check that `run`, which has this key, was charged by an equal request and has not begun. Raises LedgerError if not."""
-        body = {**dict.fromkeys(("made", "maker")), **self.body()}
-        other = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
-        if other:
+        body = {"made": None, "maker": None, **self.body()}
+        differing = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
+        if differing:
             raise LedgerError(
                 f'key "{self.key}": expected the run that entry {run.seq} charged under it, found a run that differs in '
-                f"{' and '.join(other)}: a new run needs a key of its own"
+                f"{' and '.join(differing)}: a new run needs a key of its own"
             )
         if not self.made and run.content.get("who") != self.who:
             raise LedgerError(
@@ -219,10 +242,10 @@ class CountAnswers:
                 f'key "{self.key}": expected a request of {owner}, who was charged for the run, found one of {self.who}: nothing is '
                 "answered"
             )
-        taken = run.counts.get(self.of, 0)
-        if taken + self.count > self.total:
-            raise Denied(f"{taken:,} of {self.total:,} {self.of} are spent, and {self.count:,} more were requested")
-        return {"kind": "count", "key": self.key, "of": self.of, "count": taken + self.count}
+        granted = run.counts.get(self.of, 0)
+        if granted + self.count > self.total:
+            raise Denied(f"{granted:,} of {self.total:,} {self.of} are spent, and {self.count:,} more were requested")
+        return {"kind": "count", "key": self.key, "of": self.of, "count": granted + self.count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +342,7 @@ class Prepare:
         departure = state.departure
         if departure is None or departure.copy or departure.prepared:
             raise LedgerError(f'dataset "{state.dataset}": the chain to copy does not end with the entry that closed it')
-        return {"kind": "moved", "to": departure.to, "copy": departure.at.hash, "why": f"copy {self.word}"}
+        return {"kind": "moved", "to": departure.to, "copy": departure.closed_at.hash, "why": f"copy {self.word}"}
 
 
 @dataclass(frozen=True, slots=True)

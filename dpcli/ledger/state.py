@@ -29,10 +29,14 @@ from dpcli.ledger.governance.proposals import (
 from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
 from dpcli.ledger.terms import LedgerTerms
 
+# What messages say of a ledger without a guarantee, and of one whose cap is below its spending.
+UNGUARANTEED = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+OVERSPENT = "more is spent than the cap allows, as the cap was lowered"
 LONGEST_NAMES = 200  # largest number of characters of the text that names a run's mechanisms
 # The status of a run after each kind of entry. All runs except void ones are charged in full, including abandoned reservations.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 TWO_PERSONS = ("amend", "void", "quota", "moved")  # kinds of entries that a two-person ledger accepts only if approved
+KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
 COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted
 # The statuses that a run may have before each kind of entry.
 STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
@@ -116,22 +120,19 @@ class UnderWay:
     status: str
 
 
-KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the entry by which a dataset moved
-
-
 @dataclass(frozen=True, slots=True)
 class MovedAway:
     """The move of a dataset to another ledger.
 
     Attributes:
         to: Address of the other ledger.
-        at: The entry that closed the dataset at its origin.
+        closed_at: The entry that closed the dataset at its origin.
         copy: The name of the copy in the other ledger; "" if it is not known yet.
         prepared: The name of this chain, if it is a copy that is not open yet; else "".
     """
 
     to: str
-    at: Head
+    closed_at: Head
     copy: str = ""
     prepared: str = ""
 
@@ -139,8 +140,9 @@ class MovedAway:
         """Return why the dataset cannot be charged and what to do, as the end of a sentence whose subject is the dataset."""
         if self.prepared:
             return f"is a copy that is not open yet: dpcli budget copy, from its origin to {self.to}, completes the move"
-        charged = "charge it there; if the copy is not open yet" if self.copy else "if it is not there yet"
-        return f"has moved to {self.to} (entry {self.at.seq}): {charged}, dpcli budget copy completes the move; nothing is charged here"
+        advice = "charge it there; if the copy is not open yet" if self.copy else "if it is not there yet"
+        departure = f"has moved to {self.to} (entry {self.closed_at.seq})"
+        return f"{departure}: {advice}, dpcli budget copy completes the move; nothing is charged here"
 
 
 @dataclass(slots=True)
@@ -201,16 +203,15 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: not the content of {entry.kind}: {error!r}") from None
         self.head = Head(entry.row.seq, entry.row.hash)
         when = str(entry.content.get("when", ""))
-        self.latest = max(self.latest, when) if is_stamp(when) else self.latest
+        if is_stamp(when):
+            self.latest = max(self.latest, when)
 
     def open_terms(self) -> LedgerTerms:
         """Return the terms of the ledger. Raises LedgerError if the dataset has no ledger."""
-        if self.terms is None:
-            unseen = (
-                " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
-            )
-            raise LedgerError(f'no ledger for dataset "{self.dataset}"{unseen}: dpcli budget init opens one')
-        return self.terms
+        if self.terms is not None:
+            return self.terms
+        hidden = " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
+        raise LedgerError(f'no ledger for dataset "{self.dataset}"{hidden}: dpcli budget init opens one')
 
     @property
     def guaranteed(self) -> float | None:
@@ -271,7 +272,8 @@ class LedgerState:
         if self.terms is None or self.terms.blocks is None:
             return self
         state = copy(self)
-        state.spent, state.reserved = (most_on_one_block(total, self.caps, window) for total in (self.spent, self.reserved))
+        state.spent = most_on_one_block(self.spent, self.caps, window)
+        state.reserved = most_on_one_block(self.reserved, self.caps, window)
         return state
 
     def fullest(self) -> LedgerState:
@@ -320,7 +322,8 @@ class LedgerState:
         self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
         self.largest = self.at_opening
         self.opening, self.schema, self.version = entry.row.hash, terms.schema, terms.version or 1
-        self.spent = self.reserved = dict.fromkeys(self.caps, ZERO) if terms.blocks is None else {}
+        nothing = {} if terms.blocks is not None else dict.fromkeys(caps, ZERO)  # a block appears with its first charge
+        self.spent = self.reserved = nothing
 
     def _charge(self, entry: LedgerEntry) -> None:
         """Apply a charge. Raises LedgerError if its key is in use, or if it exceeds a cap or a quota."""
@@ -362,12 +365,12 @@ class LedgerState:
 
     def _count(self, entry: LedgerEntry) -> None:
         """Record how many answers a session has been granted. Raises LedgerError if the number does not grow."""
-        run, of, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
-        if run.status not in COUNTED or count <= run.counts.get(of, 0):
+        run, answers, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
+        if run.status not in COUNTED or count <= run.counts.get(answers, 0):
             raise LedgerError(
                 f"{self._place(entry)}: a count that does not grow, or of a run that is {run.status}: the ledger was changed by hand"
             )
-        self.runs[entry.key] = replace(run, counts={**run.counts, of: count})
+        self.runs[entry.key] = replace(run, counts={**run.counts, answers: count})
 
     def _charge_person(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
         """Add a total to the charges of the person who pays (`sign` = 1), or subtract it (`sign` = -1)."""
@@ -376,6 +379,7 @@ class LedgerState:
             self.people[who] = amounts.add(self.people.get(who, {}), total, sign)
 
     def _quota(self, entry: LedgerEntry) -> None:
+        """Apply a quota. Raises UnknownPeople if it is not known how much each person was charged."""
         self.open_terms()
         if self.people is None:
             raise UnknownPeople(f"{self._place(entry)}: a quota after a checkpoint that has no charges by person")
@@ -393,14 +397,20 @@ class LedgerState:
             self.unbounded |= entry.content.get("unseen") is not True
 
     def _retire(self, entry: LedgerEntry) -> None:
+        """Close blocks for further runs. Raises LedgerError if the dataset has no blocks."""
         self.retired |= frozenset(self._window(entry))
 
     def _window(self, entry: LedgerEntry) -> tuple[str, ...]:
-        """Return the blocks of an entry; empty if the dataset has no blocks."""
+        """Return the blocks of an entry; empty if the dataset has no blocks. Raises LedgerError if the entry states others."""
         family, stated = self.open_terms().family, entry.content.get("window")
-        wrong = ("expected no window" if stated is not None else None) if family is None else family.wrong(stated)
-        if wrong is not None or (family is None and entry.kind == "retire"):
-            raise LedgerError(f"{self._place(entry)}: {wrong or 'expected blocks to retire'}: the ledger was changed by hand")
+        if family is not None:
+            wrong = family.wrong(stated)
+        elif stated is not None:
+            wrong = "expected no window"
+        else:
+            wrong = "expected blocks to retire" if entry.kind == "retire" else None
+        if wrong is not None:
+            raise LedgerError(f"{self._place(entry)}: {wrong}: the ledger was changed by hand")
         return tuple(stated or ())
 
     def _require_approved(self, entry: LedgerEntry) -> None:
@@ -432,19 +442,17 @@ class LedgerState:
     def _moved(self, entry: LedgerEntry) -> None:
         """Apply the closing of a moved dataset, the first own entry of a copy, or the name of the copy, in the order of a move."""
         self.open_terms()
-        to, copy_ = str(entry.content["to"]), str(entry.content.get("copy", ""))
-        if self.departure is None and not copy_:
+        to, copy_name, departure = str(entry.content["to"]), str(entry.content.get("copy", "")), self.departure
+        if departure is None and not copy_name:
             self.departure = MovedAway(to, Head(entry.row.seq, entry.row.hash))
-        elif (
-            self.departure is not None
-            and self.departure.to == to
-            and copy_
-            and not (self.departure.copy or self.departure.prepared)
-        ):
-            is_own = copy_ == self.departure.at.hash  # only the first entry of a copy names the hash of its own chain
-            self.departure = replace(self.departure, prepared=entry.row.hash) if is_own else replace(self.departure, copy=copy_)
-        else:
+            return
+        names_copy = departure is not None and departure.to == to and copy_name and not (departure.copy or departure.prepared)
+        if departure is None or not names_copy:
             raise LedgerError(f"{self._place(entry)}: moves a dataset that has moved: the ledger was changed by hand")
+        if copy_name == departure.closed_at.hash:  # only the first entry of a copy names the hash of its own chain
+            self.departure = replace(departure, prepared=entry.row.hash)
+        else:
+            self.departure = replace(departure, copy=copy_name)
 
     def _copied(self, entry: LedgerEntry) -> None:
         """Apply the opening of a copy. The dataset can be charged in this ledger from then on."""
@@ -454,6 +462,7 @@ class LedgerState:
         self.departure = None
 
     def _place(self, entry: LedgerEntry) -> str:
+        """Return the start of a message about an entry."""
         return f'dataset "{self.dataset}", entry {entry.row.seq}'
 
 

@@ -64,7 +64,8 @@ class LedgerTerms:
 
     def content(self) -> dict[str, Any]:
         """Return the terms as they are written in the opening entry, without absent ones."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) not in (None, (), "")}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value not in (None, (), "")}
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
@@ -179,8 +180,9 @@ class LedgerTerms:
         for name, value in (("unit", self.unit), ("fingerprint", self.fingerprint), ("team", self.team), ("column", column)):
             if value is not None and not (value.isprintable() and value.strip() and len(value) <= LONGEST_NAME):
                 raise InputError(f"--{name}: expected at most {LONGEST_NAME} printable characters, found {value[:60]!r}")
-        if self.adjacency not in {adjacency.value for adjacency in Adjacency}:
-            raise InputError(f"--adjacency: expected one of {', '.join(a.value for a in Adjacency)}, found {self.adjacency!r}")
+        adjacencies = [adjacency.value for adjacency in Adjacency]
+        if self.adjacency not in adjacencies:
+            raise InputError(f"--adjacency: expected one of {', '.join(adjacencies)}, found {self.adjacency!r}")
         if not 0.0 < self.epsilon < math.inf:
             raise InputError(f"--epsilon: expected a number > 0, found {self.epsilon!r}")
         if not 0.0 <= self.delta < 1.0:

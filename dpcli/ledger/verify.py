@@ -102,8 +102,8 @@ def require_unchanged_definitions(store: Store, state: LedgerState) -> None:
     A copy that is not open yet is not checked, as its chain still states the definitions at its origin.
     """
     if not state.not_open and digest(store.schema()) != state.schema:
-        again = " (if a later version of dpcli made them, dpcli budget upgrade records it)" if store.version > state.version else ""
-        raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{again}")
+        hint = " (if a later version of dpcli made them, dpcli budget upgrade records it)" if store.version > state.version else ""
+        raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{hint}")
 
 
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
@@ -152,14 +152,14 @@ def read_anchor(path: str) -> dict[str, Any]:
     from dpcli.file.toml.limits import read_bytes
 
     data = read_bytes(path)
+    wrong_form = InputError(f"--anchor {path}: not a file that dpcli budget anchor -f json wrote")
     try:
         anchor = json.loads(data)
         types = [type(anchor[name]) for name in ("seq", "hash", "dataset")]
-        sound = anchor["schema"] == ANCHOR and types == [int, str, str]
+        if anchor["schema"] != ANCHOR or types != [int, str, str]:
+            raise wrong_form
     except (ValueError, KeyError, TypeError, RecursionError):
-        sound = False
-    if not sound:
-        raise InputError(f"--anchor {path}: not a file that dpcli budget anchor -f json wrote")
+        raise wrong_form from None
     return dict(anchor)
 
 
@@ -240,7 +240,9 @@ def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     from dpcli.mechanisms.neighbours import Adjacency
 
     stated = pipeline.privacy
-    size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
+    size = stated.dataset_size
+    if size is not None and terms.dataset_size is not None:
+        size = terms.dataset_size
     of_run = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
     of_ledger = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
     others = tuple(f"{name} {of_run[name]} instead of {of_ledger[name]}" for name in of_ledger if of_run[name] != of_ledger[name])
@@ -296,9 +298,9 @@ def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
 def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
     """Yield the runs that state other terms than the ledger's, and the epsilon of the whole set if it exceeds the cap."""
     runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
-    for i, (run, _) in enumerate(runs, 1):
+    for number, (run, _) in enumerate(runs, start=1):
         if run.others:
-            yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
+            yield f"run {number} of the declared set: stated for {', '.join(run.others)} (DP103)"
     epsilon, accountant = compose([(run.pipeline, count) for run, count in runs], terms.delta)
     if epsilon > terms.epsilon:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
@@ -314,8 +316,8 @@ def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
         yield f"stated for {', '.join(run.others)} (DP103)"
     if run.others and terms.mode == "declared":
         return  # the declared set does not contain such a run
-    stated = run.pipeline.privacy.window
-    if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
+    window = run.pipeline.privacy.window
+    if window is not None and terms.family is not None and list(terms.family.window(window)) != entry.content.get("window"):
         yield "charged on other blocks than those of the window that it states"
     charged = amounts.read(entry.content["cost"])
     try:

@@ -182,9 +182,11 @@ def explain(code: str) -> str:
 
 
 def _heading(info: RuleInfo | Elsewhere) -> str:
+    from dpcli.lint.rule_info import RuleInfo
+
     status = "not decided by a file"
-    if hasattr(info, "severity"):
-        status = f"{info.severity}, {'may' if getattr(info, 'waivable', False) else 'cannot'} be waived"
+    if isinstance(info, RuleInfo):
+        status = f"{info.severity}, {'may' if info.waivable else 'cannot'} be waived"
     return f"{info.code}: {info.title} ({status})"
 
 
@@ -222,13 +224,13 @@ class RuleScope:
     def selected(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], dict[str, int]]:
         """Return the findings to report, and the number of the others by rule."""
         selected: list[Diagnostic] = []
-        left: Counter[str] = Counter()
+        omitted: Counter[str] = Counter()
         for diagnostic in findings:
             if self.includes(diagnostic.rule) or (diagnostic.severity == "error" and not waivable(diagnostic.rule)):
                 selected.append(diagnostic)
             else:
-                left[diagnostic.rule] += 1
-        return selected, dict(sorted(left.items()))
+                omitted[diagnostic.rule] += 1
+        return selected, dict(sorted(omitted.items()))
 
 
 def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
@@ -249,14 +251,21 @@ def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
 
 def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
     """Yield the prefixes of codes in the values of a flag. Raises InputError for a value that is no prefix of a code."""
-    for code in (part.strip().upper() for text in given for part in text.split(",")):
-        if not code.startswith("DP") or not any(known.startswith(code) for known in (*RULES, *LEDGER_RULES)):
-            try:
-                entry_of(code)
-            except InputError as error:
-                raise InputError(f"{flag}: {error}") from None
-            raise InputError(f"{flag}: expected a rule that a file or a ledger can break, found {code}: {entry_of(code).title}")
-        yield code
+    for text in given:
+        for part in text.split(","):
+            prefix = part.strip().upper()
+            if not prefix.startswith("DP") or not any(code.startswith(prefix) for code in (*RULES, *LEDGER_RULES)):
+                raise InputError(f"{flag}: {_why_refused(prefix)}")
+            yield prefix
+
+
+def _why_refused(code: str) -> str:
+    """Return why a code selects no rule: no rule has it, or no file and no ledger can break its rule."""
+    try:
+        title = entry_of(code).title
+    except InputError as error:
+        return str(error)
+    return f"expected a rule that a file or a ledger can break, found {code}: {title}"
 
 
 def _longest(code: str, beginnings: Iterable[str]) -> int | None:

@@ -40,10 +40,7 @@ SEED_KEYS = frozenset({*NOISE_SEED_KEYS, "data_seed", "sampling_seed"})
 
 def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from _batch_norm(pipeline)
-    if not has_cover_note(pipeline, "validation", "early_stopping") and not _has_setting(pipeline, "validation", "public"):
-        message = "private data decide when to stop: use public data, or count the decisions as mechanisms and say so in covers.validation"
-        yield from findings_where_on(pipeline, STOPPING_KEYS, message)
-        yield from findings_where(pipeline, CALLBACK_KEYS, names_one_of("early_stopping", "earlystopping"), message)
+    yield from _stopping(pipeline)
     if not has_cover_note(pipeline, "validation"):
         message = (
             "a score on private data is a release: count it as a mechanism and say so in covers.validation, or use public data"
@@ -63,25 +60,34 @@ def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield from findings_where_on(pipeline, METRIC_KEYS, message)
 
 
+def _stopping(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    """Yield a finding for each setting that lets private data decide when to stop."""
+    uses_public_data = any(name == "validation" and "public" in words_in(value) for _, name, value in settings(pipeline))
+    if uses_public_data or has_cover_note(pipeline, "validation", "early_stopping"):
+        return
+    message = (
+        "private data decide when to stop: use public data, or count the decisions as mechanisms and say so in covers.validation"
+    )
+    yield from findings_where_on(pipeline, STOPPING_KEYS, message)
+    yield from findings_where(pipeline, CALLBACK_KEYS, names_one_of("early_stopping", "earlystopping"), message)
+
+
 def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
     """Yield a finding for each setting that switches on batch normalisation."""
     message = "batch statistics mix the records of a batch, and their running means are stored without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
-        named = name in LAYER_KEYS and any(word == "batch" or "batchnorm" in _bare(word) for word in words_in(value))
-        if named or (_bare(name) in ("batchnorm", "syncbatchnorm") and is_on(value)):
+        is_layer = name in LAYER_KEYS and any(map(_means_batch_norm, words_in(value)))
+        is_switch = name.replace("_", "") in ("batchnorm", "syncbatchnorm") and is_on(value)
+        if is_layer or is_switch:
             yield RuleFinding(path, message)
 
 
-def _bare(word: str) -> str:
-    return word.replace("_", "")
+def _means_batch_norm(word: str) -> bool:
+    return word == "batch" or "batchnorm" in word.replace("_", "")
 
 
 def _follows_loss(value: Any) -> bool:
     return any("plateau" in word for word in words_in(value))
-
-
-def _has_setting(pipeline: Pipeline, key: str, word: str) -> bool:
-    return any(name == key and word in words_in(value) for _, name, value in settings(pipeline))
 
 
 def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -94,11 +100,13 @@ def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "a seed makes noise and samples reproducible, so that they are not secret: leave the seed out"
-    yield from findings_where(
-        pipeline, SEED_KEYS, lambda value: value is not False and normalized(str(value)) not in ("", "none"), message
-    )
+    yield from findings_where(pipeline, SEED_KEYS, _is_seed, message)
     message = "noise needs a cryptographic generator: the output of other generators can be predicted from earlier output"
     yield from findings_where(pipeline, SECURE_KEYS, lambda value: not is_on(value), message)
+
+
+def _is_seed(value: Any) -> bool:
+    return value is not False and normalized(str(value)) not in ("", "none")
 
 
 SEEDED = RuleInfo(
@@ -164,14 +172,15 @@ def _private_names(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding(path, message)
     if not has_cover_note(pipeline, "tokenizer", "vocabulary"):
         yield from findings_where_on(pipeline, frozenset({"train_tokenizer", "build_vocabulary", "build_vocab"}), message)
-    if pipeline.privacy.releases == "outputs":
-        for path, entry in entries(pipeline):
-            if isinstance(entry.partition, str):
-                message = (
-                    "list the parts in the file (partition = { of = ..., part = ... }): which parts appear in the output "
-                    "must not depend on the data"
-                )
-                yield RuleFinding((*path, "partition"), message, "warning")
+    if pipeline.privacy.releases != "outputs":
+        return
+    message = (
+        "list the parts in the file (partition = { of = ..., part = ... }): which parts appear in the output "
+        "must not depend on the data"
+    )
+    for path, entry in entries(pipeline):
+        if isinstance(entry.partition, str):
+            yield RuleFinding((*path, "partition"), message, "warning")
 
 
 PRIVATE_NAMES = RuleInfo(

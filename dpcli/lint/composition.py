@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from math import ceil
 
 from dpcli.file.pipeline.model import OWN, Entry, Pipeline
-from dpcli.file.pipeline.parts import marked_by_a_blank
-from dpcli.file.pipeline.parts import named as parts_named
+from dpcli.file.pipeline.parts import marked_by_a_blank, named
 from dpcli.file.toml.findings import Path
-from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries, steps_in
 from dpcli.lint.sections import findings_where_on, has_cover_note
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
@@ -51,30 +49,32 @@ def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    if pipeline.privacy.adaptive:
-        message = "if later parameters depend on earlier outputs, only a privacy filter is a valid accountant: zCDP, or epsilon at delta 0"
-        if pipeline.budget is None:
-            yield RuleFinding(
-                ("privacy", "adaptive"),
-                f"{message}; a filter needs a cap that is fixed beforehand, and [budget] states none",
-                "error",
-            )
-        else:
-            yield RuleFinding(("privacy", "adaptive"), message)
+    if not pipeline.privacy.adaptive:
+        return
+    message = (
+        "if later parameters depend on earlier outputs, only a privacy filter is a valid accountant: zCDP, or epsilon at delta 0"
+    )
+    if pipeline.budget is None:
+        message += "; a filter needs a cap that is fixed beforehand, and [budget] states none"
+        yield RuleFinding(("privacy", "adaptive"), message, "error")
+    else:
+        yield RuleFinding(("privacy", "adaptive"), message)
 
 
 def _same_sample(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    named = {name for entry in pipeline.mechanisms for name in parts_named(entry.spec)}
-    same_sampling: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
+    parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
+    groups: dict[tuple[object, ...], list[tuple[Path, Entry]]] = {}
     for path, entry in entries(pipeline):
         scheme = entry.sampling
-        rate = scheme.exact_rate(pipeline.privacy.dataset_size) if isinstance(scheme, Batched) else None
-        if entry.name in named or rate is None or not 0 < rate < 1 or not getattr(scheme, "amplified", True) or entry.sample == OWN:
+        if entry.name in parts or entry.sample == OWN or not isinstance(scheme, Batched) or not scheme.amplified:
             continue
-        steps = entry.steps if entry.epochs is None else ceil(Fraction(repr(entry.epochs)) / rate)
-        same_sampling.setdefault((type(scheme), float(rate), steps, entry.partition), []).append((path, entry))
-    for members in same_sampling.values():
-        yield from _ambiguous(_one_of_each_list(members))
+        rate = scheme.exact_rate(pipeline.privacy.dataset_size)
+        if rate is None or not 0 < rate < 1:
+            continue
+        steps = entry.steps if entry.epochs is None else ceil(steps_in(entry.epochs, rate))
+        groups.setdefault((type(scheme), float(rate), steps, entry.partition), []).append((path, entry))
+    for same_sampling in groups.values():
+        yield from _ambiguous(_one_of_each_list(same_sampling))
 
 
 def _one_of_each_list(same_sampling: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, Entry]]:
@@ -88,23 +88,20 @@ def _one_of_each_list(same_sampling: Sequence[tuple[Path, Entry]]) -> list[tuple
 
 def _ambiguous(same_sampling: Sequence[tuple[Path, Entry]]) -> Iterator[RuleFinding]:
     """Yield a warning for each entry that has the sampling of an earlier entry and does not state whether both share a sample."""
-    unstated = [(path, entry) for path, entry in same_sampling if entry.sample is None]
-    first = (
-        unstated[0][1]
-        if len(unstated) == len(same_sampling)
-        else next(entry for _, entry in same_sampling if entry.sample is not None)
-    )
-    for path, entry in unstated:
-        if entry is not first:
-            from dpcli.file.pipeline.parts import differing
+    stated = [entry for _, entry in same_sampling if entry.sample is not None]
+    first = stated[0] if stated else same_sampling[0][1]
+    for path, entry in same_sampling:
+        if entry.sample is not None or entry is first:
+            continue
+        from dpcli.file.pipeline.parts import differing
 
-            keys = [key for key, *_ in differing(first, entry)]
-            also = f" (and {' and '.join(keys)} in the same form)" if keys else ""
-            message = (
-                f'counted as a separate sample from that of "{first.name}", which has the same rate and number of steps: state the same '
-                f'sample = "NAME" on both{also} if they read the same batch, or sample = "own" on one if they do not'
-            )
-            yield RuleFinding((*path, "sampling"), message)
+        keys = [key for key, *_ in differing(first, entry)]
+        also = f" (and {' and '.join(keys)} in the same form)" if keys else ""
+        message = (
+            f'counted as a separate sample from that of "{first.name}", which has the same rate and number of steps: state the same '
+            f'sample = "NAME" on both{also} if they read the same batch, or sample = "own" on one if they do not'
+        )
+        yield RuleFinding((*path, "sampling"), message)
 
 
 def _charged(entry: Entry, contributions: int) -> str:
@@ -119,6 +116,7 @@ def _charged(entry: Entry, contributions: int) -> str:
 
 
 def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
+    contributions = pipeline.privacy.max_contributions or 1
     for path, entry in entries(pipeline):
         if entry.partition is None:
             continue
@@ -130,8 +128,8 @@ def _partition(pipeline: Pipeline) -> Iterator[RuleFinding]:
             message = "under zero-out parallel composition needs noise_multiplier: a blanked record may leave its part"
             yield RuleFinding(key, message, "error")
         elif isinstance(entry.partition, str) or DATA_DERIVED.search(entry.partition.of):
-            yield RuleFinding(key, _charged(entry, pipeline.privacy.max_contributions or 1))
-        elif (pipeline.privacy.max_contributions or 1) > 1:
+            yield RuleFinding(key, _charged(entry, contributions))
+        elif contributions > 1:
             message = "a unit's records may lie in several parts: partition = { of, part } needs max_contributions = 1"
             yield RuleFinding(key, message, "error")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import expm1, isfinite, log1p
+from typing import NamedTuple
 
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import named
@@ -15,6 +16,8 @@ CODE, UNKNOWN = "DP105", "DP306"
 MISSING = "missing, so nothing checks whether delta is small enough"
 NO_SIZE = f"dataset_size is {MISSING}"
 SMALLEST = 1e-300  # near the smallest floats, at about 1e-308, formulas lose digits
+ROUNDED_DOWN = 1.0 - 1e-9  # factor that keeps the rounding errors of a lower bound from raising a finding
+LARGEST_SPENT = 1.0 - 1e-9  # largest delta of one step that is counted, so that the logarithm of its complement is finite
 
 
 def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
@@ -30,29 +33,38 @@ def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, p
     if dataset_size is None:
         unchecked = [name for name, delta in given.items() if delta is not None and delta > 0][:1]
         return tuple(Diagnostic(UNKNOWN, "warning", NO_SIZE, path, name) for name in unchecked)
-    judged = ((name, size_problem(delta, dataset_size)) for name, delta in given.items() if delta is not None)
-    return tuple(Diagnostic(CODE, problem[1], problem[0], path, name) for name, problem in judged if problem is not None)
+    result = []
+    for name, delta in given.items():
+        problem = None if delta is None else size_problem(delta, dataset_size)
+        if problem is not None:
+            result.append(Diagnostic(CODE, problem.severity, problem.message, path, name))
+    return tuple(result)
 
 
-def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity] | None:
-    """Return a message about a delta that is too large for the number of records, and its severity; None if it is small enough.
+class DeltaProblem(NamedTuple):
+    """A message about a delta that is too large for the number of records, and its severity."""
 
-    The result is also None if the number of records is unknown.
-    """
+    message: str
+    severity: Severity
+
+
+def size_problem(delta: float, dataset_size: int | None) -> DeltaProblem | None:
+    """Return the problem of a delta; None if it is small enough for the number of records, or if their number is unknown."""
     if dataset_size is None or not isfinite(delta):  # an infinite or NaN delta is refused elsewhere
         return None
     expected_victims = Fraction(repr(delta)) * dataset_size  # exact, so that rounding does not decide at delta = 1/size
     if expected_victims >= 1:
-        return f"expected a delta below 1/dataset_size = {1 / dataset_size:.7g}, found {delta:g}", "error"
+        return DeltaProblem(f"expected a delta below 1/dataset_size = {1 / dataset_size:.7g}, found {delta:g}", "error")
     if expected_victims > Fraction(1, 10):
-        return f"expected a delta of at most 1/(10 dataset_size) = {0.1 / dataset_size:.7g}, found {delta:g}", "warning"
+        limit = f"1/(10 dataset_size) = {0.1 / dataset_size:.7g}"
+        return DeltaProblem(f"expected a delta of at most {limit}, found {delta:g}", "warning")
     return None
 
 
 def delta_mark(delta: float | None, dataset_size: int | None) -> str:
     """Return " (error DP105)" or " (warning DP105)" for a delta that is too large, in place of the whole message; else ""."""
     problem = None if delta is None else size_problem(delta, dataset_size)
-    return "" if problem is None else f" ({problem[1]} {CODE})"
+    return "" if problem is None else f" ({problem.severity} {CODE})"
 
 
 def _stated(pipeline: Pipeline) -> Iterator[tuple[Path, float]]:
@@ -66,7 +78,7 @@ def large_deltas(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, delta in _stated(pipeline):
         problem = size_problem(delta, pipeline.privacy.dataset_size)
         if problem is not None:
-            yield RuleFinding(path, *problem)
+            yield RuleFinding(path, problem.message, problem.severity)
 
 
 def _unknown_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -79,24 +91,25 @@ def _unreachable_delta(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, delta in stated.items():
         if 0.0 < delta < SMALLEST:
             yield RuleFinding(path, f"expected a delta of at least {SMALLEST:g}, the limit of floating point, found {delta:g}")
-    for path, entry in entries(pipeline):
-        if 0.0 in stated.values() and entry.spec.needs_delta and not _costs_nothing(entry, pipeline.privacy.dataset_size):
-            yield RuleFinding(
-                (*path, "type"), f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
-            )
-    spent = _least_delta(pipeline)
+    for path, entry in entries(pipeline) if 0.0 in stated.values() else ():
+        if entry.spec.needs_delta and not _costs_nothing(entry, pipeline.privacy.dataset_size):
+            message = f'"{entry.type}" has no finite epsilon at delta = 0: state a delta > 0, or use a pure mechanism'
+            yield RuleFinding((*path, "type"), message)
+    needed = _least_delta(pipeline)
     for path, delta in stated.items():
-        if 0.0 < delta < spent * (1.0 - 1e-9):
+        if 0.0 < delta < needed * ROUNDED_DOWN:
             message = (
-                f"expected more than the deltas that the mechanisms need, {spent:.7g}, found {delta:g}: no epsilon is finite there"
+                f"expected more than the deltas that the mechanisms need, {needed:.7g}, found {delta:g}: no epsilon is finite there"
             )
             yield RuleFinding(path, message)
 
 
 def _costs_nothing(entry: Entry, dataset_size: int | None) -> bool:
     """Return whether an entry costs nothing because it never samples a record, or because its stated cost is 0."""
-    never = entry.sampling is not None and entry.sampling.exact_rate(dataset_size) == 0
-    return never or getattr(entry.spec, "rho", None) == 0 or set(getattr(entry.spec, "values", ())) == {0.0}
+    is_never_sampled = entry.sampling is not None and entry.sampling.exact_rate(dataset_size) == 0
+    has_no_rho = getattr(entry.spec, "rho", None) == 0
+    has_no_renyi_divergence = set(getattr(entry.spec, "values", ())) == {0.0}
+    return is_never_sampled or has_no_rho or has_no_renyi_divergence
 
 
 def _least_delta(pipeline: Pipeline) -> float:
@@ -108,7 +121,7 @@ def _least_delta(pipeline: Pipeline) -> float:
     log_complement = 0.0
     for entry in pipeline.mechanisms:
         if entry.sampling is None and entry.partition is None and entry.name not in parts:
-            log_complement += entry.steps * log1p(-min(entry.spec.delta_spent, 1.0 - 1e-9))
+            log_complement += entry.steps * log1p(-min(entry.spec.delta_spent, LARGEST_SPENT))
     return -expm1(log_complement)
 
 

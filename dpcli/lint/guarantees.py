@@ -15,14 +15,15 @@ from dpcli.mechanisms.neighbours import Adjacency
 ANALYTIC_WORDS = ("analytic", "exact", "balle")
 APPROXIMATION_WORDS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")
 ACCOUNTANT_KEYS = frozenset({"accountant", "accounting", "analysis"})
+ACCOUNTED_SECTIONS = ("train", "pate", "pmixed", "prompt", "generate", "audit")  # sections that may name an accountant
 SANITISE_KEYS = frozenset({"sanitise"})
 
 
 def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        stated = entry.spec.stated_pair
-        if stated is not None and stated[0] > 1 and _from_classical_noise(_words(entry)):
-            advice = f'found {stated[0]:g}: state type = "gaussian" with its noise'
+        epsilon, _ = entry.spec.stated_pair or (0.0, 0.0)
+        if epsilon > 1 and _from_classical_noise(_words(entry)):
+            advice = f'found {epsilon:g}: state type = "gaussian" with its noise'
             yield RuleFinding((*path, "epsilon"), f"the classical formula has no proof above epsilon = 1, {advice}")
 
 
@@ -51,18 +52,7 @@ def _approximation(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "a limit theorem gives no bound after finitely many steps: choose an accountant with an upper bound, or leave the key out"
     )
-    yield from findings_where(
-        pipeline,
-        ACCOUNTANT_KEYS,
-        names_one_of(*APPROXIMATION_WORDS),
-        message,
-        "train",
-        "pate",
-        "pmixed",
-        "prompt",
-        "generate",
-        "audit",
-    )
+    yield from findings_where(pipeline, ACCOUNTANT_KEYS, names_one_of(*APPROXIMATION_WORDS), message, *ACCOUNTED_SECTIONS)
 
 
 def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -73,11 +63,8 @@ def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:
         yield from findings_where(pipeline, ACCOUNTANT_KEYS, names_one_of("data_dependent"), message, "pate")
     for path, entry in entries(pipeline):
         text = _words(entry)
-        if (
-            hasattr(entry.spec, "stated_for")
-            and "data_dependent" in text
-            and not any(word in text for word in ("saniti", "smooth"))
-        ):
+        is_sanitised = any(word in text for word in ("saniti", "smooth"))
+        if hasattr(entry.spec, "stated_for") and "data_dependent" in text and not is_sanitised:
             yield RuleFinding(path, message)
 
 
@@ -174,21 +161,24 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if entry.spec.shows_presence and adjacency is Adjacency.ADD_REMOVE:
             message = "it hides the category of a record, not its presence: expected adjacency = replace-one or zero-out, found add-remove"
             yield RuleFinding((*path, "type"), message)
-        stated, key = getattr(entry.spec, "adjacency", None), (*path, "adjacency")
-        if stated is None:
-            continue
-        # This import costs nothing: a spec that states an adjacency has imported the module already.
-        from dpcli.mechanisms.stated.stated_spec import conversion
+        stated: Adjacency | None = getattr(entry.spec, "adjacency", None)
+        if stated is not None:
+            yield from _converted((*path, "adjacency"), stated, adjacency)
 
-        try:
-            changes = conversion(stated, adjacency)
-        except InputError as refusal:
-            yield RuleFinding(key, str(refusal))
-            continue
-        if changes > 1:
-            yield RuleFinding(
-                key, f"stated under {stated.value}, counted as {changes} such changes for one {adjacency.value}", "warning"
-            )
+
+def _converted(key: Path, stated: Adjacency, adjacency: Adjacency) -> Iterator[RuleFinding]:
+    """Yield a finding if a guarantee under `stated` cannot be converted to the adjacency of the file, or only as several changes."""
+    # This import costs nothing: a spec that states an adjacency has imported the module already.
+    from dpcli.mechanisms.stated.stated_spec import conversion
+
+    try:
+        changes = conversion(stated, adjacency)
+    except InputError as refusal:
+        yield RuleFinding(key, str(refusal))
+        return
+    if changes > 1:
+        message = f"stated under {stated.value}, counted as {changes} such changes for one {adjacency.value}"
+        yield RuleFinding(key, message, "warning")
 
 
 def _record_or_unit(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -256,14 +246,15 @@ def _floating_point(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases != "outputs":
         return
     for path, entry in entries(pipeline):
-        if entry.spec.discrete_twin is not None:
-            is_count = float(getattr(entry.spec, "sensitivity", None) or 1.0).is_integer()
-            discrete = f', or "{entry.spec.discrete_twin}" if the query is a whole number' if is_count else ""
-            yield RuleFinding(
-                (*path, "type"),
-                f'published floating-point "{entry.type}" noise reveals more than its formula says: '
-                f"use an OpenDP sampler{discrete} (nothing to do if no noisy number is published)",
-            )
+        if entry.spec.discrete_twin is None:
+            continue
+        may_be_count = float(getattr(entry.spec, "sensitivity", None) or 1.0).is_integer()
+        discrete = f', or "{entry.spec.discrete_twin}" if the query is a whole number' if may_be_count else ""
+        message = (
+            f'published floating-point "{entry.type}" noise reveals more than its formula says: '
+            f"use an OpenDP sampler{discrete} (nothing to do if no noisy number is published)"
+        )
+        yield RuleFinding((*path, "type"), message)
 
 
 def _not_stated(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -289,10 +280,12 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
         shown: The epsilon as text.
         delta: The delta.
     """
-    hits = ceil(1e4 * (100.0 - (99.0 - 100.0 * delta) * exp(-epsilon))) / 1e4
+    hit_rate = 100.0 - (99.0 - 100.0 * delta) * exp(-epsilon)  # in percent
+    rounded_up = min(ceil(1e4 * hit_rate) / 1e4, 100.0)
+    degree = "no" if epsilon > NO_PROTECTION else "almost no"
     return (
-        f"epsilon = {shown} gives {'no' if epsilon > NO_PROTECTION else 'almost no'} protection against membership inference (at a 1 % "
-        f"false-positive rate it permits a {min(hits, 100.0):g} % hit rate)"
+        f"epsilon = {shown} gives {degree} protection against membership inference (at a 1 % "
+        f"false-positive rate it permits a {rounded_up:g} % hit rate)"
     )
 
 

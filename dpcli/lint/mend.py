@@ -37,22 +37,21 @@ def is_slip(word: str, meant: str) -> bool:
 
     A slip is an extra, a missing or a wrong letter, or the exchange of two letters. A wrong digit is no slip: l1 is not l2.
     """
-    first, second = (text.casefold().translate(SEPARATORS) for text in (word, meant))
+    first, second = _letters(word), _letters(meant)
     if first == second:
         return True
-    if min(len(first), len(second)) < SHORTEST_WORD - 1 or max(len(first), len(second)) < SHORTEST_WORD:
+    shorter, longer = sorted((len(first), len(second)))
+    if shorter < SHORTEST_WORD - 1 or longer < SHORTEST_WORD:
         return False
-    begin = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
-    first_rest, second_rest = first[begin:], second[begin:]
-    if first_rest[:1].isdigit() or second_rest[:1].isdigit():
+    while first and second and first[0] == second[0]:  # until the first difference
+        first, second = first[1:], second[1:]
+    if first[:1].isdigit() or second[:1].isdigit():
         return False
-    exchanged = (
-        first_rest[:2] == second_rest[:2][::-1]
-        and len(first_rest) > 1
-        and first_rest[2:] == second_rest[2:]
-        and not first_rest[1].isdigit()
-    )
-    return first_rest[1:] == second_rest or first_rest == second_rest[1:] or first_rest[1:] == second_rest[1:] or exchanged
+    has_extra_letter = first[1:] == second
+    lacks_letter = first == second[1:]
+    has_wrong_letter = first[1:] == second[1:]
+    has_exchanged_letters = len(first) > 1 and first[:2] == second[1::-1] and first[2:] == second[2:] and not first[1].isdigit()
+    return has_extra_letter or lacks_letter or has_wrong_letter or has_exchanged_letters
 
 
 def only_slip(word: str, among: Iterable[str]) -> str | None:
@@ -61,13 +60,14 @@ def only_slip(word: str, among: Iterable[str]) -> str | None:
     A word that differs only in case and separators is preferred to words that differ in a letter.
     """
     candidates = [known_word for known_word in dict.fromkeys(among) if is_slip(word, known_word)]
-    same = [
-        known_word
-        for known_word in candidates
-        if known_word.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)
-    ]
+    same = [known_word for known_word in candidates if _letters(known_word) == _letters(word)]
     nearest = same or candidates
     return nearest[0] if len(nearest) == 1 else None
+
+
+def _letters(word: str) -> str:
+    """Return a word without case and separators."""
+    return word.casefold().translate(SEPARATORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,13 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
     _, tables, before = faults(text.encode(), path)
     if not before:
         return _with_whole_steps(text, path)
-    lines = locate(text, [fault.key for fault in before])
-    repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
+    places = locate(text, [fault.key for fault in before])
+    repairs = []
+    for fault in before:
+        line, _ = places[fault.key]
+        repair = _repair(tables, fault, line)
+        if repair is not None:
+            repairs.append((fault, repair))
 
     def succeeds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
         remaining = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
@@ -156,7 +161,9 @@ def _first_success(
         repairs: Repairs, each with an object that `succeeds` needs.
         succeeds: Function that judges the new text, given the repairs that were made.
     """
-    for chosen in (repairs, *([repair] for repair in repairs)) if repairs else ():
+    if not repairs:
+        return None
+    for chosen in (repairs, *([repair] for repair in repairs)):
         try:
             after = _apply(text, [repair for _, repair in chosen])
             if succeeds(after, chosen):
@@ -175,22 +182,23 @@ def _apply(text: str, repairs: Iterable[Repair]) -> str:
 
 def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
     """Return the repair that the hint of the reader suggests, if it is the only possible one; else None."""
-    key, was = str(fault.key[-1]) if fault.key else "", _value_at(tables, fault.key)
+    key = str(fault.key[-1]) if fault.key else ""
+    value = _value_at(tables, fault.key)
     if suggestion := SUGGESTION.match(fault.hint):
         word = suggestion[1]
         if fault.rule == "DP002" and only_slip(key, fault.among) == word:
             return Repair(Mend(fault.rule, line, f"{key} -> {word}"), fault.key, name=word)
-        if isinstance(was, str) and only_slip(was, fault.among) == word:
-            return _repaired_value(fault, line, was, word)
+        if isinstance(value, str) and only_slip(value, fault.among) == word:
+            return _repaired_value(fault, line, value, word)
     rewriting = REWRITING.match(fault.hint)
-    now = _scalar(rewriting[1]) if rewriting else None
-    if now is None or (isinstance(was, float) and abs(was) >= EXACT_INTEGERS):
+    new_value = _scalar(rewriting[1]) if rewriting else None
+    if new_value is None or (isinstance(value, float) and abs(value) >= EXACT_INTEGERS):
         return None
-    return _repaired_value(fault, line, was, now)
+    return _repaired_value(fault, line, value, new_value)
 
 
-def _repaired_value(fault: Fault, line: int, was: Any, now: Any) -> Repair:
-    return Repair(Mend(fault.rule, line, f"{fault.key[-1]}: {shown(was)} -> {shown(now)}"), fault.key, now)
+def _repaired_value(fault: Fault, line: int, value: Any, new_value: Any) -> Repair:
+    return Repair(Mend(fault.rule, line, f"{fault.key[-1]}: {shown(value)} -> {shown(new_value)}"), fault.key, new_value)
 
 
 def _value_at(tables: Any, path: Path) -> Any:
@@ -235,6 +243,8 @@ def _in_steps(pipeline: Pipeline, place: Path, line: int) -> Repair:
     entry = pipeline.mechanisms[int(place[1])]
     size = pipeline.privacy.dataset_size
     rate = None if entry.sampling is None else entry.sampling.exact_rate(size)
-    name, count = ("epochs", ceil(entry.epochs or 0.0)) if rate is None else ("steps", entry.runs(size).steps_at(rate))
-    mend = Mend("DP117", line, f"epochs = {entry.epochs:g} -> {name} = {count}")
-    return Repair(mend, place, count, None if name == "epochs" else name)
+    if rate is None:
+        passes = ceil(entry.epochs or 0.0)
+        return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> epochs = {passes}"), place, passes)
+    steps = entry.runs(size).steps_at(rate)
+    return Repair(Mend("DP117", line, f"epochs = {entry.epochs:g} -> steps = {steps}"), place, steps, "steps")

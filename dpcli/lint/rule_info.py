@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpcli.base.values import dataclass
@@ -61,6 +62,11 @@ def entries(pipeline: Pipeline) -> Iterator[tuple[Path, Entry]]:
     """Yield every mechanism with the path of its table."""
     for index, entry in enumerate(pipeline.mechanisms):
         yield ("mechanism", index), entry
+
+
+def steps_in(epochs: float, rate: Fraction | None) -> Fraction:
+    """Return the number of steps in a number of epochs, without rounding; the number of passes without a rate."""
+    return Fraction(repr(epochs)) / (rate or 1)
 
 
 # The beginning of most example files, up to the first mechanism. No rule reports it.

@@ -69,7 +69,9 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
     except InvalidFile as invalid:
         return invalid.diagnostics
     judged = () if pipeline is None else judge(pipeline, data)
-    return tuple(sorted((*wrong, *judged), key=lambda d: (d.line, d.column, d.rule))) if wrong and judged else wrong or judged
+    if not wrong:
+        return judged
+    return tuple(sorted((*wrong, *judged), key=lambda d: (d.line, d.column, d.rule))) if judged else wrong
 
 
 def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
@@ -145,13 +147,14 @@ def _with_places(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipe
     from dpcli.file.toml.syntax import text_of
 
     text = text_of(data)
-    lines, names = text.split("\n"), {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
-    stated = {finding.path: pipeline.stated_at(finding.path) for _, finding in pairs}
-    located_at = located(text, stated.values())
-    places = {path: located_at[place] for path, place in stated.items()}
-    title, placed = _title(pipeline), []
+    path_in_file = {finding.path: pipeline.stated_at(finding.path) for _, finding in pairs}
+    place_of_path = located(text, path_in_file.values())
+    places = {path: place_of_path[stated] for path, stated in path_in_file.items()}
+    names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
+    lines, title = text.split("\n"), _title(pipeline)
+    result = []
     for info, finding in sorted(pairs, key=lambda pair: (places[pair[1].path], pair[0].code)):
         line, column = places[finding.path]
         severity, key = finding.severity or info.severity, key_text(finding.path, names)
-        placed.append(Diagnostic(info.code, severity, finding.message, title, key, line, column, lines[line - 1]))
-    return tuple(placed)
+        result.append(Diagnostic(info.code, severity, finding.message, title, key, line, column, lines[line - 1]))
+    return tuple(result)

@@ -11,7 +11,7 @@ from math import ceil
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.file.toml.findings import Path
-from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries, steps_in
 from dpcli.lint.sections import RELEASING, findings_where, findings_where_on, mentions, names_one_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
@@ -85,12 +85,11 @@ def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:
         if entry.epochs is None:
             continue
         rate = _epoch_share(entry, pipeline.privacy.dataset_size)
-        if rate != 0 and (Fraction(repr(entry.epochs)) / (rate or 1)).denominator != 1:
-            exact = Fraction(repr(entry.epochs)) / (rate or 1)
-            if exact > MAX_COUNT:
-                continue  # no command accepts more steps
-            unit = "steps" if rate else "passes"
-            message = f"{entry.epochs:.12g} epochs = {float(exact):,.12g} {unit}; using {ceil(exact):,}"
+        steps = steps_in(entry.epochs, rate)
+        is_possible = rate != 0 and steps <= MAX_COUNT  # no command accepts more steps
+        if is_possible and steps.denominator != 1:
+            unit = "passes" if rate is None else "steps"
+            message = f"{entry.epochs:.12g} epochs = {float(steps):,.12g} {unit}; using {ceil(steps):,}"
             yield RuleFinding((*path, "epochs"), message)
 
 

@@ -9,7 +9,7 @@ from math import ceil, sqrt
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.lint.composition import PLACE
-from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
+from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries, steps_in
 from dpcli.lint.sections import entry_mentions
 from dpcli.mechanisms.sampling.schemes import Batched
 
@@ -28,19 +28,24 @@ SEPARATED = 2.0
 def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if any(section in ("train", "federated") for section, _ in pipeline.sections):
         return  # dpcli train runs the number of steps that is charged, and a round is no pass over the data
-    rates = ((path, entry, _rate(entry, pipeline)) for path, entry in entries(pipeline) if _trains(entry))
-    runs = [(path, entry, rate, rate * _steps(entry, rate)) for path, entry, rate in rates if rate is not None]
-    if pipeline.privacy.releases == "outputs" or any(entry.epochs is not None or passes >= 1 for _, entry, _, passes in runs):
-        return  # queries, or a short run in a file that also states epochs or a whole pass
-    for path, entry, rate, passes in runs:
-        if PLACE.search(entry.name) or entry_mentions(SHORT_RUN, entry):
+    if pipeline.privacy.releases == "outputs":
+        return  # queries
+    findings = []
+    for path, entry in entries(pipeline):
+        rate = _rate(entry, pipeline) if _trains(entry) else None
+        if rate is None:
             continue
-        if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < SHARE_OF_A_PASS:
+        passes = rate * _steps(entry, rate)
+        if entry.epochs is not None or passes >= 1:
+            return  # the file also states epochs or a whole pass, so that a short run is probably meant
+        is_described = PLACE.search(entry.name) or entry_mentions(SHORT_RUN, entry)
+        if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < SHARE_OF_A_PASS and not is_described:
             message = (
                 f"{entry.steps} steps at a rate of {float(rate):.4g} are {float(passes):.2g} of one pass over the data: state "
                 f"epochs = {entry.steps} if passes are meant"
             )
-            yield RuleFinding((*path, "steps"), message)
+            findings.append(RuleFinding((*path, "steps"), message))
+    yield from findings
 
 
 def _percentage(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -60,18 +65,17 @@ def _percentage(pipeline: Pipeline) -> Iterator[RuleFinding]:
 def _little_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         noise, rate = _noise(entry), _rate(entry, pipeline)
-        taken = 1 if rate is None else rate * _steps(entry, rate)  # how often a record takes part
-        if noise is None or noise >= LITTLE_NOISE or taken <= (pipeline.privacy.delta or 0.0):
+        uses = 1 if rate is None else rate * _steps(entry, rate)  # expected number of steps that read a record
+        if noise is None or noise >= LITTLE_NOISE or uses <= (pipeline.privacy.delta or 0.0):
             continue
         if getattr(entry.spec, "noise_multiplier", None) is None:
             yield RuleFinding((*path, "sigma"), f"noise of {noise:g} times the sensitivity hides no record")
             continue
-        size = pipeline.privacy.dataset_size
-        batch = getattr(entry.sampling, "batch_size", None) or (round(rate * size) if rate is not None and size is not None else 1)
-        divided = f" ({noise!r} * {batch:,} = {noise * batch:.4g})" if batch > 1 else ""
+        batch_size = _batch_size(entry, rate, pipeline.privacy.dataset_size)
+        on_sum = f" ({noise!r} * {batch_size:,} = {noise * batch_size:.4g})" if batch_size > 1 else ""
         message = (
             f"noise of {noise!r} times one record's contribution hides no record: state the noise on the sum of a batch, not on "
-            f"its mean{divided}"
+            f"its mean{on_sum}"
         )
         yield RuleFinding((*path, "noise_multiplier"), message)
 
@@ -95,6 +99,14 @@ def _rate(entry: Entry, pipeline: Pipeline) -> Fraction | None:
     return entry.sampling.exact_rate(pipeline.privacy.dataset_size) if isinstance(entry.sampling, Batched) else None
 
 
+def _batch_size(entry: Entry, rate: Fraction | None, dataset_size: int | None) -> int:
+    """Return the stated or expected number of records in one step; 1 if it is unknown."""
+    stated: int | None = getattr(entry.sampling, "batch_size", None)
+    if stated:
+        return stated
+    return 1 if rate is None or dataset_size is None else round(rate * dataset_size)
+
+
 def _trains(entry: Entry) -> bool:
     """Return whether the noise of an entry is stated as in training: as Gaussian noise relative to the contribution of a record."""
     return entry.spec.needs_delta and getattr(entry.spec, "noise_multiplier", None) is not None
@@ -102,7 +114,7 @@ def _trains(entry: Entry) -> bool:
 
 def _steps(entry: Entry, rate: Fraction) -> int:
     """Return the number of runs of an entry, at most MAX_COUNT, the largest number that commands accept."""
-    return entry.steps if entry.epochs is None else min(MAX_COUNT, ceil(Fraction(repr(entry.epochs)) / (rate or 1)))
+    return entry.steps if entry.epochs is None else min(MAX_COUNT, ceil(steps_in(entry.epochs, rate)))
 
 
 def _noise(entry: Entry) -> float | None:
@@ -113,8 +125,9 @@ def _noise(entry: Entry) -> float | None:
     multiplier: float | None = getattr(spec, "noise_multiplier", None)
     if multiplier is not None:
         return multiplier
-    sigma, moved = getattr(spec, "sigma", None), getattr(spec, "sensitivity", None) or getattr(spec, "l2_sensitivity", None)
-    return None if sigma is None or moved is None else float(sigma / moved)
+    sigma: float | None = getattr(spec, "sigma", None)
+    sensitivity: float | None = getattr(spec, "sensitivity", None) or getattr(spec, "l2_sensitivity", None)
+    return None if sigma is None or sensitivity is None else sigma / sensitivity
 
 
 def _reveals_presence(entry: Entry, rate: Fraction, steps: int) -> bool:

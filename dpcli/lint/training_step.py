@@ -19,6 +19,7 @@ PRIVATE_COUNT_WORDS = frozenset({"n", "data", "dataset", "records", "actual", "a
 CLIP_PER_KEYS = frozenset({"clip_per", "clip_by", "clipping_granularity"})
 SEVERAL_RECORDS_WORDS = ("batch", "per_batch", "minibatch", "microbatch", "micro_batch", "per_microbatch", "device", "per_device")
 MICROBATCH_KEYS = frozenset({"num_microbatches", "microbatches"})
+NOISE_KEYS = ("noise_multiplier", "sigma")
 DROP_KEYS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty", "min_batch_size"}
 SKIP_KEYS = frozenset({*DROP_KEYS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
 
@@ -34,11 +35,12 @@ def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
         return  # under other adjacencies, neighbouring datasets have the same number of records
     for path, name, value in settings(pipeline):
-        counted = any("len(" in word or (name in DIVISOR_KEYS and word in PRIVATE_COUNT_WORDS) for word in words_in(value))
-        if counted:
-            yield RuleFinding(
-                path, f"expected a declared constant such as the expected batch size, found a private count, {value!r}"
-            )
+        words = list(words_in(value))
+        is_length = any("len(" in word for word in words)
+        is_divisor = name in DIVISOR_KEYS and not PRIVATE_COUNT_WORDS.isdisjoint(words)
+        if is_length or is_divisor:
+            message = f"expected a declared constant such as the expected batch size, found a private count, {value!r}"
+            yield RuleFinding(path, message)
 
 
 def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -46,22 +48,24 @@ def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings_where(pipeline, CLIP_PER_KEYS, names_one_of(*SEVERAL_RECORDS_WORDS), message)
     if any(name in CLIP_PER_KEYS for _, name, _ in settings(pipeline)):
         return
-    single = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
+    batch_sizes = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
     message = 'expected clip_per = "example" in the same section, or a number equal to batch_size: found neither'
-    yield from findings_where(pipeline, MICROBATCH_KEYS, lambda value: is_on(value) and value not in single, message)
+    yield from findings_where(pipeline, MICROBATCH_KEYS, lambda value: is_on(value) and value not in batch_sizes, message)
 
 
 def _other_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    yield from findings_where_on(
-        pipeline, frozenset({"disable_dp"}), "without the stated noise, the epsilon of the file does not hold"
-    )
-    stated = {getattr(entry.spec, key, None) for _, entry in entries(pipeline) for key in ("noise_multiplier", "sigma")} - {None}
+    message = "without the stated noise, the epsilon of the file does not hold"
+    yield from findings_where_on(pipeline, frozenset({"disable_dp"}), message)
+    noises: set[float | None] = set()
+    for _, entry in entries(pipeline):
+        noises |= {getattr(entry.spec, key, None) for key in NOISE_KEYS}
+    noises.discard(None)
     for path, name, value in settings(pipeline, "train"):
-        if stated and name in ("noise_multiplier", "sigma") and _number(value) and value not in stated:
+        if noises and name in NOISE_KEYS and _is_number(value) and value not in noises:
             yield RuleFinding(path, f"expected the noise of a mechanism of this file, found {value!r}")
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -12,6 +12,8 @@ from dpcli.lint.sections import entry_mentions, mentions, normalized
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
 
+LONGEST_QUOTE = 80  # largest number of characters of a text in a message
+
 # Patterns. They match upper and lower case.
 L2 = r"(?<!\bnot an )(?<!\bnot the )(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
@@ -61,25 +63,25 @@ LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"  # at least four digits,
 
 def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
-        moved = getattr(entry.spec, "sensitivity", None)
-        if getattr(entry.spec, "scale", None) is None or moved is None:
+        sensitivity = getattr(entry.spec, "sensitivity", None)
+        has_laplace_noise = getattr(entry.spec, "scale", None) is not None
+        if not has_laplace_noise or sensitivity is None or entry_mentions(f"{L1}|{OF_NORMS}", entry):
             continue
-        if entry_mentions(f"{L1}|{OF_NORMS}", entry):
-            continue
+        needed = f'"{entry.type}" noise needs the L1 sensitivity, which may be larger'
+        square = _square_of(sensitivity)
         if entry_mentions(L2, entry):
-            message = f'the description mentions an L2 norm, but "{entry.type}" noise needs the L1 sensitivity, which may be larger'
+            yield RuleFinding((*path, "sensitivity"), f"the description mentions an L2 norm, but {needed}")
+        elif square is not None and entry_mentions(VECTOR, entry) and not entry_mentions(ROOTED, entry):
+            message = f"{sensitivity:g} is the root of {square} and looks like an L2 norm, but {needed}"
             yield RuleFinding((*path, "sensitivity"), message)
-        elif (square := _root_of(moved)) is not None and entry_mentions(VECTOR, entry) and not entry_mentions(ROOTED, entry):
-            message = (
-                f'{moved:g} is the root of {square} and looks like an L2 norm, but "{entry.type}" noise needs the L1 sensitivity'
-            )
-            yield RuleFinding((*path, "sensitivity"), f"{message}, which may be larger")
 
 
-def _root_of(value: float) -> int | None:
+def _square_of(value: float) -> int | None:
     """Return the whole number up to 10, but no square, whose root this value is to at least three decimals; None if there is none."""
     decimals = len(f"{value:.12g}".partition(".")[2])
-    return next((square for square in (2, 3, 5, 6, 7, 8, 10) if decimals >= 3 and abs(value - sqrt(square)) < 1e-3), None)
+    if decimals < 3:
+        return None
+    return next((number for number in (2, 3, 5, 6, 7, 8, 10) if abs(value - sqrt(number)) < 1e-3), None)
 
 
 def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -96,10 +98,13 @@ def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _sensitivity(spec: Spec) -> tuple[str, str]:
     """Return the key that states a sensitivity of 1 for a vector, and the sensitivity for two bins; ("", "") if no key states 1."""
+    if getattr(spec, "dimension", None) == 1:  # a single number
+        return "", ""
     required = "2 (L1)" if getattr(spec, "scale", None) is not None else "1.41422 (L2)"
-    single = getattr(spec, "dimension", None) == 1
-    keys = [key for key in ("sensitivity", "l2_sensitivity") if not single and getattr(spec, key, None) == 1]
-    return (keys[0], required) if keys else ("", "")
+    for key in ("sensitivity", "l2_sensitivity"):
+        if getattr(spec, key, None) == 1:
+            return key, required
+    return "", ""
 
 
 def _uncounted(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -118,29 +123,31 @@ def _on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         yield ("disclosure", "tuning"), pipeline.disclosure.tuning
     for section, table in pipeline.sections:
         for key, notes in table.items():
-            if normalized(key) == "covers" and isinstance(notes, Mapping):
-                yield from (
-                    ((section, key, note), text) for note, text in notes.items() if note == "tuning" and isinstance(text, str)
-                )
+            text = notes.get("tuning") if normalized(key) == "covers" and isinstance(notes, Mapping) else None
+            if isinstance(text, str):
+                yield (section, key, "tuning"), text
 
 
 def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     text, size = pipeline.disclosure.data, pipeline.privacy.dataset_size
-    if text is None or mentions(BOUNDED, text):
+    if text is None or mentions(BOUNDED, text) or not mentions(SECRET_SIZE, text):
         return
-    if mentions(SECRET_SIZE, text) and (size is not None or mentions(LARGE_NUMBER, text)):
-        stated = "this text states a number" if size is None else f"dataset_size = {size:,} is declared public"
-        yield RuleFinding(
-            ("disclosure", "data"), f'"{_cut(text)}": {stated}, and every reader of the file or of its report sees the size'
-        )
+    if size is not None:
+        stated = f"dataset_size = {size:,} is declared public"
+    elif mentions(LARGE_NUMBER, text):
+        stated = "this text states a number"
+    else:
+        return
+    message = f'"{_cut(text)}": {stated}, and every reader of the file or of its report sees the size'
+    yield RuleFinding(("disclosure", "data"), message)
 
 
 def _cut(text: str) -> str:
-    """Return a text in at most 80 characters, escaped and on one line."""
+    """Return a text in at most LONGEST_QUOTE characters, escaped and on one line."""
     from dpcli.file.toml.shown import escaped
 
     line = escaped(" ".join(text.split()))
-    return line if len(line) <= 80 else line[:77] + "..."
+    return line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 3] + "..."
 
 
 TWO_BINS = """

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.calibrate import substitute
+from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.file.pipeline.model import Entry

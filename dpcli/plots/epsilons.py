@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from dpcli.accountants.base import Bound, checked
 from dpcli.analysis.account import Account, account, attained, sound_profiles
 from dpcli.analysis.account_rows import AccountRow
-from dpcli.analysis.calibrate import Parameter, parameter_key
+from dpcli.analysis.solved_keys import Parameter, parameter_key
 from dpcli.base.errors import CannotCertify, InputError, InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.document.chart import SERIES, Band, Line, Points, Tone

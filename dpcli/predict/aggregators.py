@@ -25,16 +25,8 @@ from dpcli.base.lazy import load
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.orders import least_over_orders
 from dpcli.predict.plugin import AGGREGATORS
-from dpcli.predict.vote_bounds import (
-    AnswerSensitivity,
-    log_answered,
-    log_q_gaussian,
-    log_q_laplace,
-    monotone_conditions,
-    threshold_by_distance,
-    total_rdp_gaussian,
-    total_rdp_laplace,
-)
+from dpcli.predict.vote_bounds import log_answered, log_q_gaussian, log_q_laplace, total_rdp_gaussian, total_rdp_laplace
+from dpcli.predict.vote_sensitivity import AnswerSensitivity, monotone_conditions, threshold_by_distance
 from dpcli.random.streams import Stream
 
 if TYPE_CHECKING:
@@ -62,7 +54,9 @@ class Releases:
 
     def rdp(self, orders: Array) -> Array:
         """Return upper bounds on the sum of the divergences, (k,), at each of the orders, (k,)."""
-        return self.total(self.log_q, self.weights, orders) if len(self.log_q) else np.zeros(len(orders))
+        if not len(self.log_q):
+            return np.zeros(len(orders))
+        return self.total(self.log_q, self.weights, orders)
 
 
 def merge_releases(log_q: Array, counted: Array, total: Total) -> Releases:
@@ -208,10 +202,10 @@ class GnMax(Aggregator):
                 "the sensitivity needs both conditions"
             )
         rows, repeats = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
+        if not len(rows):
+            return np.zeros(teachers)
         # Every teacher votes on every query. The sensitivities of all queries therefore add up.
-        return np.asarray(
-            repeats @ answer_sensitivity.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float
-        )
+        return np.asarray(repeats @ answer_sensitivity.by_distance(rows, teachers), dtype=float)
 
     def answers(self, counts: Counts, counted: Array) -> Releases:
         return merge_releases(log_q_gaussian(counts, self.sigma), counted, _gaussian(self.sigma))
@@ -251,8 +245,9 @@ class ConfidentGnMax(GnMax):
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         values, repeats = np.unique(np.rint(largest), return_counts=True)
-        each = threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
-        return np.asarray(GnMax.sensitivity(self, counts, largest, teachers, order) + repeats @ each, dtype=float)
+        of_decisions = repeats @ threshold_by_distance(values, self.threshold, self.threshold_sigma, order, teachers)
+        of_answers = GnMax.sensitivity(self, counts, largest, teachers, order)
+        return np.asarray(of_answers + of_decisions, dtype=float)
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
         noisy = largest + self.threshold_sigma * normal_noise(stream, len(largest))
@@ -308,7 +303,8 @@ def uniforms(stream: Stream, count: int) -> Array:
 def normal_noise(stream: Stream, count: int) -> Array:
     """Return `count` independent draws from N(0, 1), in double precision throughout. Source: Box & Muller 1958."""
     half = (count + 1) // 2
-    radius, angle = np.sqrt(-2.0 * np.log(uniforms(stream, half))), 2.0 * math.pi * uniforms(stream, half)
+    radius = np.sqrt(-2.0 * np.log(uniforms(stream, half)))
+    angle = 2.0 * math.pi * uniforms(stream, half)
     return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count]
 
 

@@ -78,19 +78,16 @@ class PostgresQueries:
         require_count(count)
         with self._transaction() as connection:
             current = self._count(connection, lock=True)
-            if (
-                connection.execute(
-                    WRITE, (current.after(count, self._place, self._counted_noun), self._name, current.taken)
-                ).rowcount
-                != 1
-            ):
+            taken = current.after(count, self._place, self._counted_noun)
+            if connection.execute(WRITE, (taken, self._name, current.taken)).rowcount != 1:
                 raise LedgerError(f"{self._place}: the count could not be written: its definitions were changed")
         return Granted(current.taken + 1, count, self.total)
 
     def _count(self, connection: Any, lock: bool = False) -> Count:
         if connection.execute(INSTALLED).fetchone() is None:
             raise LedgerError(f"{self._place}: {NOT_THERE}")
-        row = connection.execute(f"{READ}{' FOR UPDATE' if lock else ''}", (self._name,)).fetchone()
+        query = f"{READ} FOR UPDATE" if lock else READ
+        row = connection.execute(query, (self._name,)).fetchone()
         if row is None:
             raise LedgerError(f"{self._place}: {NOT_THERE}")
         count = Count(*row)

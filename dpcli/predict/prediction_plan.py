@@ -34,7 +34,8 @@ def same_source(private: str | None, public: str | None) -> bool:
     """
     if private is None or public is None:
         return False
-    return private == public or (":" not in private + public and os.path.normpath(private) == os.path.normpath(public))
+    are_files = ":" not in private and ":" not in public
+    return private == public or (are_files and os.path.normpath(private) == os.path.normpath(public))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,8 @@ class PredictionPlan(FilePlan):
 
 def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
     """Return the pipeline with this entry instead of the entry of the same name."""
-    return replace(
-        pipeline, mechanisms=tuple(entry if mechanism.name == entry.name else mechanism for mechanism in pipeline.mechanisms)
-    )
+    mechanisms = [entry if mechanism.name == entry.name else mechanism for mechanism in pipeline.mechanisms]
+    return replace(pipeline, mechanisms=tuple(mechanisms))
 
 
 def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:

@@ -14,7 +14,7 @@ from dpcli.base.lazy import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count
-from dpcli.sessions.charged import Session, charge, mark_counted, reason, session_in
+from dpcli.sessions.charged import Session, charge, mark_counted, open_session, reason
 from dpcli.sessions.window import Resumable
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpcli.predict.query_counts import QueryBudget
 
 Report = Callable[[int, int], None]  # reports progress: (number of parts done, number of parts)
+LONGEST_IDENTITY = 200  # largest number of characters of the fingerprint of a system
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # files in a session's folder
 # The warning of a statement if no ledger counts the answers.
 RESTORED = (
@@ -59,12 +60,12 @@ class AnswerCount:
         """
         if ledger is not None:
             return LedgerQueries(ledger, session.run, self.total, self.name or self.counted_noun)
-        path = place or os.path.join(session.folder, COUNT_FILE)
-        if self.name:
-            path = os.path.join(session.folder, f"{self.name}.db") if place is None else f"{place}-{self.name}"
-        return open_queries(
-            path, session.identity, self.total, new=not session.counted, moved=moved, counted_noun=self.counted_noun
-        )
+        if place is None:
+            path = os.path.join(session.folder, f"{self.name}.db" if self.name else COUNT_FILE)
+        else:
+            path = f"{place}-{self.name}" if self.name else place
+        is_new = not session.counted
+        return open_queries(path, session.identity, self.total, new=is_new, moved=moved, counted_noun=self.counted_noun)
 
 
 def open_queries(
@@ -93,8 +94,10 @@ def open_queries(
         LedgerError: If the count is missing, locked, damaged or a copy, belongs to another system, or has another total.
         InputError: If the place cannot be read.
     """
-    if not identity or not identity.isascii() or not identity.isprintable() or len(identity) > 200:
-        raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
+    if not (identity.isascii() and identity.isprintable() and 1 <= len(identity) <= LONGEST_IDENTITY):
+        raise InputError(
+            f"identity: expected a fingerprint of at most {LONGEST_IDENTITY} printable characters, found {identity[:60]!a}"
+        )
     require_count(total, "total")
     if place.startswith(POSTGRES):
         budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(
@@ -132,7 +135,7 @@ def begin_session(
         Denied: If the ledger does not allow the session.
         LedgerError: If the ledger or a count cannot be relied on.
     """
-    session = session_in(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
+    session = open_session(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
     rows = None if plan.rows is None else plan.rows.content()
     session = replace(session, window=plan.pipeline.privacy.window or (), rows=rows)
     if released is not None and not session.counted and os.path.lexists(released):

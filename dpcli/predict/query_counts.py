@@ -91,11 +91,13 @@ class Count:
             Denied: If fewer answers are left.
         """
         left = self.total - self.taken
-        if count > left:
-            spent = f"{self.taken:,} of {self.total:,} {counted_noun} are spent: {left:,} are left, {count:,} were requested"
-            spent = spent if left else f"all {self.total:,} {counted_noun} are spent"
-            raise Denied(f"{place}: {spent}{',' if left else ':'} more need a new fit and a new charge")
-        return self.taken + count
+        if count <= left:
+            return self.taken + count
+        if left:
+            spent = f"{self.taken:,} of {self.total:,} {counted_noun} are spent: {left:,} are left, {count:,} were requested,"
+        else:
+            spent = f"all {self.total:,} {counted_noun} are spent:"
+        raise Denied(f"{place}: {spent} more need a new fit and a new charge")
 
 
 class LedgerQueries:

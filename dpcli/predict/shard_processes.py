@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -87,18 +88,15 @@ class ShardProcesses:
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Yield the number of each shard with its result, in the order in which the processes end. Raises InputError if a process fails."""
-        tasks = list(shards)
-        waiting, busy = iter(tasks), dict[Connection, tuple[int, StartedWork]]()
-        jobs = self._jobs or (min(cores(), len(tasks), MOST_AT_ONCE) if self._warmed.forks else 1)
-        threads = 1 if self._jobs else max(cores() // max(jobs, 1), 1)
+        waiting = deque(shards)
+        busy: dict[Connection, tuple[int, StartedWork]] = {}
+        jobs, threads = self._jobs_and_threads(len(waiting))
         try:
-            while True:
-                while len(busy) < jobs and (following := next(waiting, None)) is not None:
-                    number, shard = following
+            while waiting or busy:
+                while waiting and len(busy) < jobs:
+                    number, shard = waiting.popleft()
                     started = self._start_work(number, shard, threads)
                     busy[started.line] = number, started
-                if not busy:
-                    return
                 for ready in wait(list(busy)):
                     assert isinstance(ready, Connection)
                     number, started = busy.pop(ready)
@@ -111,28 +109,36 @@ class ShardProcesses:
             for _, started in busy.values():
                 started.close()
 
+    def _jobs_and_threads(self, shards: int) -> tuple[int, int]:
+        """Return the number of processes at a time, and the number of threads of each."""
+        if self._jobs:
+            return self._jobs, 1
+        jobs = min(cores(), shards, MOST_AT_ONCE) if self._warmed.forks else 1
+        return jobs, max(cores() // max(jobs, 1), 1)
+
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
         """Return a process for each shard that keeps its result and answers questions about it. Raises InputError if a process fails."""
-        residents = [
-            ResidentProcess(self, self._start_work(number, shard, threads=1, stays=True)) for number, shard in enumerate(shards)
-        ]
+        started = [self._start_work(number, shard, threads=1, stays=True) for number, shard in enumerate(shards)]
+        residents = [ResidentProcess(self, work) for work in started]
         for resident in residents:
             resident.answer()
         return residents
 
     def _start_work(self, number: int, shard: Any, threads: int, stays: bool = False) -> StartedWork:
         task = Task(fresh_entropy(number), threads, shard, stays)
-        own = None if self._warmed.forks else self._start_warmed()
+        own_warmed = None if self._warmed.forks else self._start_warmed()
         try:
-            if own is not None:
-                require_same_content(self.content, own.content)
-            line = self._warmed.fork() if own is None else own.line
+            if own_warmed is None:
+                line = self._warmed.fork()
+            else:
+                require_same_content(self.content, own_warmed.content)
+                line = own_warmed.line
             line.send(task)
         except (OSError, InputError) as error:
-            if own is not None:
-                own.end()
+            if own_warmed is not None:
+                own_warmed.end()
             raise InputError(self.killed_message if isinstance(error, OSError) else str(error)) from None
-        return StartedWork(line, own)
+        return StartedWork(line, own_warmed)
 
     def receive(self, line: Connection) -> Any:
         """Return the next result of a process. Raises the error that it sent, or InputError if it has ended."""

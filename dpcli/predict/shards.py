@@ -84,20 +84,24 @@ def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
 
 def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[list[int]]:
     """Return, for each shard, the indices in `units` of its records, in order. A shard may be empty."""
-    places: list[list[int]] = [[] for _ in range(shards)]
-    for place, unit in enumerate(units):
-        places[shard_of(unit, shards, salt)].append(place)
-    return places
+    indices: list[list[int]] = [[] for _ in range(shards)]
+    for index, unit in enumerate(units):
+        indices[shard_of(unit, shards, salt)].append(index)
+    return indices
 
 
-def unit_names(units: Sequence[str | int], names_owners: bool, adjacency: Adjacency) -> Sequence[str | int]:
-    """Return the names by which texts are assigned to shards.
+def shards_of_texts(
+    texts: Sequence[str], units: Sequence[str | int], names_owners: bool, adjacency: Adjacency, shards: int, salt: str = ""
+) -> list[list[int]]:
+    """Return, for each shard, the indices of its texts, in order. Blank texts are left out.
 
-    If the file names owners (`names_owners`), the names are the owners. Otherwise each text is a unit. Under replace-one it is named by its
-    index, as a text that changes keeps its index. Under the other adjacencies it is named by its content, which `units` then contains, as
-    indices change if other texts are added, removed or blanked. The caller has to leave out blank texts.
+    If the file names owners (`names_owners`), the shard of a text depends on its owner alone. Otherwise each text is a unit. Under
+    replace-one it is named by its index, as a text that changes keeps its index. Under the other adjacencies it is named by its content,
+    which `units` then contains, as indices change if other texts are added, removed or blanked.
     """
-    return range(len(units)) if adjacency is Adjacency.REPLACE_ONE and not names_owners else units
+    is_named_by_index = adjacency is Adjacency.REPLACE_ONE and not names_owners
+    names = range(len(units)) if is_named_by_index else units
+    return [[index for index in indices if texts[index].strip()] for indices in shards_of(names, shards, salt)]
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:

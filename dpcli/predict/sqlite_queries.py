@@ -51,6 +51,7 @@ SCHEMA = (
     "CREATE TRIGGER count_never_goes BEFORE DELETE ON budget BEGIN SELECT RAISE(ABORT, 'the count is never removed'); END",
 )
 READ = f"SELECT {', '.join(COLUMNS)}, digest FROM budget"
+INSERT = f"INSERT INTO budget VALUES (1{', ?' * len(COLUMNS)}, ?)"
 WRITE = f"UPDATE budget SET {', '.join(f'{name} = ?' for name in COLUMNS)}, digest = ?"
 
 
@@ -195,7 +196,8 @@ def _prepare(connection: Any, path: str) -> None:
         answer = connection.execute(setting).fetchall()
         if "journal_mode" in setting and answer != [("delete",)]:
             raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program uses it in WAL mode")
-    (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise LedgerError(f"{path}: an SQLite database, but not a count of queries; {WRITTEN}")
     if version > VERSION:
@@ -242,7 +244,8 @@ def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) 
     try:
         with _locked_folder(folder, path, seconds):
             if not os.path.lexists(path):
-                _create(path, os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new"), Count(identity, total, 0))
+                draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
+                _create(path, draft, Count(identity, total, 0))
                 sync_folder(folder)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be created: {error.strerror}") from None
@@ -261,7 +264,7 @@ def _create(path: str, draft: str, count: Count) -> None:
             file = replace(FileIdentity.of(draft), path=os.path.realpath(path))
             for statement in ("BEGIN", *SCHEMA, f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"):
                 connection.execute(statement)
-            connection.execute(f"INSERT INTO budget VALUES (1{', ?' * (len(COLUMNS) + 1)})", Row(count, file).values())
+            connection.execute(INSERT, Row(count, file).values())
             connection.execute("COMMIT")
         os.link(draft, path)
     finally:
@@ -274,7 +277,8 @@ def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
     require_posix(f"{path}: a count in a file")
     import fcntl
 
-    descriptor, end = os.open(folder, os.O_RDONLY), time.monotonic() + seconds
+    descriptor = os.open(folder, os.O_RDONLY)
+    end = time.monotonic() + seconds
     try:
         while True:
             try:

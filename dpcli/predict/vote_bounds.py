@@ -1,4 +1,4 @@
-"""Bounds on a noisy choice given the votes, and the sensitivity of the bounds.
+"""Bounds on a noisy choice given the votes.
 
 The first bound is on q, the probability of all outcomes other than the likeliest. The second is on D_a, the Renyi divergence of order a
 from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a is at most
@@ -9,25 +9,17 @@ from the choice with neighbouring votes. For Gaussian noise of deviation s, D_a 
 The bound holds if mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]. D_a never exceeds
 a / s^2. Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; for Laplace
 noise, Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
-
-The cost of an answer by GNMax depends on the votes through q alone. If one vote changes, q becomes at most B_U(q) and at least B_L(q). The
-cost increases with q up to q0, where it reaches the cost that holds for any votes. It changes fastest at q1 = B_L(q0). The smooth
-sensitivity of the cost is computed from the largest change of the cost by one vote, at each distance from the votes (2018, Appendix B.3 and
-B.4: Algorithms 3 to 5, Proposition 13).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpcli.base.errors import CannotCertify, InternalError
+from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_expm1_array, log_ndtr_array, log_normal, log_sum
-from dpcli.numerics.roots import bracket_root, increasing_root
+from dpcli.numerics.logspace import log_expm1_array, log_ndtr_array, log_sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,11 +32,6 @@ FARTHEST_GAP = 1e300  # Gaps between two counts are capped at this many noise sc
 LOG_ROUNDING = 4e-15  # relative error of the log of a probability; a sum of a few hundred tails has a smaller error
 ROUNDING = 1e-13  # relative error of a divergence; a sum of divergences has a smaller error
 LARGEST_EXPONENT = 600.0  # its exponential is still a finite float
-FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q.
-EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal.
-GRID_POINTS = 32  # number of grid points between q and B_U(q), in the test of conditions C5 and C6
-MOST_GRID_POINTS = 200_000  # The grid of that test has at most this many points.
-DECREASE_ROUNDING = 1e-9  # A smaller relative decrease counts as rounding.
 
 
 def log_q_gaussian(counts: Counts, sigma: float) -> Array:
@@ -110,7 +97,7 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
 
 def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array) -> Array:
     """Return upper bounds on the sum of D_a over n releases, (k,). Release i counts weights[i] > 0 times."""
-    sums = np.array([float(weights @ each) for each in _by_order(log_q, sigma, orders)])
+    sums = np.array([float(weights @ bounds) for bounds in _by_order(log_q, sigma, orders)])
     return sums * (1.0 + 1e-16 * math.sqrt(len(log_q)))
 
 
@@ -125,14 +112,16 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
         raise InternalError(
             "a probability above 1, no noise, or an order of at most 1: this is a bug in dpcli, and nothing was computed"
         )
-    place = np.argsort(log_q)
-    terms, log_1q, back = _terms(log_q[place], sigma), log1mexp_array(log_q[place]), np.argsort(place)
+    ascending = np.argsort(log_q)
+    original_order = np.argsort(ascending)
+    sorted_log_q = log_q[ascending]
+    terms, log_1q = _terms(sorted_log_q, sigma), log1mexp_array(sorted_log_q)
     least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # A positive cost that underflows must not become 0.
     for order in orders.tolist():
-        dependent = divergence(log_q[place], log_1q, terms.log_a, terms.log_b, order - 1.0)
+        dependent = divergence(sorted_log_q, log_1q, terms.log_a, terms.log_b, order - 1.0)
         independent = independent_gaussian(sigma, order)
-        bound = np.where(terms.highest >= order, np.minimum(dependent, independent), independent)[back]
-        yield np.asarray(np.maximum(bound * (1.0 + ROUNDING), least))
+        bounds = np.where(terms.highest >= order, np.minimum(dependent, independent), independent)
+        yield np.asarray(np.maximum(bounds[original_order] * (1.0 + ROUNDING), least))
 
 
 class _Terms(NamedTuple):
@@ -196,176 +185,17 @@ def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_on
     """
     with np.errstate(all="ignore"):
         likely, unlikely = above_one * log_a, log_q + log_expm1_array(above_one * log_b)
-        near = np.log1p(
-            np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT)) + np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
-        )
+        likely_excess = np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT))
+        unlikely_excess = np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
+        log_moment = np.log1p(likely_excess + unlikely_excess)
         far = (likely > LARGEST_EXPONENT) | (unlikely > LARGEST_EXPONENT)
         if far.any():
-            near[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])
-    return np.asarray(np.where(log_q == -np.inf, 0.0, np.where(near >= 0.0, near / above_one, np.inf)))
+            log_moment[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])
+    bounds = np.where(log_moment >= 0.0, log_moment / above_one, np.inf)  # NaN counts as infinite.
+    return np.asarray(np.where(log_q == -np.inf, 0.0, bounds))
 
 
 def log1mexp_array(x: Array) -> Array:
     """Return log(1 - e^x) for x <= 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(x > -0.6931471805599453, np.log(-np.expm1(x)), np.log1p(-np.exp(x))))
-
-
-def inverse_log_ndtr(log_p: Array) -> Array:
-    """Return z <= 0 with log Phi(z) = log_p, for log_p <= log(1/2)."""
-
-    def value_and_slope(z: Array) -> tuple[Array, Array]:
-        value = log_ndtr_array(z)
-        return value, np.exp(log_normal(z) - value)
-
-    return increasing_root(value_and_slope, log_p, -np.sqrt(-2.0 * log_p) - 1.0, np.zeros(len(log_p)))
-
-
-@dataclass(frozen=True)
-class AnswerSensitivity:
-    """The sensitivity of the cost of answers by GNMax, at one Renyi order.
-
-    Attributes:
-        sigma: Standard deviation of the noise on each count, in votes.
-        classes: Number m of labels.
-        order: Renyi order.
-    """
-
-    sigma: float
-    classes: int
-    order: float
-
-    def cost(self, log_q: Array) -> Array:
-        """Return the cost D at each q, (n,): below q0 the bound given the votes, and from q0 on the bound for any votes."""
-        dependent = rdp_gaussian(np.minimum(log_q, 0.0), self.sigma, np.array([self.order]))[:, 0]
-        return np.where(log_q >= self.log_q0, independent_gaussian(self.sigma, self.order), dependent)
-
-    @cached_property
-    def log_q0(self) -> float:
-        """Return log of q0, below which the bound given the votes is smaller. Raises CannotCertify if it never is."""
-        independent = independent_gaussian(self.sigma, self.order)
-
-        def excess_cost(certainty: float) -> float:
-            cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
-            return float(cost) - independent * (1.0 - EQUAL)
-
-        far = 1.0
-        while excess_cost(far) > 0.0:
-            far *= 2.0
-            if far > FARTHEST_Q0:
-                raise CannotCertify(f"at order {self.order:g} no votes lower the cost of an answer: there is nothing to sanitise")
-        return -bracket_root(excess_cost, 0.0, far)[1]
-
-    @cached_property
-    def log_q1(self) -> float:
-        """Return log of q1 = B_L(q0), at which the cost changes fastest."""
-        return float(self.less_likely(np.array([self.log_q0]))[0])
-
-    def more_likely(self, log_q: Array) -> Array:
-        """Return log of B_U(q), the largest value that one changed vote can give q."""
-        return self._shifted(log_q, math.sqrt(2.0) / self.sigma)
-
-    def less_likely(self, log_q: Array) -> Array:
-        """Return log of B_L(q), the smallest value that one changed vote can give q."""
-        return self._shifted(log_q, -math.sqrt(2.0) / self.sigma)
-
-    def _shifted(self, log_q: Array, by: float) -> Array:
-        others = math.log(self.classes - 1.0)
-        return np.asarray(np.minimum(others + log_ndtr_array(inverse_log_ndtr(log_q - others) + by), 0.0))
-
-    def local(self, log_q: Array) -> Array:
-        """Return an upper bound on the change of the cost D by one vote, at each q, (n,)."""
-        at = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
-        cost = self.cost(at)
-        return np.maximum(self.cost(self.more_likely(at)) - cost, cost - self.cost(self.less_likely(at)))
-
-    def by_distance(self, counts: Counts, teachers: int) -> Array:
-        """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
-
-        The largest value is over all distances up to d, as d teachers may change their votes on one query but not on another, and the
-        sensitivities of all queries are added up. Votes are moved one by one towards the largest sensitivity, from the second label to the
-        winner or back.
-        """
-        votes = np.sort(counts, axis=1)[:, ::-1].copy()
-        log_q = log_q_gaussian(votes, self.sigma)
-        largest = np.full((len(votes), teachers), float(self.local(np.array([self.log_q1]))[0]))
-        active = np.flatnonzero((log_q < self.log_q1) | (log_q > self.log_q0))
-        is_costly = log_q > self.log_q0
-        for d in range(teachers):
-            largest[active, d] = self.local(log_q[active])
-            more = np.where(is_costly[active], (log_q[active] > self.log_q0) & (votes[active, 1] > 0), log_q[active] < self.log_q1)
-            active = active[more]
-            if not len(active):
-                break
-            step = np.where(is_costly[active], 1, -1)
-            votes[active, 0] += step
-            votes[active, 1] -= step
-            votes[active, 1:] = np.sort(votes[active, 1:], axis=1)[:, ::-1]
-            log_q[active] = log_q_gaussian(votes[active], self.sigma)
-        return np.maximum.accumulate(largest, axis=1)
-
-
-def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
-    """Return the largest local sensitivity of the cost of deciding whether to answer, at each distance from the votes, (n, teachers).
-
-    Args:
-        largest: (n,) largest counts, in whole votes.
-    """
-    counts = np.arange(teachers + 1.0)
-    log_q = np.minimum(*log_answered(counts, threshold, sigma))
-    steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
-    local = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))
-    at = np.clip(np.rint(largest), 0, teachers).astype(int)
-    each = np.zeros((len(at), teachers))
-    for d in range(teachers):
-        up, down = at + d, at - d
-        each[:, d] = np.maximum(
-            np.where(up <= teachers, local[np.minimum(up, teachers)], 0.0), np.where(down >= 0, local[np.maximum(down, 0)], 0.0)
-        )
-    return np.maximum.accumulate(each, axis=1)
-
-
-def smooth_bound(by_distance: Array, beta: float) -> float:
-    """Return the smooth sensitivity: the largest value of e^(-beta d) times the local sensitivity at distance d.
-
-    Source: Nissim, Raskhodnikova, Smith 2007, Definition 2.2.
-    """
-    return float((by_distance * np.exp(-beta * np.arange(len(by_distance)))).max())
-
-
-class MonotoneConditions(NamedTuple):
-    """The results of testing conditions C5 and C6 of the smooth sensitivity.
-
-    C5: D(q) does not decrease in q up to q0. C6: D(B_U(q)) - D(q) does not decrease in q up to q1.
-    """
-
-    c5: bool
-    c6: bool
-
-
-def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> MonotoneConditions:
-    """Test the conditions for every q that votes of this number of teachers can have.
-
-    The conditions are tested on a grid, as in the published analysis. It is not proved that they hold between the grid points.
-    Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
-    """
-    costs = sensitivity.cost(_grid(sensitivity, teachers, sensitivity.log_q0))
-    c5 = _never_decreases(costs)
-    below = _grid(sensitivity, teachers, sensitivity.log_q1)
-    cost = sensitivity.cost(below)
-    return MonotoneConditions(c5, c5 and _never_decreases(sensitivity.cost(sensitivity.more_likely(below)) - cost, cost))
-
-
-def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:
-    """Return a grid of log q, from one vote below the q of unanimous votes to just below `log_high`."""
-    others, step = math.log(sensitivity.classes - 1.0), math.sqrt(2.0) / sensitivity.sigma
-    high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
-    low = min(-(teachers + 2.0) / (math.sqrt(2.0) * sensitivity.sigma), high) - step
-    places = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
-    return np.minimum(others + log_ndtr_array(places), math.nextafter(log_high, -math.inf))
-
-
-def _never_decreases(values: Array, scale: Array | None = None) -> bool:
-    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values)."""
-    size = np.abs(values if scale is None else scale)
-    return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - 1e-300))
+        return np.asarray(np.where(x > -math.log(2.0), np.log(-np.expm1(x)), np.log1p(-np.exp(x))))

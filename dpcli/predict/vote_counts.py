@@ -30,9 +30,8 @@ class VoteCounts:
 
     def digest(self) -> str:
         """Return the SHA-256 of the votes, which is as private as the votes."""
-        return hashlib.sha256(
-            f"{self.teachers} {self.counts.shape}".encode() + np.ascontiguousarray(self.counts).tobytes()
-        ).hexdigest()
+        header = f"{self.teachers} {self.counts.shape}".encode()
+        return hashlib.sha256(header + np.ascontiguousarray(self.counts).tobytes()).hexdigest()
 
     @property
     def largest(self) -> Array:
@@ -48,9 +47,9 @@ class VoteCounts:
         Args:
             predictions: (k, m) predicted probabilities of labels.
         """
-        return np.asarray(
-            (self.counts[first : first + len(predictions)] - np.floor(self.teachers * predictions)).max(axis=1), dtype=float
-        )
+        counts = self.counts[first : first + len(predictions)]
+        predicted_counts = np.floor(self.teachers * predictions)
+        return np.asarray((counts - predicted_counts).max(axis=1), dtype=float)
 
 
 def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
@@ -100,8 +99,8 @@ def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
     """Raise InputError for a table of labels, one in a row or one from each teacher. Read as counts, they would cost too little."""
     if table.shape[1] == 1:
         raise InputError(f"{place}: expected {classes} columns, one for each label, found one column: {HINT}")
-    labels = np.isfinite(table).all() and (table >= 0).all() and (table < classes).all() and (table == np.floor(table)).all()
-    if table.shape[1] == teachers and labels and (table.sum(axis=1, dtype=float) != teachers).any():
+    are_labels = ((table >= 0) & (table < classes) & (table == np.floor(table))).all()
+    if table.shape[1] == teachers and are_labels and (table.sum(axis=1, dtype=float) != teachers).any():
         raise InputError(f"{place}: expected {classes} columns, one for each label, found labels: {HINT}")
 
 

@@ -110,9 +110,8 @@ def _prepare(line: Connection, temporary: str) -> None:
     with contextlib.suppress(ImportError):
         import tqdm  # type: ignore[import-untyped]
 
-        tqdm.tqdm.monitor_interval = (
-            0  # The progress bars of tqdm must start no thread, as a process with threads cannot be forked.
-        )
+        # The progress bars of tqdm must start no thread, as a process with threads cannot be forked.
+        tqdm.tqdm.monitor_interval = 0
     try:
         prepared = shard_work.prepare()
     except DpcliError as error:
@@ -196,7 +195,8 @@ def _can_fork() -> bool:
     if torch is not None and torch.cuda.is_initialized():
         return False
     tasks = "/proc/self/task"
-    return (len(os.listdir(tasks)) if os.path.isdir(tasks) else threading.active_count()) == 1
+    threads = len(os.listdir(tasks)) if os.path.isdir(tasks) else threading.active_count()
+    return threads == 1
 
 
 def _work(line: Connection, place: str, work: Callable[[Any], Any]) -> None:
@@ -245,11 +245,14 @@ def _reopen_files() -> None:
                 flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
                 if flags & getattr(os, "O_PATH", 0) or not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     continue
-                flags = flags & kept_flags | (os.O_APPEND if flags & os.O_ACCMODE == os.O_WRONLY else 0)
-                again = os.open(f"/proc/self/fd/{descriptor}", flags)
-                os.lseek(again, os.lseek(descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
-                os.dup2(again, descriptor, os.get_inheritable(descriptor))
-                os.close(again)
+                is_write_only = flags & os.O_ACCMODE == os.O_WRONLY
+                flags &= kept_flags
+                if is_write_only:
+                    flags |= os.O_APPEND
+                reopened = os.open(f"/proc/self/fd/{descriptor}", flags)
+                os.lseek(reopened, os.lseek(descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
+                os.dup2(reopened, descriptor, os.get_inheritable(descriptor))
+                os.close(reopened)
 
 
 def _sendable_error(error: DpcliError) -> DpcliError:

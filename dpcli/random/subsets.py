@@ -46,10 +46,11 @@ def subset(stream: Stream, size: int, count: int) -> Indices:
     only the number of missing values. The sequence then never goes beyond the value that completes the subset, so every drawn value
     belongs to it.
     """
-    return _few(stream, size, count) if count * SPARSE < size else _many(stream, size, count)
+    is_sparse = count * SPARSE < size
+    return _sorted_subset(stream, size, count) if is_sparse else _marked_subset(stream, size, count)
 
 
-def _few(stream: Stream, size: int, count: int) -> Indices:
+def _sorted_subset(stream: Stream, size: int, count: int) -> Indices:
     """Return the subset in time that grows with `count` only."""
     chosen = np.empty(0, np.int64)
     while len(chosen) < count:
@@ -58,13 +59,13 @@ def _few(stream: Stream, size: int, count: int) -> Indices:
     return chosen
 
 
-def _many(stream: Stream, size: int, count: int) -> Indices:
+def _marked_subset(stream: Stream, size: int, count: int) -> Indices:
     """Return the subset in time that grows with `size`. If it has more than half of the integers, draw its complement."""
-    few = min(count, size - count)
-    chosen = np.zeros(size, bool)
-    while missing := few - int(np.count_nonzero(chosen)):
-        chosen[below(stream, size, missing)] = True
-    return np.flatnonzero(chosen if few == count else ~chosen)
+    marked_count = min(count, size - count)
+    is_marked = np.zeros(size, bool)
+    while missing := marked_count - int(np.count_nonzero(is_marked)):
+        is_marked[below(stream, size, missing)] = True
+    return np.flatnonzero(is_marked if marked_count == count else ~is_marked)
 
 
 def order(stream: Stream, size: int) -> Indices:
@@ -121,10 +122,11 @@ class BinomialTable:
 
         Return None if it is not, or if it lies beyond the end of the table.
         """
-        at = bisect_left(self.lower, u + 1)
-        if at == len(self.lower) or u < (self.upper[at - 1] if at else self.before):
+        index = bisect_left(self.lower, u + 1)
+        if index == len(self.lower):
             return None
-        return self.first + at
+        upper_before = self.upper[index - 1] if index else self.before
+        return None if u < upper_before else self.first + index
 
 
 class Binomial:
@@ -144,8 +146,10 @@ class Binomial:
 
     def draw(self, stream: Stream) -> int:
         """Return one draw."""
+        if self._rate == 1:
+            return self._trials
         if not 0 < self._rate < 1 or self._trials == 0:
-            return self._trials if self._rate == 1 else 0
+            return 0
         bits, u = PRECISION, _bits(stream, PRECISION)
         while (count := self._table(bits).decide(u)) is None:
             u = u << bits | _bits(stream, bits)

@@ -51,7 +51,7 @@ class ReleasePlan(PricedFile):
             InputError: dpcli cannot decide which rows are in the window, or the names of the units show that the bounded unit is not the
                 unit that the file claims to protect.
         """
-        from dpcli.sessions.window import require_bounded
+        from dpcli.sessions.unit_check import require_bounded
 
         privacy, unit_column = self.pipeline.privacy, self.source.unit
         if ledger is None:

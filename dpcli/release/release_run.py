@@ -16,7 +16,7 @@ from dpcli.base.errors import Denied, DpcliError, InputError, InternalError, Led
 from dpcli.release.group_keys import in_declared_order
 from dpcli.release.query_answer import STATEMENT, StoredAnswers, store, stored_answers
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
-from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, reason, require_same_books, session_in, session_there
+from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, existing_session, open_session, reason, require_same_books
 from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def release(
 
 def charged_before(plan: ReleasePlan) -> str:
     """Return the key of the run that began this release in its folder; "" if there is none."""
-    session = session_there(plan.folder)
+    session = existing_session(plan.folder)
     return session.run if session is not None and session.fingerprint == plan.fingerprint() else ""
 
 
@@ -94,9 +94,9 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
     Raises:
         InputError: The folder's release has another file, ledger or key.
     """
-    session, place = session_there(plan.folder), plan.folder
+    session, place = existing_session(plan.folder), plan.folder
     if session is None:
-        session = session_in(plan.folder, plan.fingerprint(), False, ledger)
+        session = open_session(plan.folder, plan.fingerprint(), False, ledger)
         return session if key is None else replace(session, run=key)
     if session.fingerprint != plan.fingerprint():
         raise InputError(

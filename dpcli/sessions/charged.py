@@ -51,14 +51,14 @@ class Session:
     window: tuple[str, ...] = ()
     rows: dict[str, Any] | None = None
 
-    def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
+    def require_same(self, inputs: Mapping[str, str], are_equal: Callable[[str, str], bool] = str.__eq__) -> None:
         """Check that the inputs have the same content as at the start of the session. Raises InputError if one has changed.
 
         Args:
             inputs: Digests of the inputs, by name.
-            same: Function that returns whether two digests are of equal content.
+            are_equal: Function that returns whether two digests are of equal content.
         """
-        changed = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
+        changed = [name for name, content in inputs.items() if not are_equal(self.inputs.get(name, ""), content)]
         if changed:
             raise InputError(
                 f"{self.folder}: expected the {' and the '.join(changed)} with which its session began, found changed content: restore "
@@ -80,19 +80,19 @@ class Session:
             raise LedgerError(f"{path}: cannot be written ({error.strerror}): nothing was drawn") from None
 
 
-def session_there(folder: str) -> Session | None:
+def existing_session(folder: str) -> Session | None:
     """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
 
-def session_in(
+def open_session(
     folder: str,
     fingerprint: str,
     resume: bool,
     ledger: Ledger | None,
     inputs: Mapping[str, str] | None = None,
-    same: Callable[[str, str], bool] = str.__eq__,
+    are_equal: Callable[[str, str], bool] = str.__eq__,
 ) -> Session:
     """Return a new session or, with --resume, the existing one. The caller must hold the lock of the folder.
 
@@ -101,7 +101,7 @@ def session_in(
         fingerprint: Present fingerprint of the file.
         resume: Whether --resume was given.
         ledger: Ledger that the session is charged to; None without a ledger.
-        inputs, same: As in `Session.require_same`.
+        inputs, are_equal: As in `Session.require_same`.
 
     Raises:
         InputError: Without --resume, the folder already has a session. With --resume, it has none, or the file or an input has changed
@@ -123,7 +123,7 @@ def session_in(
         raise InputError(
             f"--resume: {path}: expected the file and the window with which the session began, found a change: begin a new session"
         )
-    session.require_same(inputs, same)
+    session.require_same(inputs, are_equal)
     require_same_books("--resume", session.charged, ledger, "session")
     return session
 
@@ -137,9 +137,11 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
         ledger: Given ledger; None if none is given.
         what: Kind of session, for the message.
     """
-    if charged != (ledger is not None):
-        words = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
-        raise InputError(f"{place}: expected {words[0]}, found {words[1]}")
+    if charged == (ledger is not None):
+        return
+    expected = f"the --ledger that was charged for this {what}" if charged else "no --ledger, as at its start"
+    given = "none" if ledger is None else "one"
+    raise InputError(f"{place}: expected {expected}, found {given}")
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
@@ -148,16 +150,15 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
     Args:
         place: Start of the message.
         run: Key of the run.
-        ledger: The ledger.
-        run: Key of the run.
         ledger: Ledger of the run.
         what: Kind of session, for the message.
     """
     reserved = ledger.state().run(run)
-    if reserved.status in ("committed", "void"):
-        ended = "has ended (this folder is a copy)" if reserved.status == "committed" else "was voided"
+    ends = {"committed": "has ended (this folder is a copy)", "void": "was voided"}
+    if reserved.status in ends:
         raise InputError(
-            f"{place}: expected a {what} that is charged and unfinished, found one that {ended}: begin a new one in another folder"
+            f"{place}: expected a {what} that is charged and unfinished, found one that {ends[reserved.status]}: "
+            "begin a new one in another folder"
         )
     owner = reserved.content.get("who")
     if owner != ledger.who:
@@ -221,22 +222,6 @@ def mark_counted(session: Session) -> Session:
     return counted
 
 
-def _read(path: str, folder: str) -> Session:
-    """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
-    try:
-        with open(path, "rb") as file:
-            content = json.load(file)
-        session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
-        rows_from_content(session.rows, session.window)
-        values = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)
-        types = [type(value) for value in values] + [type(value) for value in session.inputs.values()]
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        types = []
-    if types[:5] != [str, str, bool, bool, dict] or {*types[5:]} - {str}:
-        raise InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
-    return session
-
-
 def require_charged(ledger: Ledger, run: str) -> None:
     """Check that the ledger has charged and started the run. Raises LedgerError if it has not.
 
@@ -257,3 +242,30 @@ def reason(command: str, path: str, pipeline: Pipeline) -> str:
     """
     name = f" ({pipeline.name})" if pipeline.name else ""
     return f"dpcli {command} {os.path.basename(path)}{name}"
+
+
+def _read(path: str, folder: str) -> Session:
+    """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
+    wrong_form = InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
+    try:
+        with open(path, "rb") as file:
+            content = json.load(file)
+        session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
+        rows_from_content(session.rows, session.window)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        raise wrong_form from None
+    if not _has_written_types(session):
+        raise wrong_form
+    return session
+
+
+def _has_written_types(session: Session) -> bool:
+    """Return whether the values of a session that was read from a file have the types that dpcli writes."""
+    return (
+        isinstance(session.run, str)
+        and isinstance(session.fingerprint, str)
+        and isinstance(session.charged, bool)
+        and isinstance(session.counted, bool)
+        and isinstance(session.inputs, dict)
+        and all(isinstance(digest, str) for digest in session.inputs.values())
+    )

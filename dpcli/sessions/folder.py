@@ -9,29 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require_posix
 
-_FORKS = 0  # number of forks between the first process and this one
-
-
-def this_process() -> tuple[int, int]:
-    """Return a key that differs between this process, its ancestors and its forks.
-
-    The process id alone does not suffice. In its own PID namespace, a fork can have the id of its parent, and the system may reuse the id
-    of an ancestor that has ended. The number of forks since the first process distinguishes these cases. The process id covers forks that
-    were made outside of Python.
-    """
-    return os.getpid(), _FORKS
-
-
-def _count_fork() -> None:
-    """Count a fork. Python calls this function in the new process."""
-    global _FORKS
-    _FORKS += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
-
-
 LOCK = ".lock"  # name of the lock file in a folder
 LOCK_ATTEMPTS = 100  # number of attempts to lock a folder that other processes repeatedly create and remove
 
@@ -159,3 +136,26 @@ def _remove_if_empty(folder: str, created: Iterable[str]) -> None:
             os.unlink(os.path.join(folder, LOCK))
             for place in created:
                 os.rmdir(place)
+
+
+_FORKS = 0  # number of forks between the first process and this one
+
+
+def this_process() -> tuple[int, int]:
+    """Return a key that differs between this process, its ancestors and its forks.
+
+    The process id alone does not suffice. In its own PID namespace, a fork can have the id of its parent, and the system may reuse the id
+    of an ancestor that has ended. The number of forks since the first process distinguishes these cases. The process id covers forks that
+    were made outside of Python.
+    """
+    return os.getpid(), _FORKS
+
+
+def _count_fork() -> None:
+    """Count a fork. Python calls this function in the new process."""
+    global _FORKS
+    _FORKS += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)

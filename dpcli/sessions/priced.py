@@ -57,13 +57,12 @@ class FilePlan:
 
     def over(self, window: tuple[str, ...]) -> Self:
         """Return the plan restricted to some blocks of its dataset. The cost does not change."""
-        stated = {name: getattr(self, name) for name in self.accounts}
-        accounts = {
-            name: replace(account, pipeline=_over_window(account.pipeline, window))
-            for name, account in stated.items()
-            if account is not None
-        }
-        return replace(self, pipeline=_over_window(self.pipeline, window), **accounts)
+        restricted = {}
+        for name in self.accounts:
+            account = getattr(self, name)
+            if account is not None:
+                restricted[name] = replace(account, pipeline=_over_window(account.pipeline, window))
+        return replace(self, pipeline=_over_window(self.pipeline, window), **restricted)
 
     def stated_folder(self, output: str | None) -> str:
         """Return the folder `output`. If it is None, return a folder in "runs" that has the name of the pipeline or the file.
@@ -173,20 +172,22 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
         InputError: There is no such entry, or there are several. Or the entry belongs to a partition, to a sample that other entries read,
             or to another entry. Its cost may then be smaller than the cost of a run on all of the data.
     """
-    known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
-    fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
-    if len(fitting) != 1:
-        choice = f"{named or 'none'} of {first_names(known)}" if known else "none of that type"
+    fitting = [entry for entry in pipeline.mechanisms if entry.type in types]
+    named_entries = [entry for entry in fitting if named in (None, entry.name)]
+    if len(named_entries) != 1:
+        names = first_names([entry.name for entry in fitting])
+        choice = f"{named or 'none'} of {names}" if fitting else "none of that type"
         kinds = " or ".join(sorted(types))
         raise InputError(f"{path}: {table}.mechanism: expected the name of the entry of type {kinds} to run, found {choice}")
-    place = f'{path}: mechanism["{fitting[0].name}"]'
-    if fitting[0].partition is not None:
+    (entry,) = named_entries
+    place = f'{path}: mechanism["{entry.name}"]'
+    if entry.partition is not None:
         raise InputError(f"{place}: expected no partition, found one: it runs on all of the data")
-    if shares_its_price(fitting[0], pipeline):
+    if shares_its_price(entry, pipeline):
         raise InputError(
             f"{place}: expected an entry that runs once and alone, found one that another entry names or shares a sample with"
         )
-    return fitting[0]
+    return entry
 
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:

@@ -254,34 +254,38 @@ def noise_of(spec: Spec, bound: float, stream: Stream) -> Noise:
         InputError: The mechanism does not add noise to a sum in each step, or its noise is not stated by noise_multiplier.
     """
     if type(spec) not in NOISES:
-        raise InputError(
-            f"expected a mechanism for training ({', '.join(known.__name__ for known in NOISES)}), found {type(spec).__name__}"
-        )
+        known = ", ".join(mechanism.__name__ for mechanism in NOISES)
+        raise InputError(f"expected a mechanism for training ({known}), found {type(spec).__name__}")
     return NOISES[type(spec)](spec, bound, stream)
 
 
 def _independent(spec: GaussianSpec, bound: float, stream: Stream) -> Noise:
+    """Return independent noise. Raises InputError if the noise is stated by sigma."""
     if spec.noise_multiplier is None:
         raise InputError("expected noise_multiplier, the noise relative to the clipping norm, found sigma")
     return Independent(spec.noise_multiplier * bound, stream)
 
 
 def _tree(spec: TreeSpec, bound: float, stream: Stream) -> Noise:
+    """Return the noise of a binary tree."""
     return Tree(spec.noise_multiplier * bound, stream, spec.iterations)
 
 
 def _toeplitz(spec: ToeplitzSpec, bound: float, stream: Stream) -> Noise:
-    column = np.array(spec.coefficients) if spec.coefficients is not None else square_root(spec.bands or 1)
-    column = column[: spec.iterations]
+    """Return the noise of a banded Toeplitz encoder."""
+    all_coefficients = square_root(spec.bands or 1) if spec.coefficients is None else np.array(spec.coefficients)
+    column = all_coefficients[: spec.iterations]
     columns = np.broadcast_to(column, (spec.iterations, len(column)))
     return Banded(columns, spec.noise_multiplier * bound, stream)
 
 
 def _banded(spec: BandedSpec, bound: float, stream: Stream) -> Noise:
+    """Return the noise of a banded encoder."""
     return Banded(_columns(spec), spec.noise_multiplier * bound, stream)
 
 
 def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise:
+    """Return the noise of a buffered Toeplitz encoder."""
     decays, scales = np.array(spec.buf_decay), np.array(spec.output_scale)
     return BufferedToeplitz(decays, scales, spec.noise_multiplier * bound, stream, spec.iterations)
 
@@ -300,7 +304,9 @@ def first_weight(spec: Spec) -> float:
     """Return C[0, 0] of the encoder, by which the noise of the first step is divided; 1 if steps are independent."""
     if isinstance(spec, ToeplitzSpec) and spec.coefficients is not None:
         return spec.coefficients[0]
-    return float(_columns(spec)[0, 0]) if isinstance(spec, BandedSpec) else 1.0
+    if isinstance(spec, BandedSpec):
+        return float(_columns(spec)[0, 0])
+    return 1.0
 
 
 def _columns(spec: BandedSpec) -> Reals:
@@ -319,8 +325,9 @@ def optimised(steps: int, bands: int) -> Reals:
     """
     import torch
 
-    initial = torch.from_numpy(np.tile(square_root(bands), (steps, 1)))
-    initial = initial * (torch.arange(steps)[:, None] + torch.arange(bands) < steps)
+    rows = torch.from_numpy(np.tile(square_root(bands), (steps, 1)))
+    within_run = torch.arange(steps)[:, None] + torch.arange(bands) < steps
+    initial = rows * within_run
     free = initial.clone().requires_grad_()
     search = torch.optim.LBFGS([free], max_iter=SEARCH_ROUNDS, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0.0)
 
@@ -360,4 +367,5 @@ def prefix_error(columns: torch.Tensor) -> torch.Tensor:
 def _finite_error(columns: torch.Tensor) -> float:
     """Return `prefix_error` of the columns, or infinity if they form no valid encoder."""
     error = float(prefix_error(columns))
-    return error if bool((columns[:, 0] > 0.0).all()) and math.isfinite(error) else math.inf
+    is_invertible = bool((columns[:, 0] > 0.0).all())
+    return error if is_invertible and math.isfinite(error) else math.inf

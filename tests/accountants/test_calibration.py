@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.analysis.calibrate import Calibration, Parameter, calibrate, substitute
+from dpcli.analysis.calibrate import Calibration, calibrate
 from dpcli.analysis.calibration_search import search
 from dpcli.analysis.documents.calibration import EARLY, document
+from dpcli.analysis.solved_keys import Parameter, substitute
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.mechanisms.sampling.schemes import Poisson

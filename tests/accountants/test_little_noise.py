@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcli.accountants.base import Steps, checked
 from dpcli.accountants.directions import Losses, directions, each_way
 from dpcli.accountants.exact import ExactProfile
-from dpcli.analysis.calibrate import NOISE_KEYS
+from dpcli.analysis.solved_keys import NOISE_KEYS
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.drawn_files import Drawing, text_of

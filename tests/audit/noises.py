@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcli.audit.noise_statistics import Draws, statistics
+from dpcli.audit.noise_draws import Draws
+from dpcli.audit.noise_statistics import statistics
 
 Array = NDArray[np.float64]
 Noise = Callable[[Array], Array]  # independent standard normals (runs, steps, width), and what is made of them

@@ -11,8 +11,9 @@ from dpcli.audit import power
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import error_rates, guesses_epsilon_lower
 from dpcli.audit.claim import Claim
-from dpcli.audit.decide import curve_gap, one_run_audit, two_run_audit
+from dpcli.audit.one_run import one_run_audit
 from dpcli.audit.scores import Scores, Threshold, _midpoints
+from dpcli.audit.two_runs import curve_gap, two_run_audit
 from tests.audit import attacks
 from tests.audit.attacks import Attack, canaries, one_sum, runs
 

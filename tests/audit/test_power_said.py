@@ -6,13 +6,15 @@ import re
 
 import pytest
 
+from dpcli.audit.audit_result import Audit
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import error_rates
 from dpcli.audit.claim import Claim, stated_claim
-from dpcli.audit.decide import Audit, guessed_audit, one_run_audit, refuted_by_rates, two_run_audit
 from dpcli.audit.documents.audit import headline
+from dpcli.audit.one_run import guessed_audit, one_run_audit
 from dpcli.audit.power import THRESHOLDS
 from dpcli.audit.scores import Guessed, Threshold
+from dpcli.audit.two_runs import refuted_by_rates, two_run_audit
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.audit.attacks import canaries, claim, one_sum, runs
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcli.audit.decide import ReplayCheck
-from dpcli.audit.noise_statistics import chi_square, detectable_factor, draws_of, statistics
+from dpcli.audit.audit_result import ReplayCheck
+from dpcli.audit.noise_draws import draws_of
+from dpcli.audit.noise_statistics import chi_square, detectable_factor, statistics
 from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
 from dpcli.base.errors import InputError
 from tests.audit import learners

@@ -28,7 +28,7 @@ from dpcli.document.charts.scene import scene
 from dpcli.document.charts.shapes import DARK, LIGHT
 from dpcli.document.charts.shapes import STEPS as INKS
 from dpcli.document.charts.terminal import mark
-from dpcli.ledger.documents.ledger_pictures import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, block_chart
+from dpcli.ledger.documents.ledger_pictures import CLOSED, EMPTY, MOST_NAMED, MOST_STRIPS, STEPS, WEEKS_PER_STRIP, block_chart
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState
 from tests.document.drawn import SVG, boxes, luminance
@@ -178,7 +178,9 @@ def test_the_ends_of_the_calendar(by: str) -> None:
     for block in ends:
         state.spent |= {f"epsilon@{block}": Decimal("0.5")}
     found, grid = picture(state)
-    assert set(ends) <= {square.label for square in grid.squares} and len(grid.squares) <= 3 * 7 * ACROSS and not found.notes
+    assert (
+        set(ends) <= {square.label for square in grid.squares} and len(grid.squares) <= 3 * 7 * WEEKS_PER_STRIP and not found.notes
+    )
     many = {f"{year:04}-W01" if by == "week" else f"{year:04}-07-01" for year in range(1900, 1950)}
     for block in many:
         state.spent |= {f"epsilon@{block}": Decimal("0.5")}
@@ -189,7 +191,7 @@ def test_the_ends_of_the_calendar(by: str) -> None:
         and found.notes == (f"{len(hidden)} blocks are not shown",)
         and "9999" in max(square.label for square in grid.squares)
     )
-    assert len(grid.squares) <= 7 * ACROSS * STRIPS
+    assert len(grid.squares) <= 7 * WEEKS_PER_STRIP * MOST_STRIPS
     assert scene(found).height < 3000.0
 
 
@@ -198,7 +200,7 @@ def test_parts_of_a_hash_that_are_too_many() -> None:
     state = opening(replace(terms("hash"), blocks={"by": "hash", "column": "user", "max_blocks": 1, "count": 10**6}))
     state.spent = {f"epsilon@{block}": Decimal("0.1") for block in range(0, 10**6, 2_000)}
     found, grid = picture(state)
-    assert len(grid.squares) == NAMED and found.notes == ("200 blocks are not shown",)
+    assert len(grid.squares) == MOST_NAMED and found.notes == ("200 blocks are not shown",)
 
 
 def test_nothing_to_draw() -> None:

@@ -13,8 +13,9 @@ import pytest
 
 import dpcli
 from dpcli.analysis.account import Account, account
-from dpcli.analysis.calibrate import Parameter, calibrate, parameter_key
+from dpcli.analysis.calibrate import calibrate
 from dpcli.analysis.difference import changes, priced_changes
+from dpcli.analysis.solved_keys import Parameter, parameter_key
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dpcli.analysis.calibrate import Calibration, substitute
+from dpcli.analysis.calibrate import Calibration
 from dpcli.analysis.calibrate_file import solved_text
+from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
 from dpcli.file.keys.kinds import LISTS, Number, WholeNumber
 from dpcli.file.pipeline import series

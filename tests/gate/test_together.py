@@ -422,7 +422,7 @@ def test_a_sum_is_shown_at_the_largest_rise_then_at_what_only_joins_it(folder: P
 
 def judged_as(path: str, now: float | None, before: float | None, changed: bool = False) -> Judged:
     base = None if before is None else Base(before, None, {}, {}, {})
-    return Judged(path, None, (), base=base, now=now, changes=(cast(Any, Mock(change=Change(()))),) * changed)
+    return Judged(path, None, (), base=base, epsilon_at_base_delta=now, changes=(cast(Any, Mock(change=Change(()))),) * changed)
 
 
 def test_nothing_is_shown_at_a_file_whose_epsilon_stays_infinite() -> None:
@@ -434,8 +434,8 @@ def test_nothing_is_shown_at_a_file_whose_epsilon_stays_infinite() -> None:
         judged_as("e", 1.0, 1.0, True),
     ]
     for given, at in (("ab", "b"), ("ba", "b"), ("abc", "c"), ("a", "z"), ("ad", "z"), ("ade", "e"), ("eb", "b"), ("", "z")):
-        one = JudgedSum("sum", None, (), at="z", members=tuple(given))
-        assert [found.at for found in placed_at_changes([one], files)] == [at], given
+        one = JudgedSum("sum", None, (), reported_at="z", members=tuple(given))
+        assert [found.reported_at for found in placed_at_changes([one], files)] == [at], given
 
 
 # What a change does to the files of a dataset, and whether one of them is in the sum later than the others.

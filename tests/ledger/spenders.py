@@ -108,18 +108,23 @@ def struggle(
     pause: float,
     midway: Callable[[], None] | None = None,
     windows: Windows = nowhere,
+    least: int = 2,
 ) -> Struggle:
-    """Workers spend; for `seconds` one of them is killed every `pause` seconds on average and started again; then all go on to the end."""
+    """Workers spend. One of them is killed every `pause` seconds on average and started again, for `seconds` and until `least` were killed.
+
+    Then all go on to the end.
+    """
     found, chance, begin = Struggle(), random.Random(7), time.monotonic()
     running = {started(lambda name=f"w{i}": work(url, folder, name, windows)): f"w{i}" for i in range(workers)}  # type: ignore[misc]
     done: set[str] = set()
     while len(done) < workers:
         now = time.monotonic() - begin
-        time.sleep(chance.expovariate(1.0 / pause) if now < seconds else 0.01)
+        killing = now < seconds or found.kills < least
+        time.sleep(chance.expovariate(1.0 / pause) if killing else 0.01)
         if midway is not None and now > seconds / 8:
             midway()
             midway = None
-        if running and now < seconds:
+        if running and killing:
             os.kill(chance.choice(list(running)), signal.SIGKILL)
         for pid in list(running):
             ended, status = os.waitpid(pid, os.WNOHANG)

@@ -463,7 +463,7 @@ def test_a_dataset_that_moves_names_a_copy_and_not_itself(proposed: Database) ->
         eve.approve(asked(ada, "moved"), "it is fine")
         departure = eve.state().departure
         assert departure is not None
-        content = {"kind": "moved", "to": ELSEWHERE, "copy": departure.at.hash}
+        content = {"kind": "moved", "to": ELSEWHERE, "copy": departure.closed_at.hash}
         with pytest.raises(psycopg.Error, match="expected a dataset that has not arrived yet"):
             by_hand(proposed, "ada", canonical(signed(ada, content, "ada")))
         assert not eve.name_copy("0" * 64).repeated and eve.state().departure == replace(departure, copy="0" * 64)

@@ -93,10 +93,6 @@ def hard_link(path: Path) -> None:
     os.link(path, path.with_suffix(".hard"))
 
 
-def setgid(path: Path) -> None:
-    path.chmod(0o2755)
-
-
 def out_of_the_folder(path: Path) -> None:
     (path.parent.parent / "outside").mkdir()
     path.rename(path.parent.parent / "outside" / "o.toml")
@@ -110,7 +106,6 @@ def mixed(path: Path) -> None:
 REFUSED = {
     read_only: "not repaired: it is read-only",
     hard_link: "not repaired: it has 2 names (hard links), which would become different files",
-    setgid: "not repaired: it has a setuid, setgid or sticky bit",
     out_of_the_folder: "outside of the folder",
     mixed: "expected line ends of one kind",
 }

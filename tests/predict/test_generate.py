@@ -26,7 +26,7 @@ from dpcli.predict.decode.generation import write_texts
 from dpcli.predict.decode.text_writer import ContextFrame, Writer, context_batches, frame_of
 from dpcli.predict.models.model_loading import ByteVocabulary, language_model
 from dpcli.predict.prediction_session import open_queries
-from dpcli.sessions.charged import session_in
+from dpcli.sessions.charged import open_session
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.ledger.conftest import Database
@@ -145,7 +145,7 @@ def killed(plan: GenerationPlan, folder: Path, moments: int) -> Iterator[int]:
 
 
 def counted(plan: GenerationPlan, name: str, total: int) -> int:
-    return open_queries(f"out/{name}.db", session_in("out", plan.fingerprint(), True, None).identity, total).taken()
+    return open_queries(f"out/{name}.db", open_session("out", plan.fingerprint(), True, None).identity, total).taken()
 
 
 MOMENTS = [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)]
@@ -203,7 +203,7 @@ def test_a_private_token_is_charged_before_its_bar_is_drawn(folder: Path) -> Non
     for taken in (1, 2, 3):
         with pytest.raises(KeyboardInterrupt):
             write_texts(plan, stream=Broken(), resume=taken > 1)  # type: ignore[arg-type]
-        identity = session_in("out", plan.fingerprint(), True, None).identity
+        identity = open_session("out", plan.fingerprint(), True, None).identity
         counts = [open_queries(f"out/private-{batch}.db", identity, plan.entry.steps).taken() for batch in (0, 1)]
         assert counts == [(taken + 1) // 2, taken // 2]
     assert not (folder / "out" / "texts.jsonl").exists()

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.predict.prompt.demonstrations import Demonstration, Shape, labels_in_turn, prompt_that_fits
+from dpcli.predict.prompt.labellers import labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
-from dpcli.predict.prompt.prompt_teachers import Shape, labeller_of, labels_in_turn, prompt_teachers, prompt_that_fits
+from dpcli.predict.prompt.prompt_teachers import prompt_teachers
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
@@ -260,7 +262,7 @@ def test_what_a_model_remembers_of_one_teacher_reaches_no_other(folder: Path) ->
         changes = (('labeller = "stub:labeller"', f'model = "stub:{model}"'), words, ('"{text} ->"', '"{text} -> "'))
         plan = edited(folder, *changes)
         labeller = labeller_of(plan.prompt, plan.path)
-        shown = [(("ash elm 1", number % 2),) for number in range(6)]
+        shown = [(Demonstration("ash elm 1", number % 2),) for number in range(6)]
         with prompt_teachers(plan, labeller, shown) as teachers:
             votes[model] = teachers.votes(["ash oak 2"]).counts.tolist()
     assert votes["model"] == votes["remembering"]
@@ -362,12 +364,12 @@ SHAPE = Shape("", "{text} ->", " | ", (" no", " yes"))
 
 
 def test_a_private_demonstration_that_is_too_long_is_left_out_and_not_refused() -> None:
-    shown = [("a", 0), ("b" * 50, 1)]
+    shown = [Demonstration("a", 0), Demonstration("b" * 50, 1)]
     assert prompt_that_fits(SHAPE, shown, "c", lambda prompt: True) == f"a -> no | {'b' * 50} -> yes | c ->"
     assert prompt_that_fits(SHAPE, shown, "c", lambda prompt: len(prompt) < 20) == "a -> no | c ->"
     assert prompt_that_fits(SHAPE, shown[1:], "c", lambda prompt: len(prompt) < 20) == "c ->"
 
 
 def test_demonstrations_are_of_all_labels_in_turn() -> None:
-    records = [("a", 0), ("b", 0), ("c", 0), ("d", 1)]
+    records = [Demonstration("a", 0), Demonstration("b", 0), Demonstration("c", 0), Demonstration("d", 1)]
     assert labels_in_turn(records, 2) == [("a", 0), ("d", 1), ("b", 0), ("c", 0)]

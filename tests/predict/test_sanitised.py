@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dpcli.numerics.logspace import log_ndtr_array
-from dpcli.predict.pate import vote_account
-from dpcli.predict.vote_bounds import AnswerSensitivity, log_q_gaussian
+from dpcli.predict.pate import vote_release
+from dpcli.predict.vote_bounds import log_q_gaussian
+from dpcli.predict.vote_sensitivity import AnswerSensitivity
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
 
@@ -145,7 +146,7 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
     for value in (0.123456789, -0.123456789, 1e-9 / 3, 7.0, 123456.789, 0.0, 1e-300 / 7):
-        answer = vote_account.round_up(value)
+        answer = vote_release.round_up(value)
         assert value <= answer <= value + abs(value) * 1e-5
         assert answer == float(f"{answer:.5e}")
 

@@ -24,7 +24,8 @@ from dpcli.predict.pate import pate_session as session_module
 from dpcli.predict.pate.pate_plan import VotingPlan, plan_of
 from dpcli.predict.pate.pate_session import hold_session
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
-from dpcli.predict.pate.vote_account import compared_numbers, vote_account
+from dpcli.predict.pate.vote_account import vote_account
+from dpcli.predict.pate.vote_release import compared_numbers
 from dpcli.predict.vote_counts import vote_counts
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written

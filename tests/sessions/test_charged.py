@@ -11,7 +11,7 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.sessions.charged import RUN, Session, charge, commit, mark_counted, require_charged, require_going_on, session_in
+from dpcli.sessions.charged import RUN, Session, charge, commit, mark_counted, open_session, require_charged, require_going_on
 from dpcli.sessions.folder import exclusive
 from tests.cases import of_each
 from tests.ledger.filters.setting import DATASET, run, terms
@@ -22,7 +22,7 @@ def books(folder: Path, epsilon: float = 1.0) -> Ledger:
 
 
 def begun(folder: Path, ledger: Ledger | None, resume: bool = False) -> Session:
-    return session_in(str(folder), "of this file", resume, ledger)
+    return open_session(str(folder), "of this file", resume, ledger)
 
 
 @of_each("step, after", [(step, after) for step in ("write", "reserve", "start", "commit") for after in (False, True)])
@@ -125,7 +125,7 @@ def test_a_session_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a new folder, found a session"):
         begun(tmp_path, None)
     with pytest.raises(InputError, match="expected the file and the window with which the session began"):
-        session_in(str(tmp_path), "of another file", True, None)
+        open_session(str(tmp_path), "of another file", True, None)
     ledger = books(tmp_path)
     with pytest.raises(InputError, match="--resume: expected no --ledger, as at its start, found one"):
         begun(tmp_path, ledger, resume=True)

@@ -50,7 +50,7 @@ class Reading:
 
 
 def voting(plan: Any) -> Any:
-    from dpcli.predict.prompt.prompt_teachers import labelled_texts, teacher_demonstrations
+    from dpcli.predict.prompt.demonstrations import labelled_texts, teacher_demonstrations
 
     private = labelled_texts(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
     return teacher_demonstrations(private, plan.prompt, plan.pipeline.privacy.adjacency)

@@ -141,13 +141,13 @@ def test_a_unit_is_bounded_in_each_block_where_its_ledger_says_so(
     rows = rows_of(by, random.Random(seed))
     inside = held(by, rows)
     plan = planned(name, by, rows, ending)
-    assert plan.rows.each == ("week" if by == "week" else "value")
+    assert plan.rows.block_part == ("week" if by == "week" else "value")
     found = TABLES[name][2](plan)[1]
     assert alike(found) == alike([owner(by, row) for row in inside]), seed
     again = plan.on_rows(rows_from_content(json.loads(json.dumps(plan.rows.content())), plan.rows.blocks))
     assert alike(TABLES[name][2](again)[1]) == alike(found) and again.fingerprint() == plan.fingerprint()
     whole = planned(name, by, rows, ending, most=3)
-    assert whole.rows.each is None and alike(TABLES[name][2](whole)[1]) == alike([row["user"] for row in inside]), seed
+    assert whole.rows.block_part is None and alike(TABLES[name][2](whole)[1]) == alike([row["user"] for row in inside]), seed
 
 
 @pytest.mark.parametrize(("name", "ending", "by"), cases(["generate", "pmixed"]))

@@ -78,45 +78,62 @@ def command(
     """
     if epsilon is not None and delta is not None:
         raise InputError("give --epsilon or --delta, not both")
-    from dpcli.analysis.account import account
-    from dpcli.analysis.documents.account import document
-    from dpcli.lint.run import judge
-
     question = AccountingFlags(accountants or None, delta, epsilon, group_size, tolerance)
     cite_sources = click.get_current_context().obj.verbose > 0
-    if files:
-        _require_no_flags(files[0], flags, write)
-    if len(files) > 1:
-        return emit(several(files, question, digits, cite_sources), format_, outputs)
-    if files:
-        from dpcli.file.pipeline.read import parse
-        from dpcli.file.toml.limits import read_bytes
+    if not files:
+        return _account_of_flags(flags, question, digits, cite_sources, format_, outputs, write)
+    _require_no_flags(files[0], flags, write)
+    if len(files) == 1:
+        return emit(_document_of_file(files[0], question, digits, cite_sources), format_, outputs)
+    return emit(several(files, question, digits, cite_sources), format_, outputs)
 
-        data = read_bytes(files[0])
-        pipeline = parse(data, files[0])
-        diagnostics = judge(pipeline, data, {"--delta": delta})
-        with working():
-            result = account(pipeline, *question)
-        outcome = document(result, diagnostics, digits, cite_sources)
-    else:
-        from dpcli.analysis.commands.stating import solving_words, stated, without_lines
-        from dpcli.analysis.documents.alternatives import alternatives, with_alternatives
-        from dpcli.file.pipeline.flags import pipeline_of_flags
 
-        tables, text = stated(flags, delta, epsilon)
-        pipeline, data = pipeline_of_flags(tables, text), text.encode()
-        diagnostics = without_lines(judge(pipeline, data, {"--delta": None}))  # the text states --delta itself
-        with working():
-            result = account(pipeline, *question)
-        outcome = document(result, diagnostics, digits, cite_sources, solving_words(flags))
-        outcome = with_alternatives(outcome, alternatives(tables, delta, epsilon, accountants or None, group_size), digits)
-    if result.exit_code == 1:
-        outcome = replace(outcome, place=_place_of_cap(data, result))
-    code = emit(outcome, format_, outputs)
+def _document_of_file(path: str, question: AccountingFlags, digits: int, cite_sources: bool) -> Document:
+    """Return the document with the cost of the pipeline in one file."""
+    from dpcli.analysis.account import account
+    from dpcli.analysis.documents.account import document
+    from dpcli.file.pipeline.read import parse
+    from dpcli.file.toml.limits import read_bytes
+    from dpcli.lint.run import judge
+
+    data = read_bytes(path)
+    pipeline = parse(data, path)
+    diagnostics = judge(pipeline, data, {"--delta": question.delta})
+    with working():
+        result = account(pipeline, *question)
+    return _with_place_of_cap(document(result, diagnostics, digits, cite_sources), data, result)
+
+
+def _account_of_flags(
+    flags: dict[str, Any],
+    question: AccountingFlags,
+    digits: int,
+    cite_sources: bool,
+    format_: str,
+    outputs: tuple[str, ...],
+    write: str | None,
+) -> int:
+    """Print the cost of the pipeline that flags describe, with its cost under other assumptions, and write its file to `write`."""
+    from dpcli.analysis.account import account
+    from dpcli.analysis.commands.stating import solving_words, stated, without_lines
+    from dpcli.analysis.documents.account import document
+    from dpcli.analysis.documents.alternatives import alternatives, with_alternatives
+    from dpcli.file.pipeline.flags import pipeline_of_flags
+    from dpcli.lint.run import judge
+
+    tables, text = stated(flags, question.delta, question.epsilon)
+    pipeline, data = pipeline_of_flags(tables, text), text.encode()
+    diagnostics = without_lines(judge(pipeline, data, {"--delta": None}))  # the text states --delta itself
+    with working():
+        result = account(pipeline, *question)
+    outcome = document(result, diagnostics, digits, cite_sources, solving_words(flags))
+    others = alternatives(tables, question.delta, question.epsilon, question.accountants, question.group_size)
+    outcome = with_alternatives(outcome, others, digits)
+    code = emit(_with_place_of_cap(outcome, data, result), format_, outputs)
     if write is not None:
         from dpcli.cli.outputs import write_new_pipeline
 
-        write_new_pipeline(write, data.decode())
+        write_new_pipeline(write, text)
     return code
 
 
@@ -127,14 +144,16 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
         refuse_with_file(file, {"write": write, **flags})
 
 
-def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
-    """Return the line and column of the cap that is exceeded; the first line if the file does not state the cap."""
+def _with_place_of_cap(document: Document, data: bytes, result: Account) -> Document:
+    """Return the document with the place of the cap that is exceeded; that of the first line if the file does not state the cap."""
+    if result.exit_code != 1:
+        return document
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
 
-    of_epsilon = result.budget is None or (result.budget.epsilon is not None and result.budget.epsilon.verdict == "fail")
-    cap = ("budget", "epsilon" if of_epsilon else "rho")
-    return locate(text_of(data), [cap])[cap]
+    exceeds_epsilon = result.budget is None or (result.budget.epsilon is not None and result.budget.epsilon.verdict == "fail")
+    cap = ("budget", "epsilon" if exceeds_epsilon else "rho")
+    return replace(document, place=locate(text_of(data), [cap])[cap])
 
 
 def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_sources: bool) -> Document:

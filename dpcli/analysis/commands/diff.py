@@ -29,8 +29,7 @@ def command(files: tuple[str, str], delta: float | None, sets_exit_code: bool, f
 
     result = difference(*files, delta)
     stated = {"delta" if delta is None else "--delta": result.before.delta}
-    sizes = {
-        side.pipeline.privacy.dataset_size: path for path, side in zip(files[::-1], (result.after, result.before), strict=True)
-    }
-    diagnostics = tuple(findings for size, path in sizes.items() for findings in judged_deltas(stated, size, path))
-    return emit(with_diagnostics(document(result, sets_exit_code), diagnostics, sets_exit_code), format_, outputs)
+    # If both files state the same size, the finding is about the first file.
+    path_of_size = {result.after.pipeline.privacy.dataset_size: files[1], result.before.pipeline.privacy.dataset_size: files[0]}
+    diagnostics = [diagnostic for size, path in path_of_size.items() for diagnostic in judged_deltas(stated, size, path)]
+    return emit(with_diagnostics(document(result, sets_exit_code), tuple(diagnostics), sets_exit_code), format_, outputs)

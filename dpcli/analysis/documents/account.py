@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcli.accountants.base import Bound
-from dpcli.analysis.account import Account, large_epsilon
+from dpcli.analysis.account import Account, large_epsilon, needed_delta
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.budget_verdict import BudgetVerdict, warning_level
 from dpcli.base.rounding import down, percent, up
@@ -36,18 +36,21 @@ def document(
     cite_sources: whether to cite the theorem of each bound.
     flags: the flags that describe the pipeline to dpcli calibrate-sigma; None if no flags do.
     """
-    budget, large = account.budget, large_epsilon(account, diagnostics)
-    verdict = budget.verdict if budget else ""
+    large = large_epsilon(account, diagnostics)
+    verdict = account.budget.verdict if account.budget else ""
     if account.exit_code == 3:
         verdict = "unknown"
+    notes = [*lint_notes(diagnostics), *_calibration_hint(account, flags)]
+    if cite_sources:
+        notes += [f"{row.accountant.name}: {row.accountant.source}" for row in account.rows]
     return Document(
         headline=headline(account, decimals),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
         tables=(_accountants_table(account, decimals), _mechanisms_table(account)),
-        notes=(*lint_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
-        findings=tuple(finding(d) for d in (*diagnostics, *large)),
+        notes=tuple(notes),
+        findings=tuple(map(finding, (*diagnostics, *large))),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
         exit_code=exit_code(account, diagnostics),
@@ -63,8 +66,6 @@ def headline(account: Account, decimals: int = 4) -> str:
     if account.group_size > 1:
         setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
-        from dpcli.analysis.account import needed_delta
-
         why = _uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
     accountant = account.winner.accountant.name
@@ -72,7 +73,7 @@ def headline(account: Account, decimals: int = 4) -> str:
         accountant += "; the cap, which holds for every choice based on outputs"
     given = f"delta = {account.delta!r}" if account.quantity == "epsilon" else f"epsilon = {account.epsilon!r}"
     bound = f"{account.quantity} <= {up(account.upper, decimals)} at {given}"
-    verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
+    verdict = "" if account.budget is None else f"; {_budget_note(account, account.budget, decimals)}"
     return f"{bound} ({setting}; accountant: {accountant}){verdict}"
 
 
@@ -89,20 +90,22 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
     """Return a note with the command that solves for the noise, since --epsilon may be meant as a target. Empty without noise."""
     if account.quantity == "epsilon":
         return ()
-    from dpcli.analysis.calibrate import parameter_key
+    from dpcli.analysis.solved_keys import parameter_key
     from dpcli.file.pipeline.flags import PLACE
 
     pipeline = account.pipeline
     noisy = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]
     if not 0 < len(noisy) <= ROWS_OF_MANY or (flags is None and pipeline.path == PLACE):
         return ()
-    if flags is None:
-        flags = [str(pipeline.path), *(word for name in noisy if len(noisy) > 1 for word in ("-m", name))]
-    group = () if account.group_size == 1 else ("--group-size", str(account.group_size))
-    words = shlex.join((*flags, "--target-epsilon", repr(account.epsilon), *_delta_flag(pipeline), *group))
-    return (
-        f"this is delta with the stated noise; to find the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma {words}",
-    )
+    words = [str(pipeline.path)] if flags is None else list(flags)
+    if flags is None and len(noisy) > 1:
+        for name in noisy:
+            words += ["-m", name]
+    words += ["--target-epsilon", repr(account.epsilon), *_delta_flag(pipeline)]
+    if account.group_size != 1:
+        words += ["--group-size", str(account.group_size)]
+    command = f"dpcli calibrate-sigma {shlex.join(words)}"
+    return (f"this is delta with the stated noise; to find the noise that meets epsilon = {account.epsilon!r}: {command}",)
 
 
 def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
@@ -125,35 +128,44 @@ def _no_bounds(account: Account) -> str:
 
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
     """Return the JSON document dpcli/account/v1. Its numbers are not rounded."""
-    privacy, quantity = account.pipeline.privacy, account.quantity
+    pipeline, quantity = account.pipeline, account.quantity
     return {
         "schema": "dpcli/account/v1",
-        "pipeline": {"name": account.pipeline.name, "path": account.pipeline.path, "sha256": account.pipeline.sha256},
-        "statement": {
-            "unit": privacy.unit,
-            "adjacency": privacy.adjacency.value,
-            "releases": privacy.releases,
-            "adaptive": privacy.adaptive,
-            "max_contributions": privacy.max_contributions,
-            "group_size": account.group_size,
-            **({} if privacy.window is None else {"window": list(privacy.window)}),
-        },
+        "pipeline": {"name": pipeline.name, "path": pipeline.path, "sha256": pipeline.sha256},
+        "statement": _statement_data(account),
         _fixed_quantity(account): account.at,
         "result": {
             f"{quantity}_upper": account.upper,
             f"{quantity}_lower": account.lower,
-            "accountant": account.winner.accountant.name if account.winner else None,
+            "accountant": None if account.winner is None else account.winner.accountant.name,
             "rho_upper": account.rho.value if account.rho.reason is None else None,
         },
         "accountants": [_row_data(row, quantity) for row in account.rows],
-        "mechanisms": [
-            {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share}
-            for charge, share in zip(account.charges, account.shares, strict=True)
-        ],
+        "mechanisms": _charges_data(account),
         "budget": None if account.budget is None else _budget_data(account.budget),
-        "diagnostics": [diagnostic_data(d) for d in diagnostics],
+        "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
         "exit_code": exit_code(account, diagnostics),
     }
+
+
+def _statement_data(account: Account) -> dict[str, Any]:
+    privacy = account.pipeline.privacy
+    statement = {
+        "unit": privacy.unit,
+        "adjacency": privacy.adjacency.value,
+        "releases": privacy.releases,
+        "adaptive": privacy.adaptive,
+        "max_contributions": privacy.max_contributions,
+        "group_size": account.group_size,
+    }
+    return statement if privacy.window is None else {**statement, "window": list(privacy.window)}
+
+
+def _charges_data(account: Account) -> list[dict[str, Any]]:
+    shares = zip(account.charges, account.shares, strict=True)
+    return [
+        {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share} for charge, share in shares
+    ]
 
 
 def _fixed_quantity(account: Account) -> str:
@@ -228,29 +240,37 @@ def _as_json(detail: Mapping[str, float]) -> str:
 
 def _accountants_table(account: Account, decimals: int) -> Table:
     """Return the table of accountants. Reasons are shown as footnotes."""
-    notes: dict[str, int] = {}
+    number_of_reason: dict[str, int] = {}
     rows = []
-    for row in (row for row in account.rows if row.consulted):
+    for row in account.rows:
         name, title = row.accountant.name, row.accountant.title
-        if row.bound is None:
-            mark = notes.setdefault(row.reason or "", len(notes) + 1)
-            rows.append(("", name, "-", f"[{mark}]", title))
+        if not row.consulted:
             continue
-        star = "" if row.accountant.sound else "~"
-        if row is account.listed:
-            star = ">"
-        rows.append((star, name, up(row.bound.upper, decimals), _detail(row, row.bound, account, decimals), title))
-    approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
+        if row.bound is None:
+            number = number_of_reason.setdefault(row.reason or "", len(number_of_reason) + 1)
+            rows.append(("", name, "-", f"[{number}]", title))
+        else:
+            bound, detail = up(row.bound.upper, decimals), _detail(row, row.bound, account, decimals)
+            rows.append((_mark(row, account), name, bound, detail, title))
+    has_approximation = any(row.bound and not row.accountant.sound for row in account.rows)
+    meaning = "upper bounds, rounded up" + ("; ~ marks an approximation" if has_approximation else "")
     return Table(
-        f"{account.quantity} at {_fixed_quantity(account)} = {account.at!r}, by accountant (upper bounds, rounded up{approximate})",
+        f"{account.quantity} at {_fixed_quantity(account)} = {account.at!r}, by accountant ({meaning})",
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
         frozenset({2}),
-        (*(f"[{number}] {reason}" for reason, number in notes.items()), *_left_out(account)),
+        (*(f"[{number}] {reason}" for reason, number in number_of_reason.items()), *_not_run(account)),
     )
 
 
-def _left_out(account: Account) -> tuple[str, ...]:
+def _mark(row: AccountRow, account: Account) -> str:
+    """Return the mark in the first column: > for the row of the headline, and ~ for an approximation."""
+    if row is account.listed:
+        return ">"
+    return "" if row.accountant.sound else "~"
+
+
+def _not_run(account: Account) -> tuple[str, ...]:
     """Return a note that names the accountants that were not run, and says how to run them."""
     names = [row.accountant.name for row in account.rows if not row.consulted]
     if not names:
@@ -272,27 +292,22 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
 def _mechanisms_table(account: Account) -> Table:
     """Return the table of mechanisms. If there are many, it lists only the mechanisms with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
-    rest: list[float] = []
+    omitted_shares: list[float] = []
     if len(lines) > MOST_ROWS:
         lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])
-        lines, rest = lines[:ROWS_OF_MANY], [share for _, share in lines[ROWS_OF_MANY:]]
-    rows = tuple(
-        (
-            charge.name,
-            " | ".join(dict.fromkeys(e.type for e in charge.entries)),
-            _runs(charge),
-            describe(charge.entries[0], account),
-            percent(share),
-        )
-        for charge, share in lines
-    )
-    more: tuple[str, ...] = ()
-    if rest:
-        total = math.fsum(rest)
+        omitted_shares = [share for _, share in lines[ROWS_OF_MANY:]]
+        lines = lines[:ROWS_OF_MANY]
+    rows = []
+    for charge, share in lines:
+        types = " | ".join(dict.fromkeys(entry.type for entry in charge.entries))
+        rows.append((charge.name, types, _runs(charge), describe(charge.entries[0], account), percent(share)))
+    footnotes: tuple[str, ...] = ()
+    if omitted_shares:
+        total = math.fsum(omitted_shares)
         percentage = "" if math.isnan(total) else f", {percent(total)} of the total together"
-        more = (f"and {len(rest):,} more{percentage}; -f json lists all",)
+        footnotes = (f"and {len(omitted_shares):,} more{percentage}; -f json lists all",)
     title = f"mechanisms (share of the total, by {account.winner.accountant.name})" if account.winner else "mechanisms"
-    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}), more)
+    return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
 
 
 def _runs(charge: BillLine) -> str:
@@ -312,17 +327,14 @@ def describe(entry: Entry, account: Account) -> str:
     return f"{scheme}, rate {float(rate):.6g}" if rate else scheme
 
 
-def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
-    budget = account.budget
-    if budget is None:
-        return ()
+def _budget_note(account: Account, budget: BudgetVerdict, decimals: int) -> str:
     words = {
         "pass": "within budget",
         "warn": f"within budget, but above its {warning_level(account.pipeline)}",
         "fail": "OVER BUDGET",
         "unknown": "budget: not certified",
     }
-    return (f"{words[budget.verdict]}: {budget.words(decimals)}",)
+    return f"{words[budget.verdict]}: {budget.words(decimals)}"
 
 
 def lint_notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
@@ -341,10 +353,6 @@ def _first_key(keys: list[str]) -> str:
     return f"{named[0]}{more}: "
 
 
-def _sources(account: Account) -> tuple[str, ...]:
-    return tuple(f"{row.accountant.name}: {row.accountant.source}" for row in account.rows)
-
-
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
     """Return the checks for CI: rules that call the file unsound, a missing guarantee, and the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
@@ -352,7 +360,6 @@ def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int
     if account.winner is None:
         result.append(Check(f"{place}: guarantee", False, headline(account, decimals), error=True))
     if budget is not None:
-        note = _budget_notes(account, decimals)[0]
-        passed = budget.verdict in ("pass", "warn")
-        result.append(Check(f"{place}: budget", passed, note, error=budget.verdict == "unknown"))
+        note = _budget_note(account, budget, decimals)
+        result.append(Check(f"{place}: budget", not budget.over, note, error=budget.verdict == "unknown"))
     return tuple(result)

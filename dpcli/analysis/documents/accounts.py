@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.dataset_sum import FIXED
@@ -31,81 +31,102 @@ def document(
         decimals: digits after the point of printed bounds.
         cite_sources: whether to cite the theorem of each bound.
     """
-    accounts = [account for account, _ in files]
-    file_documents = [single.document(account, findings, decimals, cite_sources) for account, findings in files]
-    sum_documents = {name: single.document(account, (), decimals, cite_sources) for name, account in sums.items()}
-    members = {name: [a.pipeline.path for a in accounts if a.pipeline.privacy.dataset == name] for name in sums}
-    paths = [account.pipeline.path for account in accounts]
-    # Each part has an account, its document, and a title that no other part has.
-    parts = [
-        *zip(paths, accounts, file_documents, strict=True),
-        *((f'dataset "{name}"', sums[name], sum_documents[name]) for name in sums),
+    file_parts = [
+        Part(str(account.pipeline.path), account, single.document(account, findings, decimals, cite_sources))
+        for account, findings in files
     ]
-    documents = [part for _, _, part in parts]
-    headlines = [f'dataset "{name}" ({len(members[name])} files): {sum_documents[name].headline}' for name in sums]
+    sum_parts = [Part(name, account, single.document(account, (), decimals, cite_sources)) for name, account in sums.items()]
+    documents = [part.document for part in (*file_parts, *sum_parts)]
+    accounts = [part.account for part in file_parts]
     is_one_sum = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account in accounts)
-    code = max(part.exit_code for part in documents)  # 3 takes precedence over 1, and 1 over 0
+    exit_code = max(document.exit_code for document in documents)  # 3 takes precedence over 1, and 1 over 0
     return Document(
-        headline="; ".join(headlines) or f"{len(files)} files, priced separately: no two of them name the same dataset",
-        data=_data(accounts, file_documents, members, sum_documents, code),
-        verdict=min((part.verdict for part in documents), key=WORST_FIRST.index),
-        passages=tuple(
-            Passage(f"{title}: {passage.title}", passage.paragraphs) for title, _, part in parts for passage in part.passages
-        ),
-        tables=(_files(accounts, decimals), *_tables(sum_documents)),
-        notes=(
-            *(f"{path}: {note}" for path, part in zip(paths, file_documents, strict=True) for note in part.notes),
-            *(f'dataset "{name}": {FIXED}' for name in sums),
-            *_sums_over_budget(accounts, sums, decimals),
-        ),
-        findings=tuple(chain.from_iterable(part.findings for part in documents)),
-        checks=tuple(chain.from_iterable(part.checks for part in documents)),
-        total=next(iter(sum_documents.values())).total if is_one_sum else None,
-        exit_code=code,
-        records=[{"file": account.pipeline.path, **record} for _, account, part in parts for record in part.records],
-        sheet=Sheet(single.SHEET, tuple(row for part in documents if part.sheet is not None for row in part.sheet.rows)),
-        details=tuple(f"{path}: {part.headline}" for path, part in zip(paths, file_documents, strict=True)),
+        headline=_headline(file_parts, sum_parts),
+        data=_data(file_parts, sum_parts, exit_code),
+        verdict=min((document.verdict for document in documents), key=WORST_FIRST.index),
+        passages=tuple(_passages(file_parts, sum_parts)),
+        tables=(_files(accounts, decimals), *_tables(sum_parts)),
+        notes=tuple(_notes(file_parts, sum_parts, decimals)),
+        findings=tuple(chain.from_iterable(document.findings for document in documents)),
+        checks=tuple(chain.from_iterable(document.checks for document in documents)),
+        total=sum_parts[0].document.total if is_one_sum else None,
+        exit_code=exit_code,
+        records=list(_records((*file_parts, *sum_parts))),
+        sheet=Sheet(single.SHEET, tuple(chain.from_iterable(document.sheet.rows for document in documents if document.sheet))),
+        details=tuple(f"{part.name}: {part.document.headline}" for part in file_parts),
     )
 
 
-def _data(
-    accounts: Sequence[Account],
-    file_documents: Sequence[Document],
-    members: Mapping[str, Sequence[str | None]],
-    sum_documents: Mapping[str, Document],
-    exit_code: int,
-) -> dict[str, Any]:
+class Part(NamedTuple):
+    """The account of a file or of the sum over a dataset, with its document. The name is the path or the name of the dataset."""
+
+    name: str
+    account: Account
+    document: Document
+
+
+def _members(dataset: str, files: Sequence[Part]) -> list[Part]:
+    """Return the files that name a dataset."""
+    return [file for file in files if file.account.pipeline.privacy.dataset == dataset]
+
+
+def _headline(files: Sequence[Part], sums: Sequence[Part]) -> str:
+    if not sums:
+        return f"{len(files)} files, priced separately: no two of them name the same dataset"
+    return "; ".join(f'dataset "{part.name}" ({len(_members(part.name, files))} files): {part.document.headline}' for part in sums)
+
+
+def _data(files: Sequence[Part], sums: Sequence[Part], exit_code: int) -> dict[str, Any]:
     """Return the JSON document dpcli/accounts/v1."""
+    datasets = []
+    for part in sums:
+        paths = [member.account.pipeline.path for member in _members(part.name, files)]
+        datasets.append({"dataset": part.name, "files": paths, "premise": FIXED, **part.document.data})
     return {
         "schema": "dpcli/accounts/v1",
-        "files": [
-            {"dataset": account.pipeline.privacy.dataset, **part.data}
-            for account, part in zip(accounts, file_documents, strict=True)
-        ],
-        "datasets": [
-            {"dataset": name, "files": members[name], "premise": FIXED, **part.data} for name, part in sum_documents.items()
-        ],
+        "files": [{"dataset": part.account.pipeline.privacy.dataset, **part.document.data} for part in files],
+        "datasets": datasets,
         "exit_code": exit_code,
     }
 
 
-def _sums_over_budget(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) -> Iterator[str]:
-    """Return a note for each sum that exceeds the budgets of all its files. The budget of a file does not cap the sum."""
-    for name, total in sums.items():
-        budgets = [file.budget for file in files if file.pipeline.privacy.dataset == name and file.budget is not None]
-        epsilon_cap = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)
-        rho_cap = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=None)
-        if rho_cap is not None and total.rho.value > rho_cap:
-            yield (
-                f'dataset "{name}": rho {up(total.rho.value, decimals)} is above the budget of each of its files (at most {rho_cap!r}), '
-                "and there is no cap on the sum; [[together]] in a policy of dpcli gate sets one"
-            )
-        if epsilon_cap is not None and total.quantity == "epsilon" and total.upper > epsilon_cap:
-            yield (
-                f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files '
-                f"(at most {epsilon_cap!r}), "
-                "and there is no cap on the sum; dpcli gate --max-together sets one"
-            )
+def _passages(files: Sequence[Part], sums: Sequence[Part]) -> Iterator[Passage]:
+    titles = [*(part.name for part in files), *(f'dataset "{part.name}"' for part in sums)]
+    for title, part in zip(titles, (*files, *sums), strict=True):
+        for passage in part.document.passages:
+            yield Passage(f"{title}: {passage.title}", passage.paragraphs)
+
+
+def _notes(files: Sequence[Part], sums: Sequence[Part], decimals: int) -> Iterator[str]:
+    for part in files:
+        yield from (f"{part.name}: {note}" for note in part.document.notes)
+    yield from (f'dataset "{part.name}": {FIXED}' for part in sums)
+    for part in sums:
+        yield from _excess_over_budgets(part, _members(part.name, files), decimals)
+
+
+def _records(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
+    for part in parts:
+        yield from ({"file": part.account.pipeline.path, **record} for record in part.document.records)
+
+
+def _excess_over_budgets(part: Part, files: Sequence[Part], decimals: int) -> Iterator[str]:
+    """Yield a note on each quantity in which a sum exceeds the budgets of all its files. The budget of a file does not cap the sum."""
+    name, total = part.name, part.account
+    budgets = [file.account.budget for file in files if file.account.budget is not None]
+    epsilon_cap = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)
+    rho_cap = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=None)
+    if rho_cap is not None and total.rho.value > rho_cap:
+        yield (
+            f'dataset "{name}": rho {up(total.rho.value, decimals)} is above the budget of each of its files (at most {rho_cap!r}), '
+            "and there is no cap on the sum; [[together]] in a policy of dpcli gate sets one"
+        )
+    if epsilon_cap is not None and total.quantity == "epsilon" and total.upper > epsilon_cap:
+        yield (
+            f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files '
+            f"(at most {epsilon_cap!r}), "
+            "and there is no cap on the sum; dpcli gate --max-together sets one"
+        )
 
 
 def _files(accounts: Sequence[Account], decimals: int) -> Table:
@@ -123,6 +144,6 @@ def _files(accounts: Sequence[Account], decimals: int) -> Table:
     return Table("each file separately", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, frozenset({2, 3}))
 
 
-def _tables(sum_documents: Mapping[str, Document]) -> Iterator[Table]:
-    for name, part in sum_documents.items():
-        yield from (replace(table, title=f'dataset "{name}": {table.title}') for table in part.tables)
+def _tables(sums: Sequence[Part]) -> Iterator[Table]:
+    for part in sums:
+        yield from (replace(table, title=f'dataset "{part.name}": {table.title}') for table in part.document.tables)

@@ -23,53 +23,70 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
 
     diagnostics: findings about the file or the flags.
     """
-    privacy, quantity, key = calibration.pipeline.privacy, calibration.quantity, _key(calibration)
-    unsound = any(d.severity == "error" for d in diagnostics)
-    names = ", ".join(name for name, _ in calibration.targets)
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}"
-    at = "" if calibration.delta is None else f" at delta = {calibration.delta!r}"
+    unsound = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     classical, values = classical_noise(calibration), calibration.values
+    table = Table(
+        f"calibration ({calibration.wording} rounded up)",
+        ("", _key(calibration), calibration.quantity, f"target {calibration.target!r}"),
+        tuple(_rows(calibration, classical, decimals + 3)),
+        frozenset({1, 2}),
+    )
     return Document(
-        headline=f"{key} = {calibration.value:.10g} for {names}: "
-        f"{calibration.wording} <= {up(calibration.upper, decimals)}{at} "
-        f"(target {calibration.target!r}; {setting}; accountant: {calibration.accountant})",
-        data={
-            "schema": "dpcli/calibrate/v1",
-            "parameter": calibration.parameter,
-            "mechanisms": [{"name": name, key: value} for name, key, value in values],
-            f"target_{quantity}": calibration.target,
-            "quantity": calibration.wording,
-            "delta": calibration.delta,
-            "statement": {"unit": privacy.unit, "adjacency": privacy.adjacency.value},
-            "result": _result_data(calibration, classical, key),
-            **({"diagnostics": [diagnostic_data(d) for d in diagnostics]} if diagnostics else {}),
-            "exit_code": int(unsound),
-        },
+        headline=_headline(calibration, decimals),
+        data=_data(calibration, classical, diagnostics, int(unsound)),
         verdict="fail" if unsound else "pass",
         exit_code=int(unsound),
         findings=tuple(map(finding, diagnostics)),
-        tables=(
-            Table(
-                f"calibration ({calibration.wording} rounded up)",
-                ("", key, quantity, f"target {calibration.target!r}"),
-                tuple(_rows(calibration, classical, decimals + 3)),
-                frozenset({1, 2}),
-            ),
-        ),
-        notes=(
-            *(f"{d.severity} {d.rule}: {d.key}: {d.message}" for d in diagnostics),
-            *(
-                (f"{name}: {key} = {value:.10g}" for name, key, value in values)
-                if len(values) > 1 or key == "noise_over_sensitivity"
-                else ()
-            ),
-            *((UNCAPPED,) if privacy.adaptive and calibration.pipeline.budget is None else ()),
-            *(() if calibration.adjacent else (EARLY,)),
-            *(() if classical is None else (FORMULA,)),
-        ),
+        tables=(table,),
+        notes=tuple(_notes(calibration, classical, diagnostics)),
         total=repr(values[0][2] if len(values) == 1 else calibration.number(calibration.value)),
         sheet=_sheet(calibration, values),
     )
+
+
+def _headline(calibration: Calibration, decimals: int) -> str:
+    privacy = calibration.pipeline.privacy
+    names = ", ".join(name for name, _ in calibration.targets)
+    at_delta = "" if calibration.delta is None else f" at delta = {calibration.delta!r}"
+    return (
+        f"{_key(calibration)} = {calibration.value:.10g} for {names}: "
+        f"{calibration.wording} <= {up(calibration.upper, decimals)}{at_delta} "
+        f"(target {calibration.target!r}; per {privacy.unit or 'record'}, {privacy.adjacency.value}; "
+        f"accountant: {calibration.accountant})"
+    )
+
+
+def _data(
+    calibration: Calibration, classical: ClassicalNoise | None, diagnostics: tuple[Diagnostic, ...], exit_code: int
+) -> dict[str, Any]:
+    """Return the JSON document dpcli/calibrate/v1."""
+    privacy = calibration.pipeline.privacy
+    data: dict[str, Any] = {
+        "schema": "dpcli/calibrate/v1",
+        "parameter": calibration.parameter,
+        "mechanisms": [{"name": name, key: value} for name, key, value in calibration.values],
+        f"target_{calibration.quantity}": calibration.target,
+        "quantity": calibration.wording,
+        "delta": calibration.delta,
+        "statement": {"unit": privacy.unit, "adjacency": privacy.adjacency.value},
+        "result": _result_data(calibration, classical, _key(calibration)),
+    }
+    if diagnostics:
+        data["diagnostics"] = [diagnostic_data(diagnostic) for diagnostic in diagnostics]
+    return {**data, "exit_code": exit_code}
+
+
+def _notes(calibration: Calibration, classical: ClassicalNoise | None, diagnostics: tuple[Diagnostic, ...]) -> Iterator[str]:
+    for diagnostic in diagnostics:
+        yield f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.key}: {diagnostic.message}"
+    if len(calibration.values) > 1 or _key(calibration) == "noise_over_sensitivity":
+        yield from (f"{name}: {key} = {value:.10g}" for name, key, value in calibration.values)
+    if calibration.pipeline.privacy.adaptive and calibration.pipeline.budget is None:
+        yield UNCAPPED
+    if not calibration.adjacent:
+        yield EARLY
+    if classical is not None:
+        yield FORMULA
 
 
 def _rows(calibration: Calibration, classical: ClassicalNoise | None, decimals: int) -> Iterator[tuple[str, str, str, str]]:

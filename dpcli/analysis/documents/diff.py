@@ -69,7 +69,7 @@ def _side(account: Account) -> dict[str, Any]:
 
 def priced_data(change: Priced) -> dict[str, Any]:
     """Return a change as JSON data."""
-    edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in change.change.edits]
+    edits = [{"key": edit.key, "before": _plain(edit.old), "after": _plain(edit.new)} for edit in change.change.edits]
     return {"edits": edits, "epsilon_upper": change.epsilon, "increase": change.increase, "reason": change.reason}
 
 
@@ -92,11 +92,10 @@ def _table(difference: Difference) -> Table:
 def _sheet(difference: Difference) -> Sheet:
     """Return a row per edit with the cost of its change alone, then the interaction, and all changes together."""
     delta = difference.before.delta
-    rows: list[tuple[Value, ...]] = [
-        ("change", i, e.key, _datum(e.old), _datum(e.new), delta, change.epsilon, change.increase, change.reason or None)
-        for i, change in enumerate(difference.priced, start=1)
-        for e in change.change.edits
-    ]
+    rows: list[tuple[Value, ...]] = []
+    for number, change in enumerate(difference.priced, start=1):
+        cost = (delta, change.epsilon, change.increase, change.reason or None)
+        rows += [("change", number, edit.key, _datum(edit.old), _datum(edit.new), *cost) for edit in change.change.edits]
     if len(difference.priced) > 1:
         rows.append(("interaction", None, None, None, None, delta, None, difference.interaction, None))
     rows.append(("all", None, None, None, None, delta, difference.after.upper, difference.increase, None))
@@ -113,8 +112,10 @@ def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Return one row for each edit of a change. The first row has the numbers."""
     epsilon = "" if change.epsilon is None else up(change.epsilon)
     cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, _signed(change.increase))
-    for i, edit in enumerate(change.change.edits):
-        yield (f"{'  and ' if i else ''}{edit.label}", _value(edit.old), _value(edit.new), *(("", "") if i else cost))
+    first, *others = change.change.edits
+    yield (first.label, _value(first.old), _value(first.new), *cost)
+    for edit in others:
+        yield (f"  and {edit.label}", _value(edit.old), _value(edit.new), "", "")
 
 
 def _notes(difference: Difference) -> Iterator[str]:
@@ -151,9 +152,9 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items() if key != "name") + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, str):
-        value = public(value)
-    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, str | bool) else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(public(value), ensure_ascii=False) if isinstance(value, str) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -91,10 +91,8 @@ def _hint_after_interrupt(path: str | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        words = (
-            f"the trials so far are in {path}; the same command continues from them"
-            if path
-            else "the trials so far are lost; --scores PATH stores them"
-        )
-        click.echo(f"dpcli: {words}", err=True)
+        hint = "the trials so far are lost; --scores PATH stores them"
+        if path:
+            hint = f"the trials so far are in {path}; the same command continues from them"
+        click.echo(f"dpcli: {hint}", err=True)
         raise

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from dpcli.audit.audit_result import Audit, CurveTest, MeasuredScores, ProvenBound, ReplayCheck
 from dpcli.audit.bounds import rate_lower, rate_upper
 from dpcli.audit.claim import Claim
-from dpcli.audit.decide import Audit, MeasuredScores, ProvenBound
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent, up
-from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Tone
+from dpcli.document.chart import Axis, Band, Chart, Line, Marker, Points, Tone
 from dpcli.document.document import Check, Document, Passage, Table
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
@@ -22,22 +22,26 @@ ASSUMED = "Both statements hold only under these assumptions:"
 
 def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: Iterable[Chart] = ()) -> Document:
     """Return the output of `dpcli audit`. The exit code is 1 if the claim was refuted, or if a lint rule finds an error in the file."""
-    unsound = [d for d in diagnostics if d.severity == "error"]
-    code = int(audit.violated or bool(unsound))
+    is_unsound_file = any(diagnostic.severity == "error" for diagnostic in diagnostics)
+    exit_code = 1 if audit.violated or is_unsound_file else 0
+    has_page = audit.measured is not None or bool(audit.checks)
+    lint_notes = [f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.message}" for diagnostic in diagnostics]
+    checks = [Check(f"audit of {audit.subject}", not audit.violated, headline(audit))]
+    checks += [Check(check.name, check.passed, check.message) for check in audit.checks]
     return Document(
         headline=headline(audit),
-        data=_data(audit, diagnostics, code),
-        verdict="fail" if code else "pass",
-        title="" if audit.measured is None and not audit.checks else f"audit of {audit.subject}",
+        data=_data(audit, diagnostics, exit_code),
+        verdict="fail" if exit_code else "pass",
+        title=f"audit of {audit.subject}" if has_page else "",
         passages=(Passage("what this means", _meaning(audit), tuple(audit.assumptions)),),
         pictures=tuple(pictures),
         tables=tuple(_tables(audit)),
-        notes=(*(f"{d.severity} {d.rule}: {d.message}" for d in diagnostics), *audit.notes),
-        findings=tuple(finding(d) for d in diagnostics),
-        checks=(Check(f"audit of {audit.subject}", not audit.violated, headline(audit)), *_check_verdicts(audit)),
+        notes=(*lint_notes, *audit.notes),
+        findings=tuple(finding(diagnostic) for diagnostic in diagnostics),
+        checks=tuple(checks),
         total=repr(audit.deciding.epsilon) if audit.deciding is not None else str(int(audit.violated)),
         details=tuple(_details(audit)),
-        exit_code=code,
+        exit_code=exit_code,
     )
 
 
@@ -67,12 +71,16 @@ def _power_clause(audit: Audit) -> str:
 
 
 def _count_words(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    return f"1 {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def _setting(claim: Claim) -> str:
+    return f"delta = {claim.delta!r} (per {_unit(claim)}, {claim.adjacency.value}; {claim.source})"
+
+
+def _unit(claim: Claim) -> str:
     unit = claim.account.pipeline.privacy.unit if claim.account is not None else None
-    return f"delta = {claim.delta!r} (per {unit or 'record'}, {claim.adjacency.value}; {claim.source})"
+    return unit or "record"
 
 
 def _percent(share: float) -> str:
@@ -82,32 +90,48 @@ def _percent(share: float) -> str:
 def _tables(audit: Audit) -> Iterable[Table]:
     """Yield the tables of proven bounds, of the curve test and of checks, as far as the audit has them."""
     if audit.bounds:
-        rows = tuple(_bound_row(audit, i, bound) for i, bound in enumerate(audit.bounds))
-        feet = tuple(
-            f"[{i}] assumes that {bound.assumes}; not used for the verdict" for i, bound in enumerate(audit.bounds) if bound.assumes
-        )
-        columns = ("lower bound", "epsilon: at least", "claimed: at most", "confidence", "evidence")
-        yield Table("proven lower bounds", columns, rows, frozenset({1, 2, 3}), feet)
+        yield _bounds_table(audit)
     if audit.curve is not None:
-        verdict = "refuted" if audit.curve.refuted else "not refuted"
-        row = (verdict, _percent(audit.curve.confidence), audit.curve.detail)
-        flagged = frozenset({0}) if audit.curve.refuted else frozenset[int]()
-        yield Table(
-            "test of the claimed trade-off curve", ("verdict", "confidence", "evidence"), (row,), frozenset({1}), flagged=flagged
-        )
+        yield _curve_table(audit.curve)
     if audit.checks:
-        flags = frozenset(i for i, check in enumerate(audit.checks) if not check.passed)
-        checked = tuple(
-            (check.name, "passed" if check.passed else "FAILED", check.message, check.power or "any counterexample in these pairs")
-            for check in audit.checks
-        )
-        yield Table("checks", ("check", "verdict", "found", "would find (90 %)"), checked, flagged=flags)
+        yield _checks_table(audit.checks)
 
 
-def _bound_row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
+def _bounds_table(audit: Audit) -> Table:
     assert audit.claim is not None
-    mark = f" [{i}]" if bound.assumes else ""
-    return (f"{bound.method}{mark}", down(bound.epsilon), up(audit.claim.epsilon), _percent(bound.confidence), bound.evidence)
+    claimed = up(audit.claim.epsilon)
+    rows, footnotes = [], []
+    for number, bound in enumerate(audit.bounds):
+        method = bound.method
+        if bound.assumes:
+            method += f" [{number}]"
+            footnotes.append(f"[{number}] assumes that {bound.assumes}; not used for the verdict")
+        rows.append((method, down(bound.epsilon), claimed, _percent(bound.confidence), bound.evidence))
+    columns = ("lower bound", "epsilon: at least", "claimed: at most", "confidence", "evidence")
+    return Table("proven lower bounds", columns, tuple(rows), frozenset({1, 2, 3}), tuple(footnotes))
+
+
+def _curve_table(curve: CurveTest) -> Table:
+    row = (_curve_verdict(curve), _percent(curve.confidence), curve.detail)
+    flagged = frozenset({0}) if curve.refuted else frozenset[int]()
+    columns = ("verdict", "confidence", "evidence")
+    return Table("test of the claimed trade-off curve", columns, (row,), frozenset({1}), flagged=flagged)
+
+
+def _curve_verdict(curve: CurveTest) -> str:
+    return "refuted" if curve.refuted else "not refuted"
+
+
+def _checks_table(checks: Sequence[ReplayCheck]) -> Table:
+    rows = [
+        (check.name, _check_verdict(check), check.message, check.power or "any counterexample in these pairs") for check in checks
+    ]
+    failed = frozenset(number for number, check in enumerate(checks) if not check.passed)
+    return Table("checks", ("check", "verdict", "found", "would find (90 %)"), tuple(rows), flagged=failed)
+
+
+def _check_verdict(check: ReplayCheck) -> str:
+    return "passed" if check.passed else "FAILED"
 
 
 def _meaning(audit: Audit) -> tuple[str, ...]:
@@ -133,21 +157,17 @@ def _meaning(audit: Audit) -> tuple[str, ...]:
 def _details(audit: Audit) -> Iterable[str]:
     """Yield every result, the power and the assumptions, each as one line."""
     for bound in audit.bounds:
-        more = f", assuming that {bound.assumes}" if bound.assumes else ""
-        yield f"{bound.method}: epsilon >= {down(bound.epsilon)} at {_percent(bound.confidence)}{more}: {bound.evidence}"
+        assumption = f", assuming that {bound.assumes}" if bound.assumes else ""
+        yield f"{bound.method}: epsilon >= {down(bound.epsilon)} at {_percent(bound.confidence)}{assumption}: {bound.evidence}"
     if audit.curve is not None:
-        yield f"trade-off curve: {'refuted' if audit.curve.refuted else 'not refuted'}: {audit.curve.detail}"
+        yield f"trade-off curve: {_curve_verdict(audit.curve)}: {audit.curve.detail}"
     for check in audit.checks:
-        yield f"{'passed' if check.passed else 'FAILED'}: {check.name}: {check.message}"
+        yield f"{_check_verdict(check)}: {check.name}: {check.message}"
     yield from (f"power: {words}" for words in audit.power)
     yield from (f"assumes: {words}" for words in audit.assumptions)
 
 
-def _check_verdicts(audit: Audit) -> Iterable[Check]:
-    return (Check(check.name, check.passed, check.message) for check in audit.checks)
-
-
-def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:
+def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], exit_code: int) -> dict[str, Any]:
     """Return the JSON document dpcli/audit/v1. Its numbers are not rounded."""
     return {
         "schema": "dpcli/audit/v1",
@@ -159,23 +179,13 @@ def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[
         "epsilon_lower": None if audit.deciding is None else audit.deciding.epsilon,
         "bounds": [_bound_data(bound) for bound in audit.bounds],
         "curve": None if audit.curve is None else {**asdict(audit.curve), "point": audit.curve.point or None},
-        "checks": [
-            {
-                "name": c.name,
-                "passed": c.passed,
-                "found": c.message,
-                "value": c.value,
-                "statistical": c.statistical,
-                "power": c.power or None,
-            }
-            for c in audit.checks
-        ],
+        "checks": [_check_data(check) for check in audit.checks],
         "counts": audit.counts,
         "power": list(audit.power),
         "assumptions": list(audit.assumptions),
         "notes": list(audit.notes),
-        "diagnostics": [diagnostic_data(d) for d in diagnostics],
-        "exit_code": code,
+        "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
+        "exit_code": exit_code,
     }
 
 
@@ -202,7 +212,19 @@ def _bound_data(bound: ProvenBound) -> dict[str, Any]:
     }
 
 
-THRESHOLDS = 160  # largest number of thresholds along the measured curve
+def _check_data(check: ReplayCheck) -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "passed": check.passed,
+        "found": check.message,
+        "value": check.value,
+        "statistical": check.statistical,
+        "power": check.power or None,
+    }
+
+
+THRESHOLDS = 160  # number of thresholds that are spread over the measured curve
+STRICTEST = 24  # number of thresholds at its strict end, all of which are drawn
 NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))
 
 
@@ -212,24 +234,28 @@ def chart(audit: Audit) -> Chart:
     if claim is None or measured is None:
         raise InputError("expected scores, from which a trade-off curve can be drawn, found counts or a replay")
     rates = _rates(measured)
-    line, least = tuple(zip(*(column.tolist() for column in rates), strict=True)), claim.corners
-    unit = claim.account.pipeline.privacy.unit if claim.account is not None else None
+    verdict = "VIOLATION" if audit.violated else "no violation found"
+    ruled_out = Band("ruled out by the claim", tuple((x, 0.0) for x, _ in claim.corners), claim.corners, Tone.SECOND)
     return Chart(
         kind="audit-trade-off",
-        title=f"audit of {audit.subject}: {'VIOLATION' if audit.violated else 'no violation found'} at {100 * audit.confidence:g} %",
-        subtitle=f"claimed: epsilon <= {up(claim.epsilon)} at delta = {claim.delta!r}, per {unit or 'record'}, "
-        f"{claim.adjacency.value} ({claim.source})",
+        title=f"audit of {audit.subject}: {verdict} at {100 * audit.confidence:g} %",
+        subtitle=f"claimed: epsilon <= {up(claim.epsilon)} at delta = {claim.delta!r}, per {_unit(claim)}, {claim.adjacency.value} "
+        f"({claim.source})",
         x=Axis("false positive rate", 0.0, 1.0),
         y=Axis("false negative rate", 0.0, 1.0),
         lines=(
-            Line("measured", line, Tone.MAIN),
-            Line("limit of the claim", least, Tone.SECOND),
+            Line("measured", _points(*rates), Tone.MAIN),
+            Line("limit of the claim", claim.corners, Tone.SECOND),
             Line("no information", NO_INFORMATION, Tone.MUTED, True),
         ),
-        bands=(Band("ruled out by the claim", tuple((x, 0.0) for x, _ in least), least, Tone.SECOND), *_bands(measured, rates)),
+        bands=(ruled_out, *_bands(measured, rates)),
         markers=_markers(audit, measured),
         notes=tuple(_notes(audit, measured)),
     )
+
+
+def _points(xs: Array, ys: Array) -> Points:
+    return tuple(zip(xs.tolist(), ys.tolist(), strict=True))
 
 
 def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
@@ -237,10 +263,11 @@ def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
     sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
     levels = np.unique(np.concatenate([inside, outside]))[::-1]
-    ranks = np.unique(np.concatenate([np.linspace(0, len(levels) - 1, THRESHOLDS), np.arange(min(len(levels), 24))]).astype(int))
-    chosen = np.concatenate(([np.inf], levels[ranks], [-np.inf]))
-    missed = np.searchsorted(inside, chosen, side="left") / max(len(inside), 1)
-    alarms = 1.0 - np.searchsorted(outside, chosen, side="left") / max(len(outside), 1)
+    strictest, spread = np.arange(min(len(levels), STRICTEST)), np.linspace(0, len(levels) - 1, THRESHOLDS)
+    ranks = np.unique(np.concatenate([spread, strictest]).astype(int))
+    thresholds = np.concatenate(([np.inf], levels[ranks], [-np.inf]))
+    missed = np.searchsorted(inside, thresholds, side="left") / max(len(inside), 1)
+    alarms = 1.0 - np.searchsorted(outside, thresholds, side="left") / max(len(outside), 1)
     return alarms, missed
 
 
@@ -252,12 +279,11 @@ def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, 
     if not measured.independent:
         return ()
     alarms, missed = rates
-    inside, outside, each = len(measured.scores.inside), len(measured.scores.outside), 0.5 * (1.0 - measured.confidence)
-    ends = [
-        [(bound(np.rint(rate * count), count, each)).tolist() for rate, count in ((alarms, outside), (missed, inside))]
-        for bound in (rate_lower, rate_upper)
-    ]
-    lower, upper = (tuple(zip(*end, strict=True)) for end in ends)
+    inside, outside = len(measured.scores.inside), len(measured.scores.outside)
+    alarm_counts, missed_counts = np.rint(alarms * outside), np.rint(missed * inside)
+    failure = 0.5 * (1.0 - measured.confidence)  # of each end of an interval
+    lower = _points(rate_lower(alarm_counts, outside, failure), rate_lower(missed_counts, inside, failure))
+    upper = _points(rate_upper(alarm_counts, outside, failure), rate_upper(missed_counts, inside, failure))
     return (Band(f"{100 * measured.confidence:g} % at each threshold", lower, upper, Tone.MAIN),)
 
 
@@ -266,10 +292,9 @@ def _markers(audit: Audit, measured: MeasuredScores) -> tuple[Marker, ...]:
     bound = audit.deciding
     if measured.rates is None or bound is None:
         return ()
-    words = "tested: refutes the claim" if audit.violated else f"tested: epsilon >= {down(bound.epsilon)}"
-    return (
-        Marker(words, measured.rates.false_positive, measured.rates.false_negative, Tone.LIMIT if audit.violated else Tone.MAIN),
-    )
+    label = "tested: refutes the claim" if audit.violated else f"tested: epsilon >= {down(bound.epsilon)}"
+    tone = Tone.LIMIT if audit.violated else Tone.MAIN
+    return (Marker(label, measured.rates.false_positive, measured.rates.false_negative, tone),)
 
 
 def _notes(audit: Audit, measured: MeasuredScores) -> list[str]:

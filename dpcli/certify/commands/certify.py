@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -41,7 +39,8 @@ def command(
 
     `account` computes in floating point, with allowances for its errors. `certify` derives the same bound again in ball arithmetic, where
     every number carries a bound on its own error, by a program that shares no code with the accountants. --write PATH keeps the proof as a
-    certificate. Whoever has it can check it without dpcli: --print-checker prints the checker, one file that runs alone.
+    certificate, and prints its SHA-256, by which report, attest, gate and a ledger name it. Whoever has it can check it without dpcli:
+    --print-checker prints the checker, one file that runs alone.
 
     Where the printed epsilon has no proof within the work that is allowed, the smallest epsilon that has one is proved, and that is said.
     A mechanism whose pair the checker does not know is refused. What a proof takes for granted is printed with it: that the pairs dominate
@@ -61,14 +60,17 @@ def command(
 
     if check is not None:
         from dpcli.certify.documents.proof import checked
+        from dpcli.certify.named_certificate import read_certificate
 
         if delta is not None or epsilon is not None or group_size != 1 or write is not None:
             raise InputError("--check: expected a certificate alone, or with FILE: it states its own epsilon, delta and group size")
-        return emit(checked(check, read_certificate(check), None if file is None else load(file)), format_, outputs)
+        certificate, digest = read_certificate(check)
+        return emit(checked(check, certificate, digest, None if file is None else load(file)), format_, outputs)
     if file is None:
         raise InputError("expected FILE, or --check PATH")
     from dpcli.certify.certificate import prove
     from dpcli.certify.documents.proof import proved
+    from dpcli.certify.named_certificate import text_of
     from dpcli.cli.options import write as write_file
     from dpcli.file.pipeline.read import parse
     from dpcli.file.toml.limits import read_bytes
@@ -82,18 +84,5 @@ def command(
     except NotRepresentable as error:
         raise CannotCertify(f"{file}: not proved: {error}") from None
     if write is not None:
-        write_file(write, json.dumps(result.certificate, indent=1) + "\n")
+        write_file(write, text_of(result.certificate))
     return emit(proved(result, judge(pipeline, data, {"--delta": delta}), write), format_, outputs)
-
-
-def read_certificate(path: str) -> dict[str, Any]:
-    """Return the JSON object in a file. Raises InputError if it holds none."""
-    from dpcli.certify.checker import Unproved, once
-
-    try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=once)
-    except (OSError, Unproved, ValueError) as error:
-        raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found {error}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a certificate of dpcli certify, found a JSON {type(value).__name__}")
-    return value

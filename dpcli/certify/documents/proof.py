@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from dpcli.analysis.documents.account import lint_notes
-from dpcli.base.errors import CannotCertify, NotRepresentable
-from dpcli.certify.certificate import Proof, require_about
+from dpcli.base.errors import CannotCertify
+from dpcli.certify.certificate import Proof
+from dpcli.certify.named_certificate import digest_of, proved_sentences, require_same_mechanisms, text_of
 from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.parts import schemes
@@ -15,7 +16,6 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 NOT_PROVED = 1  # exit code
-FAILED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OverflowError, MemoryError)
 
 
 def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) -> Document:
@@ -25,6 +25,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     path: where the certificate was written.
     """
     account, (claim, *others) = proof.account, proof.certificate["claims"]
+    digest = digest_of(text_of(proof.certificate))
     exact = (proof.epsilon if account.quantity == "epsilon" else proof.delta) == proof.headline
     bits = _bits(claim)
     statement = f"epsilon <= {proof.epsilon} at delta = {proof.delta} (ball arithmetic, {bits} bits)"
@@ -40,7 +41,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     notes += [f"assumed: {assumption}" for assumption in proof.certificate["assumes"]]
     notes.append(f"assumed: {account.pipeline.path or 'the file'} describes what runs (sha256 {str(account.pipeline.sha256)[:12]})")
     if path is not None:
-        notes.append(f"certificate: {path}; dpcli certify --check {path} checks it")
+        notes.append(f"certificate: {path}, sha256:{digest}; dpcli certify --check {path} checks it")
     cap = account.budget.epsilon if account.budget else None
     over = account.exit_code == NOT_PROVED or (
         cap is not None and account.quantity == "epsilon" and cap.delta == account.at and float(proof.epsilon) > cap.cap
@@ -62,6 +63,7 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
         "lower": proof.lower,
         "reasons": list(proof.reasons),
         "certificate": proof.certificate,
+        "certificate_sha256": digest,
         "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
         "exit_code": code,
     }
@@ -78,22 +80,22 @@ def proved(proof: Proof, diagnostics: tuple[Diagnostic, ...], path: str | None) 
     )
 
 
-def checked(path: str, certificate: dict[str, Any], pipeline: Pipeline | None) -> Document:
-    """Check a certificate and return the document that says what it proves. Raises CannotCertify if it is about another file."""
-    from dpcli.certify import checker
+def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipeline | None) -> Document:
+    """Check a certificate and return the document that says what it proves. Raises CannotCertify if it is about another file.
 
+    digest: SHA-256 of the certificate's file.
+    """
     if pipeline is not None:
-        try:
-            require_about(certificate, pipeline)
-        except NotRepresentable as error:
-            raise CannotCertify(f"{path}: {error}") from None
-    data: dict[str, Any] = {"schema": "dpcli/certify-check/v1", "certificate": path, "proved": [], "reason": None, "exit_code": 0}
+        require_same_mechanisms(path, certificate, pipeline)
+    data: dict[str, Any] = {"schema": "dpcli/certify-check/v1", "certificate": path, "sha256": digest}
+    data |= {"proved": [], "reason": None, "exit_code": 0}
     try:
-        sentences = checker.check(certificate)
-    except (checker.Unproved, *FAILED) as error:
-        reason = f"{path}: not proved: {error or type(error).__name__}"
-        return Document(reason, data | {"reason": str(error), "exit_code": NOT_PROVED}, "fail", exit_code=NOT_PROVED)
-    assumed = [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
+        sentences = proved_sentences(path, certificate)
+    except CannotCertify as error:
+        reason = str(error).removeprefix(f"{path}: not proved: ")
+        return Document(str(error), data | {"reason": reason, "exit_code": NOT_PROVED}, "fail", exit_code=NOT_PROVED)
+    assumed = [f"certificate: sha256:{digest}"]
+    assumed += [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
     assumed += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
     assumed += [f"part: {json.dumps(part)}" for part in certificate["parts"]]
     return Document("; ".join(sentences), data | {"proved": sentences}, "pass", notes=tuple(assumed))

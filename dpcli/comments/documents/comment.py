@@ -57,7 +57,11 @@ def _epsilon_rise(file: Judged) -> float:
     """Return the rise of epsilon; epsilon itself for a new file; inf if the rise is unknown."""
     if file.account is None:
         return 0.0
-    rise = file.account.upper if file.base is None or file.now is None else file.now - file.base.epsilon
+    rise = (
+        file.account.upper
+        if file.base is None or file.epsilon_at_base_delta is None
+        else file.epsilon_at_base_delta - file.base.epsilon
+    )
     return math.inf if math.isnan(rise) else rise
 
 
@@ -107,7 +111,12 @@ def _has_warning(judged: Judged) -> bool:
 
 def _is_unchanged(file: Judged) -> bool:
     """Return whether a file is unchanged and has the epsilon that it had at the base."""
-    return file.base is not None and file.base.data is not None and not file.changes and file.now == file.base.epsilon
+    return (
+        file.base is not None
+        and file.base.data is not None
+        and not file.changes
+        and file.epsilon_at_base_delta == file.base.epsilon
+    )
 
 
 def _has_news(file: Judged) -> bool:
@@ -115,10 +124,10 @@ def _has_news(file: Judged) -> bool:
         return True
     if file.account is None:  # removed, or nothing to judge
         return _has_warning(file)
-    if file.base is None or file.now is None:  # new
+    if file.base is None or file.epsilon_at_base_delta is None:  # new
         return True
     has_changes = file.changes or file.base.data is None  # Changes are assumed if only numbers of the base are known.
-    return bool(has_changes and _weaker(file)) or not file.now <= file.base.epsilon
+    return bool(has_changes and _weaker(file)) or not file.epsilon_at_base_delta <= file.base.epsilon
 
 
 def _weaker(file: Judged) -> bool:

@@ -14,6 +14,9 @@ from dpcli.cli.options import emit, output_options, working
 @click.option("--registry", is_flag=True, help="Write the shorter form that registries of deployments use.")
 @click.option("--strict", is_flag=True, help="Exit with code 1 if an item is not stated.")
 @click.option("--delta", type=float, help="Use this delta [default: the delta of FILE].")
+@click.option(
+    "--certificate", metavar="PATH", help="Name the certificate at PATH, which dpcli certify wrote, as the proof of epsilon."
+)
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Print this date in the title [default: no date].")
 @output_options("table", "total")
 def command(
@@ -21,6 +24,7 @@ def command(
     registry: bool,
     strict: bool,
     delta: float | None,
+    certificate: str | None,
     date: datetime.datetime | None,
     format_: str,
     outputs: tuple[str, ...],
@@ -30,13 +34,16 @@ def command(
     Every item of How to DP-fy ML (section 5.3.3) and of NIST SP 800-226 has one line. If the file does not state an item, its line says NOT
     STATED and names the key that would state it, usually a key of [disclosure]. -f html writes one page with pictures and without scripts.
 
+    With --certificate, the certificate is checked: it must prove the epsilon that is printed, of this file, at this delta. Its SHA-256 then
+    stands in every form of the statement.
+
     Exit codes: 1 if the budget is overspent, a rule calls the file unsound, or --strict finds an item that is not stated; 3 if nothing can
-    be certified.
+    be certified, or the certificate does not prove the statement.
     """
     from dpcli.disclosure.documents.disclosure import document, draft
 
     html = "html" in (format_, *(output.partition("=")[0] for output in outputs))
     with working():
-        statement, charts, name = draft(file, delta, registry, html)
+        statement, charts, name = draft(file, delta, registry, html, certificate)
     day = date.date().isoformat() if date else None
     return emit(document(statement, charts, strict, day, name), format_, outputs)

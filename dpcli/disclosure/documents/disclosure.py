@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.curve import ProfileCurve
 from dpcli.analysis.documents import account as account_report
+from dpcli.certify.named_certificate import named_proof
 from dpcli.disclosure.disclosed_facts import Facts, gather
 from dpcli.disclosure.documents import meaning as meaning_report
 from dpcli.disclosure.items import Answer
@@ -51,6 +53,7 @@ def document(
         tables=(*_items(statement), *((*report.tables, *meaning_tables) if statement.passages else ())),
         notes=(_count(statement), TRUST),
         total=report.total,
+        details=() if facts.proof is None else (facts.proof.words,),
         log=tuple(f"{answer.item.id}: {answer.line}" for answer in statement.answers),
         exit_code=code,
         why=reason(report) if report.exit_code else _count(statement),
@@ -88,6 +91,7 @@ def _data(statement: Statement, code: int, date: str | None, name: str) -> Mappi
         "plain": [
             {"title": passage.title, "paragraphs": passage.paragraphs, "points": passage.points} for passage in statement.passages
         ],
+        "certificate": None if facts.proof is None else facts.proof.data,
         "without_amplification": None if without is None else account_report.data(without)["result"],
         "meaning": meaning_report.data(facts.account, facts.meaning, (), code)["meaning"],
         **{key: report[key] for key in ("accountants", "mechanisms", "budget", "diagnostics")},
@@ -176,9 +180,21 @@ FORMS = {"report": disclosure, "registry": registry_entry}  # function that make
 
 
 @limited
-def draft(path: str, delta: float | None, registry: bool, illustrated: bool) -> tuple[Statement, tuple[Chart, ...], str]:
-    """Return the statement or registry entry, its pictures, and the name of its JSON schema. Raises InvalidFile or InputError."""
+def draft(
+    path: str, delta: float | None, registry: bool, illustrated: bool, certificate: str | None = None
+) -> tuple[Statement, tuple[Chart, ...], str]:
+    """Return the statement or registry entry, its pictures, and the name of its JSON schema.
+
+    Args:
+        certificate: Path of a certificate that proves epsilon; None for none.
+
+    Raises:
+        InvalidFile, InputError: A file cannot be read.
+        CannotCertify: The certificate does not prove the epsilon that is printed, of this file.
+    """
     pipeline, diagnostics = checked_load(path, delta)
     facts = gather(pipeline, delta, diagnostics)
+    if certificate is not None:
+        facts = replace(facts, proof=named_proof(certificate, pipeline, facts.account.upper, facts.account.delta))
     name = "registry" if registry else "report"
     return FORMS[name](facts), charts(facts) if illustrated and not registry else (), name

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 
-from dpcli.document.chart import Chart
+from dpcli.document.chart import Chart, Points
 from dpcli.document.document import safe
 
 
@@ -15,23 +16,38 @@ def render(chart: Chart, **_: object) -> str:
     A band gives two series. Bars and squares give one row for each name.
     """
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    if chart.grid is not None:
-        writer.writerow((chart.grid.what, "value", "closed"))
-        for square in chart.grid.squares:
-            writer.writerow((safe(square.label), "" if square.value is None else repr(square.value), str(square.closed).lower()))
-        return out.getvalue()
-    if chart.bars:
-        writer.writerow((chart.y.label, chart.x.label))
-        writer.writerows((safe(bar.name), repr(bar.value)) for bar in chart.bars)
-        return out.getvalue()
-    writer.writerow(("series", chart.x.label, chart.y.label))
-    series = [(line.label, line.points) for line in chart.lines]
-    for band in chart.bands:
-        series += [(f"{band.label}, lower", band.lower), (f"{band.label}, upper", band.upper)]
-    for span in chart.spans:
-        series += [(f"{span.label}, lower", ((span.x, span.low),)), (f"{span.label}, upper", ((span.x, span.high),))]
-    series += [(cloud.label, cloud.points) for cloud in chart.clouds]
-    series += [(marker.label, ((marker.x, marker.y),)) for marker in chart.markers]
-    writer.writerows((safe(name), repr(x), repr(y)) for name, points in series for x, y in points)
+    csv.writer(out, lineterminator="\r\n").writerows(_rows(chart))
     return out.getvalue()
+
+
+def _rows(chart: Chart) -> Iterator[tuple[str, ...]]:
+    """Yield the header and the rows."""
+    if chart.grid is not None:
+        yield chart.grid.what, "value", "closed"
+        for square in chart.grid.squares:
+            yield safe(square.label), "" if square.value is None else repr(square.value), str(square.closed).lower()
+    elif chart.bars:
+        yield chart.y.label, chart.x.label
+        for bar in chart.bars:
+            yield safe(bar.name), repr(bar.value)
+    else:
+        yield "series", chart.x.label, chart.y.label
+        for name, points in _series(chart):
+            for x, y in points:
+                yield safe(name), repr(x), repr(y)
+
+
+def _series(chart: Chart) -> Iterator[tuple[str, Points]]:
+    """Yield the name and the points of each series."""
+    for line in chart.lines:
+        yield line.label, line.points
+    for band in chart.bands:
+        yield f"{band.label}, lower", band.lower
+        yield f"{band.label}, upper", band.upper
+    for span in chart.spans:
+        yield f"{span.label}, lower", ((span.x, span.low),)
+        yield f"{span.label}, upper", ((span.x, span.high),)
+    for cloud in chart.clouds:
+        yield cloud.label, cloud.points
+    for marker in chart.markers:
+        yield marker.label, ((marker.x, marker.y),)

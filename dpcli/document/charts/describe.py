@@ -30,13 +30,15 @@ def describe(chart: Chart) -> str:
 def _grid(grid: Grid) -> Iterator[str]:
     """Yield the number of squares of each kind, and the largest values."""
     valued = [square for square in grid.squares if square.value is not None]
-    reached = Counter(grid.step(square.value or 0.0) for square in valued)
-    counts = [(words, reached[i]) for i, (_, words) in enumerate(grid.steps)]
-    counts += [(grid.empty, len(grid.squares) - len(valued)), (grid.closed, sum(square.closed for square in grid.squares))]
-    yield f"{len(grid.squares)} squares, each a {grid.what}: " + ", ".join(f"{count} {words}" for words, count in counts if count)
-    most = sorted(valued, key=lambda square: -(square.value or 0.0))[:MOST]
-    if most:
-        yield "the largest values: " + ", ".join(f"{square.label} {square.printed}" for square in most)
+    count_of_step = Counter(grid.step(square.value or 0.0) for square in valued)
+    counts = [(count_of_step[index], words) for index, (_, words) in enumerate(grid.steps)]
+    counts.append((len(grid.squares) - len(valued), grid.empty))
+    counts.append((sum(square.closed for square in grid.squares), grid.closed))
+    kinds = ", ".join(f"{count} {words}" for count, words in counts if count)
+    yield f"{len(grid.squares)} squares, each a {grid.what}: {kinds}"
+    largest = sorted(valued, key=lambda square: -(square.value or 0.0))[:MOST]
+    if largest:
+        yield "the largest values: " + ", ".join(f"{square.label} {square.printed}" for square in largest)
 
 
 def _line(line: Line) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 from dpcli.document.chart import Axis, Chart, Line
 
@@ -14,13 +14,24 @@ Point = tuple[float, float]
 NARROW, WIDE = frozenset("ijlft.,:;'|!()[] "), frozenset("mwMW@%")  # characters that are narrower or wider than others
 AIR = 3.0  # desired distance, in pixels, between a label and a line
 BOLD = 1.12  # width of bold text, relative to plain text
+DISTANCES = (8.0, 16.0, 28.0, 44.0, 70.0, 110.0)  # distances, in pixels, of a label from its anchor, the preferred ones first
+CLEARLY_NEARER = 1.2  # least distance of a label from other ink, as a multiple of its distance from its anchor
+RIGHT_EDGE = 0.97  # a line that ends beyond this share of the width ends at the right edge
 APART = 0.05  # smallest distance between the ends of two lines that are named at their ends, as a share of the height
 
 
 def text_width(text: str, size: float) -> float:
     """Return an upper estimate of the width of a line of text in common sans-serif fonts."""
-    units = sum(0.40 if c in NARROW else 0.98 if c in WIDE else 0.72 if c.isupper() else 0.64 for c in text)
-    return units * size
+    return sum(map(_character_width, text)) * size
+
+
+def _character_width(character: str) -> float:
+    """Return an upper estimate of the width of a character at font size 1."""
+    if character in NARROW:
+        return 0.40
+    if character in WIDE:
+        return 0.98
+    return 0.72 if character.isupper() else 0.64
 
 
 def wrap(text: str, size: float, width: float) -> list[str]:
@@ -32,8 +43,11 @@ def wrap(text: str, size: float, width: float) -> list[str]:
             lines[-1] = longer
             continue
         while text_width(word, size) > width and len(word) > 1:
-            cut = next(i for i in range(len(word) - 1, 0, -1) if i == 1 or text_width(word[:i], size) <= width)
-            lines, word = [*lines, word[:cut]], word[cut:]
+            fitting = len(word) - 1
+            while fitting > 1 and text_width(word[:fitting], size) > width:
+                fitting -= 1
+            lines.append(word[:fitting])
+            word = word[fitting:]
         lines.append(word)
     return [line for line in lines if line]
 
@@ -72,16 +86,15 @@ class Box:
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Return positions within [low, high] that are at least `gap` apart, have the order of `wanted`, and are close to `wanted`."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    placed: list[float] = []
-    for i in order:
-        placed.append(max(wanted[i], placed[-1] + gap if placed else low))
-    limit = high
-    for at in range(len(placed) - 1, -1, -1):
-        placed[at] = min(placed[at], limit)
-        limit = placed[at] - gap
     result = [0.0] * len(wanted)
-    for position, i in zip(placed, order, strict=True):
-        result[i] = position
+    least = low
+    for i in order:  # raised to be far enough from the one before
+        result[i] = max(wanted[i], least)
+        least = result[i] + gap
+    most = high
+    for i in reversed(order):  # lowered again, into the interval
+        result[i] = min(result[i], most)
+        most = result[i] - gap
     return result
 
 
@@ -107,19 +120,27 @@ def place(
         ink: Points of all lines and dots.
         own: Points of the line that the label names.
     """
+    own_ink = set(own)
+    other_ink = [point for point in ink if point not in own_ink] if own else []
+
+    def conflicts(box: Box, anchor: Point) -> int:
+        return sum(box.overlaps(other) for other in taken) + (0 if box.within(frame) else 1)
+
+    def is_nearer_to_other_ink(box: Box, anchor: Point) -> bool:
+        limit = CLEARLY_NEARER * box.distance(anchor)
+        return any(box.distance(point) < limit for point in other_ink)
+
+    def covered_ink(box: Box, anchor: Point) -> int:
+        return box.grown(AIR).count(ink)
+
+    def remoteness(box: Box, anchor: Point) -> float:
+        return box.distance(anchor) + 0.1 * abs(0.5 * (box.left + box.right) - anchor[0])
+
     choices = [(box, anchor) for anchor in anchors for box in _around(anchor, width, height)]
-    mine = set(own)
-    others = [point for point in ink if point not in mine] if own else []
-    choices = _least(choices, lambda box, _: (not box.within(frame)) + sum(box.overlaps(other) for other in taken))
-    choices = _least(choices, lambda box, anchor: _any_nearer(box, 1.2 * box.distance(anchor), others))
-    choices = _least(choices, lambda box, _: box.grown(AIR).count(ink))
-    choices = _least(choices, lambda box, anchor: box.distance(anchor) + 0.1 * abs(0.5 * (box.left + box.right) - anchor[0]))
+    costs: tuple[Callable[[Box, Point], float], ...] = (conflicts, is_nearer_to_other_ink, covered_ink, remoteness)
+    for cost in costs:
+        choices = _least(choices, cost)
     return choices[0]
-
-
-def _any_nearer(box: Box, limit: float, points: Sequence[Point]) -> bool:
-    """Return whether any of the points is nearer to a box than the limit."""
-    return any(box.distance(point) < limit for point in points)
 
 
 Choice = tuple[Box, Point]
@@ -135,11 +156,13 @@ def _least(choices: list[Choice], cost: Callable[[Box, Point], float]) -> list[C
 def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
     """Yield boxes on all sides of a point, at several distances."""
     x, y = anchor
-    for away in (8.0, 16.0, 28.0, 44.0, 70.0, 110.0):
-        for left in (x + away, x - away - width, x - 0.5 * width, x - 0.25 * width, x - 0.75 * width):
-            for top in (y - away - height, y + away, y - 0.5 * height):
-                if not (left <= x <= left + width and top <= y <= top + height):
-                    yield Box(left, top, left + width, top + height)
+    for distance in DISTANCES:
+        lefts = (x + distance, x - distance - width, x - 0.5 * width, x - 0.25 * width, x - 0.75 * width)
+        tops = (y - distance - height, y + distance, y - 0.5 * height)
+        for left, top in product(lefts, tops):
+            box = Box(left, top, left + width, top + height)
+            if not box.covers(anchor):
+                yield box
 
 
 def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
@@ -168,11 +191,14 @@ def inside(point: Point, polygon: Sequence[Point]) -> bool:
 
 def named_at_end(chart: Chart) -> tuple[Line, ...]:
     """Return the lines that can be named at the right edge: they end there, above the x axis and away from each other."""
-    ends = [line for line in chart.lines if chart.x.share(line.points[-1][0]) > 0.97]
-    heights = [0.0, *(chart.y.share(line.points[-1][1]) for line in ends)]
-    return tuple(
-        line for i, line in enumerate(ends, 1) if all(abs(heights[i] - other) > APART for j, other in enumerate(heights) if i != j)
-    )
+    lines = [line for line in chart.lines if chart.x.share(line.points[-1][0]) > RIGHT_EDGE]
+    heights = [chart.y.share(line.points[-1][1]) for line in lines]
+    result = []
+    for i, line in enumerate(lines):
+        others = (0.0, *heights[:i], *heights[i + 1 :])  # 0 is the height of the x axis
+        if all(abs(heights[i] - other) > APART for other in others):
+            result.append(line)
+    return tuple(result)
 
 
 Block = tuple[str, ...]  # lines of a label
@@ -207,13 +233,15 @@ def place_within(
         taken: Boxes that the label must not cover.
     """
     edges = list(pairwise([*polygon, polygon[0]]))
+    air = 0.75 * step[0]
     for block in _blocks(label):
         width, height = size(block)
-        boxes = [box for box in _boxes(polygon, width, height, step, frame) if not any(box.overlaps(other) for other in taken)]
-        fitting = [box for box in boxes if _contains(polygon, edges, box)]
+        boxes = _boxes(polygon, width, height, step, frame)
+        free = [box for box in boxes if not any(box.overlaps(other) for other in taken)]
+        fitting = [box for box in free if _contains(polygon, edges, box)]
         if fitting:
-            air = 0.75 * step[0]
-            return Placed(block, min(fitting, key=lambda box: (box.grown(air).count(ink), -_room(edges, box))))
+            best = min(fitting, key=lambda box: (box.grown(air).count(ink), -_room(edges, box)))
+            return Placed(block, best)
     return None
 
 
@@ -232,7 +260,8 @@ def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, f
     xs, ys = zip(*polygon, strict=True)
     left, right = max(min(xs), frame.left), min(max(xs), frame.right) - width
     top, bottom = max(min(ys), frame.top), min(max(ys), frame.bottom) - height
-    return [Box(x, y, x + width, y + height) for y in _multiples(top, bottom, step[1]) for x in _multiples(left, right, step[0])]
+    corners = product(_multiples(top, bottom, step[1]), _multiples(left, right, step[0]))
+    return [Box(x, y, x + width, y + height) for y, x in corners]
 
 
 def _multiples(low: float, high: float, step: float) -> list[float]:
@@ -270,16 +299,20 @@ def _halfway(start: Point, end: Point) -> Point:
     return 0.5 * (start[0] + end[0]), 0.5 * (start[1] + end[1])
 
 
-Tick = tuple[float, str]
+Tick = tuple[float, str]  # the value and its label
+# Round numbers of each decade, from many to few.
+ROUND_MANTISSAS = ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 
 def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
     """Return up to `most` ticks of an axis as (value, label), for most >= 2. An axis with categories has a tick for each category."""
     if axis.categories:
         return tuple((float(i), name) for i, name in enumerate(axis.categories))
-    values = _log(axis, most) if axis.scale == "log" else _linear(axis, most)
-    places = max((_places(value) for value in values), default=0)
-    return tuple((value, _log_words(value) if axis.scale == "log" else _words(value, places)) for value in values)
+    if axis.scale == "log":
+        return tuple((value, _log_words(value)) for value in _log(axis, most))
+    values = _linear(axis, most)
+    places = max(map(_places, values), default=0)
+    return tuple((value, _words(value, places)) for value in values)
 
 
 def _linear(axis: Axis, most: int) -> list[float]:
@@ -294,15 +327,17 @@ def _linear(axis: Axis, most: int) -> list[float]:
 def _log(axis: Axis, most: int) -> list[float]:
     """Return round numbers of each decade, as many as `most` allows. If it allows fewer than one, return powers of ten."""
     first, last = math.floor(math.log10(axis.low) + 1e-9), math.ceil(math.log10(axis.high) - 1e-9)
-    for factors in ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
-        result = _inside(axis, [float(f"{factor}e{k}") for k in range(first, last + 1) for factor in factors])
+    exponents = range(first, last + 1)
+    for mantissas in ROUND_MANTISSAS:
+        numbers = [float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas]
+        result = _within_axis(axis, numbers)
         if len(result) <= most:
             return result
-    skip = math.ceil((last - first + 1) / most)
-    return _inside(axis, [10.0**k for k in range(first, last + 1) if k % skip == 0])
+    skip = math.ceil(len(exponents) / most)
+    return _within_axis(axis, [10.0**exponent for exponent in exponents if exponent % skip == 0])
 
 
-def _inside(axis: Axis, values: list[float]) -> list[float]:
+def _within_axis(axis: Axis, values: list[float]) -> list[float]:
     return [value for value in values if axis.low * (1.0 - 1e-9) <= value <= axis.high * (1.0 + 1e-9)]
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
 
 from dpcli.document.chart import Axis, Band, Chart, Grid, Line, Points, Square, Tone
 from dpcli.document.charts.labels import (
     AIR,
     BOLD,
+    Block,
     Box,
     Point,
     along,
@@ -69,27 +72,40 @@ class Mesh:
 
     def box(self, column: float, row: float) -> Box:
         """Return the box of a square without the gap to the next square."""
-        x, y, gap = self.left + column * self.across, self.top + row * self.down, GAP * min(self.across, self.down, WIDEST)
-        return Box(x, y, x + self.across - gap, y + self.down - gap)
+        left, top = self.left + column * self.across, self.top + row * self.down
+        gap = GAP * min(self.across, self.down, WIDEST)
+        return Box(left, top, left + self.across - gap, top + self.down - gap)
 
 
 def grid_scene(chart: Chart, grid: Grid) -> Scene:
     """Return the scene of a grid, with its title above it, and its legend and notes below it."""
     inner = WIDTH - 2.0 * MARGIN
-    subtitle, notes = wrap(visible(chart.subtitle), TEXT, inner), [wrap(visible(note), SMALL, inner) for note in chart.notes]
-    mesh = _mesh(grid, MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle) + 26.0, inner)
-    below = mesh.top + mesh.down * grid.rows + 20.0
+    subtitle = wrap(visible(chart.subtitle), TEXT, inner)
+    notes = [wrap(visible(note), SMALL, inner) for note in chart.notes]
+    mesh = _mesh(grid, _below_head(subtitle) + 26.0, inner)
     result = Scene(WIDTH, 0.0)
     head(result, visible(chart.title), subtitle)
     _headings(result, grid, mesh)
     for square in grid.squares:
-        _square(result, grid, square, mesh.box(square.column, square.row), f"{square.label}: {square.printed}")
+        box = mesh.box(square.column, square.row)
+        _square(result, grid, square, box, f"{square.label}: {square.printed}")
         if grid.named:
-            _name(result, grid, square, mesh.box(square.column, square.row))
-    below = _legend(result, grid, below, inner) + 30.0
-    foot(result, notes, below)
-    result.height = below + LEADING * SMALL * sum(map(len, notes)) + 4.0 * len(notes)
+            _name(result, grid, square, box)
+    legend_bottom = _legend(result, grid, mesh.top + mesh.down * grid.rows + 20.0, inner)
+    notes_top = legend_bottom + 30.0
+    foot(result, notes, notes_top)
+    result.height = notes_top + _foot_height(notes)
     return result
+
+
+def _below_head(subtitle: list[str]) -> float:
+    """Return the lower edge of the title and the lines of the subtitle."""
+    return MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle)
+
+
+def _foot_height(notes: list[list[str]]) -> float:
+    """Return the height of notes, each of one or more lines."""
+    return LEADING * SMALL * sum(map(len, notes)) + 4.0 * len(notes)
 
 
 def _mesh(grid: Grid, top: float, inner: float) -> Mesh:
@@ -140,7 +156,8 @@ def _hatching(box: Box) -> Iterator[tuple[tuple[float, float], tuple[float, floa
     for i in range(1, count):
         along = (wide + high) * i / count
         start = box.left + max(0.0, along - high), box.top + min(along, high)
-        yield start, (box.left + min(along, wide), box.top + max(0.0, along - wide))
+        end = box.left + min(along, wide), box.top + max(0.0, along - wide)
+        yield start, end
 
 
 def _dark(grid: Grid, square: Square) -> bool:
@@ -192,6 +209,7 @@ def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
 
 
 PLOT_HEIGHT = 340.0  # least height of the plot area, in pixels
+BAR_HALF = 0.32  # half height of a bar, as a share of the distance of two bars
 CAP = 5.0  # half width, in pixels, of the horizontal ends of a span
 END_LABELS = 190.0  # largest width, in pixels, of the names at the ends of lines
 
@@ -223,15 +241,15 @@ def scene(chart: Chart) -> Scene:
     if chart.grid is not None:
         return grid_scene(chart, chart.grid)
     inner = WIDTH - 2.0 * MARGIN
-    subtitle, notes = wrap(visible(chart.subtitle), TEXT, inner), [wrap(visible(note), SMALL, inner) for note in chart.notes]
-    top = MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle) + 48.0
-    height = max(PLOT_HEIGHT, 30.0 * len(chart.bars))
-    below = top + height + 70.0
-    lines_below = sum(len(lines) for lines in notes)
-    result = Scene(WIDTH, below + LEADING * SMALL * lines_below + 4.0 * len(notes) + (8.0 if notes else 0.0))
+    subtitle = wrap(visible(chart.subtitle), TEXT, inner)
+    notes = [wrap(visible(note), SMALL, inner) for note in chart.notes]
+    top = _below_head(subtitle) + 48.0
+    bottom = top + max(PLOT_HEIGHT, 30.0 * len(chart.bars))
+    notes_top = bottom + 70.0
+    result = Scene(WIDTH, notes_top + _foot_height(notes) + (8.0 if notes else 0.0))
     head(result, visible(chart.title), subtitle)
-    foot(result, notes, below)
-    box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), top + height)
+    foot(result, notes, notes_top)
+    box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), bottom)
     frame = Frame(box, chart.x, chart.y)
     _axes(result, frame)
     _shapes(result, chart, frame)
@@ -256,9 +274,11 @@ def _right_room(chart: Chart) -> float:
     """Return the width that names at the ends of lines, or numbers at the ends of bars, need."""
     if chart.bars:
         return 14.0 + max(text_width(bar.label, SMALL) for bar in chart.bars)
-    named = named_at_end(chart)
-    widest = max((text_width(part, SMALL) for line in named for part in wrap(visible(line.label), SMALL, END_LABELS)), default=0.0)
-    return BOLD * widest + 14.0 if named else 8.0
+    blocks = [wrap(visible(line.label), SMALL, END_LABELS) for line in named_at_end(chart)]
+    if not blocks:
+        return 8.0
+    widest = max((text_width(part, SMALL) for part in chain.from_iterable(blocks)), default=0.0)
+    return BOLD * widest + 14.0
 
 
 def _axes(scene: Scene, frame: Frame) -> None:
@@ -271,9 +291,8 @@ def _axes(scene: Scene, frame: Frame) -> None:
         _, y = frame.at(frame.x.low, value)
         if not frame.y.categories:
             scene.grid.append(Stroke(((box.left, y), (box.right, y)), "grid", 1.0))
-        scene.words.append(
-            Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, "text" if frame.y.categories else "quiet", "end")
-        )
+        ink: Ink = "text" if frame.y.categories else "quiet"
+        scene.words.append(Words((box.left - 8.0, y + 0.35 * SMALL), words, SMALL, ink, "end"))
     scene.grid.append(Stroke(((box.left, box.top), (box.left, box.bottom), (box.right, box.bottom)), "axis", 1.2))
     scene.words.append(Words((MARGIN, box.top - 14.0), frame.y.title, TEXT))
     scene.words.append(Words((0.5 * (box.left + box.right), box.bottom + 38.0), frame.x.title, TEXT, anchor="middle"))
@@ -290,47 +309,73 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
     for line in reversed(chart.lines):
         scene.strokes.append(Stroke(frame.path(line.points), line.tone, 1.6 if line.dashed else 2.4, line.dashed))
     for bar in chart.bars:
-        (left, top), (right, bottom) = frame.at(frame.x.low, bar.position + 0.32), frame.at(bar.value, bar.position - 0.32)
-        corners = (left, top), (right, top), (right, bottom), (left, bottom)
+        left, top = frame.at(frame.x.low, bar.position + BAR_HALF)
+        right, bottom = frame.at(bar.value, bar.position - BAR_HALF)
+        corners = _corners(Box(left, top, right, bottom))
         scene.fills.append(Fill(corners, "paper", 1.0))  # This covers the grid lines.
         scene.fills.append(Fill(corners, bar.tone, 0.55 if bar.tone is Tone.MUTED else 1.0))
-        middle = 0.5 * (top + bottom) + 0.35 * SMALL
-        scene.words.append(Words((right + 6.0, middle), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
+        baseline = 0.5 * (top + bottom) + 0.35 * SMALL
+        scene.words.append(Words((right + 6.0, baseline), bar.label, SMALL, bold=bar.tone is Tone.MAIN))
     scene.dots += [Dot(frame.at(marker.x, marker.y), 5.0, marker.tone) for marker in chart.markers]
 
 
 def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
     """Place the names of lines at their ends. Then place the names of markers, bands and other lines where they cover nothing."""
-    ended = named_at_end(chart)
-    taken = list(_end_names(scene, ended, frame))
-    ink = [p for stroke in scene.strokes for p in dense(stroke.points)] + [dot.at for dot in scene.dots]
+    named = named_at_end(chart)
+    taken = list(_end_names(scene, named, frame))
+    ink = [point for stroke in scene.strokes for point in dense(stroke.points)] + [dot.at for dot in scene.dots]
+    placement = Placement(scene, frame, taken, ink)
     for marker in chart.markers:
-        taken.append(_place_label(scene, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
+        placement.name_near([frame.at(marker.x, marker.y)], marker.label, marker.tone, bold=True)
     for band in chart.bands:
-        taken += _place_in_band(scene, band, frame, taken, ink)
+        placement.name_in_band(band)
     for line in sorted(chart.lines, key=lambda line: -len(line.label)):  # Long names come first, while there is space.
-        if line not in ended:
-            own = dense(frame.path(line.points))
-            taken.append(_place_label(scene, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
+        if line not in named:
+            path = dense(frame.path(line.points))
+            placement.name_near(along(path), line.label, line.tone, bold=not line.dashed, own=path)
 
 
-def _place_in_band(scene: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
-    """Place the name of a band inside it, and yield its box. A name that does not fit is left out."""
-    placed = place_within(
-        (*frame.path(band.lower), *reversed(frame.path(band.upper))),
-        visible(band.label),
-        lambda block: (max(text_width(part, SMALL) for part in block) + 2.0 * AIR, LEADING * SMALL * len(block)),
-        (4.0, 4.0),
-        frame.box,
-        taken,
-        ink,
-    )
-    if placed is None:
-        return
-    for i, part in enumerate(placed.block):
-        at = placed.box.left + AIR, placed.box.top + LEADING * SMALL * (i + 0.75)
-        scene.words.append(Words(at, part, SMALL, "quiet"))
-    yield placed.box
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The placement of names in a plot, so that they cover nothing.
+
+    taken: boxes of the names that were placed.
+    ink: points of all lines and dots.
+    """
+
+    scene: Scene
+    frame: Frame
+    taken: list[Box]
+    ink: list[Point]
+
+    def name_near(self, anchors: list[Point], label: str, tone: Tone | Ink, bold: bool, own: Sequence[Point] = ()) -> None:
+        """Place a name near one of several points. own: points of the line that is named."""
+        block = wrap(visible(label), SMALL, 0.6 * (self.frame.box.right - self.frame.box.left))
+        width = (BOLD if bold else 1.0) * max(text_width(part, SMALL) for part in block)
+        height = LEADING * SMALL * len(block)
+        box, anchor = place(anchors, width, height, self.frame.box, self.taken, self.ink, own)
+        self.taken.append(box)
+        is_left_of_anchor = box.right < anchor[0]
+        is_on_paper = not any(inside(anchor, fill.points) for fill in self.scene.fills)
+        for i, part in enumerate(block):
+            at = (box.right if is_left_of_anchor else box.left), box.top + LEADING * SMALL * (i + 0.75)
+            alignment: Literal["start", "end"] = "end" if is_left_of_anchor else "start"
+            self.scene.words.append(Words(at, part, SMALL, tone, alignment, bold, halo=is_on_paper))
+
+    def name_in_band(self, band: Band) -> None:
+        """Place the name of a band inside it. A name that does not fit is left out."""
+
+        def size(block: Block) -> Point:
+            return max(text_width(part, SMALL) for part in block) + 2.0 * AIR, LEADING * SMALL * len(block)
+
+        corners = (*self.frame.path(band.lower), *reversed(self.frame.path(band.upper)))
+        placed = place_within(corners, visible(band.label), size, (4.0, 4.0), self.frame.box, self.taken, self.ink)
+        if placed is None:
+            return
+        self.taken.append(placed.box)
+        for i, part in enumerate(placed.block):
+            at = placed.box.left + AIR, placed.box.top + LEADING * SMALL * (i + 0.75)
+            self.scene.words.append(Words(at, part, SMALL, "quiet"))
 
 
 def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[Box]:
@@ -344,25 +389,3 @@ def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[
             offset = (i - 0.5 * (len(block) - 1)) * LEADING * SMALL + 0.35 * SMALL
             scene.words.append(Words((left, y + offset), part, SMALL, line.tone, bold=not line.dashed))
         yield Box(left, y - 0.5 * tall, WIDTH, y + 0.5 * tall)
-
-
-def _place_label(
-    scene: Scene,
-    label: str,
-    anchors: list[Point],
-    tone: Tone | Ink,
-    bold: bool,
-    frame: Frame,
-    taken: list[Box],
-    ink: list[Point],
-    own: Sequence[Point],
-) -> Box:
-    block = wrap(visible(label), SMALL, 0.6 * (frame.box.right - frame.box.left))
-    width, height = (BOLD if bold else 1.0) * max(text_width(part, SMALL) for part in block), LEADING * SMALL * len(block)
-    box, anchor = place(anchors, width, height, frame.box, taken, ink, own)
-    left_of, clear = box.right < anchor[0], not any(inside(anchor, fill.points) for fill in scene.fills)
-    for i, part in enumerate(block):
-        baseline = box.top + LEADING * SMALL * (i + 0.75)
-        at = (box.right if left_of else box.left, baseline)
-        scene.words.append(Words(at, part, SMALL, tone, "end" if left_of else "start", bold, halo=clear))
-    return box

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from dpcli.document.chart import Bar, Chart, Grid, Line, Square, Tone
-from dpcli.document.charts.labels import Box, Point, Tick, along, dense, named_at_end, place, place_within, spread, ticks
+from dpcli.document.charts.labels import Block, Box, Point, Tick, along, dense, named_at_end, place, place_within, spread, ticks
 from dpcli.document.charts.shapes import TERMINAL
 from dpcli.document.document import visible
 
@@ -36,7 +36,7 @@ class Glyphs:
     def drawable(self, encoding: str) -> bool:
         """Return whether an encoding has all these characters."""
         try:
-            (self.dots(0xFF) + self.upright + self.corner + self.level + self.marker + self.block).encode(encoding)
+            "".join((self.dots(0xFF), self.upright, self.corner, self.level, self.marker, self.block)).encode(encoding)
         except (UnicodeEncodeError, LookupError):
             return False
         return True
@@ -64,10 +64,13 @@ class Canvas:
 
     def line(self, start: tuple[float, float], end: tuple[float, float], tone: Tone, dashed: bool = False) -> None:
         """Draw a straight line between two points in units of cells. x increases to the right, and y downwards."""
-        parts = 2 * max(1, round(max(abs(end[0] - start[0]) * self.glyphs.across, abs(end[1] - start[1]) * self.glyphs.down)))
+        across, down = end[0] - start[0], end[1] - start[1]
+        dots = max(abs(across) * self.glyphs.across, abs(down) * self.glyphs.down)
+        parts = 2 * max(1, round(dots))
         for i in range(parts + 1):
-            x, y = start[0] + (end[0] - start[0]) * i / parts, start[1] + (end[1] - start[1]) * i / parts
-            if not dashed or int(x * self.glyphs.across + y * self.glyphs.down) % 4 < 2:
+            x, y = start[0] + across * i / parts, start[1] + down * i / parts
+            is_gap = dashed and int(x * self.glyphs.across + y * self.glyphs.down) % 4 >= 2
+            if not is_gap:
                 self.dot(x, y, tone)
 
     def dot(self, x: float, y: float, tone: Tone) -> None:
@@ -93,16 +96,28 @@ class Canvas:
         return [self._row(row, color).rstrip() for row in range(self.rows)]
 
     def _row(self, row: int, color: bool) -> str:
-        parts, current = [], None
+        parts: list[str] = []
+        current: Tone | None = None
         for column in range(self.columns):
-            place = row, column
-            character = self.text.get(place) or (self.glyphs.dots(self.bits[place]) if place in self.bits else " ")
-            tone = self.tones.get(place) if color and character != " " else None
+            character = self._character(row, column)
+            tone = self.tones.get((row, column)) if color and character != " " else None
             if tone is not current:
-                parts.append(("\x1b[0m" if current is not None else "") + (f"\x1b[{TERMINAL[tone]}m" if tone is not None else ""))
+                parts.append(_switch(current, tone))
                 current = tone
             parts.append(character)
-        return "".join(parts) + ("\x1b[0m" if current is not None else "")
+        return "".join((*parts, _switch(current, None)))
+
+    def _character(self, row: int, column: int) -> str:
+        place = row, column
+        if place in self.text:
+            return self.text[place]
+        return self.glyphs.dots(self.bits[place]) if place in self.bits else " "
+
+
+def _switch(current: Tone | None, tone: Tone | None) -> str:
+    """Return the ANSI codes that end a colour and begin another one; None is no colour."""
+    end = "" if current is None else "\x1b[0m"
+    return end if tone is None else f"{end}\x1b[{TERMINAL[tone]}m"
 
 
 EMPTY, CLOSED, LAST = ".", "x", "#"  # characters of squares without a value, of closed squares, and of squares at the last step
@@ -129,10 +144,13 @@ def mark(grid: Grid, square: Square) -> str:
 
 
 def _list(grid: Grid, width: int) -> list[str]:
-    wide = min(max((len(visible(square.label)) for square in grid.squares), default=0), width // 2)
-    return [
-        f"{mark(grid, square)} {visible(square.label)[:wide]:{wide}}  {visible(square.printed)}"[:width] for square in grid.squares
-    ]
+    labels = [visible(square.label) for square in grid.squares]
+    wide = min(max(map(len, labels), default=0), width // 2)
+    lines = []
+    for square, label in zip(grid.squares, labels, strict=True):
+        line = f"{mark(grid, square)} {label[:wide]:{wide}}  {visible(square.printed)}"
+        lines.append(line[:width])
+    return lines
 
 
 def _rows(grid: Grid, width: int) -> list[str]:
@@ -141,23 +159,30 @@ def _rows(grid: Grid, width: int) -> list[str]:
     apart = APART if left + APART * grid.columns <= width else 1
     hidden = max(0, grid.columns - (width - left) // apart)
     lines = [[" "] * width for _ in range(grid.rows)]
-    free = [left] * grid.rows
+    free = [left] * grid.rows  # for each row, the first column of the screen behind the last heading
     for heading in sorted(grid.headings, key=lambda heading: heading.column):
-        words, before = visible(heading.text), heading.column < 0
-        at = left - 1 - len(words) if before else left + apart * (heading.column - hidden)
-        if before or (free[heading.row] <= at and at + len(words) <= width):
-            lines[heading.row][at : at + len(words)] = words
-            free[heading.row] = free[heading.row] if before else at + len(words) + 1
+        words, row = visible(heading.text), heading.row
+        if heading.column < 0:
+            start = left - 1 - len(words)
+            lines[row][start : start + len(words)] = words
+            continue
+        start = left + apart * (heading.column - hidden)
+        if free[row] <= start and start + len(words) <= width:
+            lines[row][start : start + len(words)] = words
+            free[row] = start + len(words) + 1
     for square in grid.squares:
         if square.column >= hidden:
             lines[square.row][left + apart * (square.column - hidden)] = mark(grid, square)
+    rows = ["".join(line).rstrip() for line in lines]
+    if not hidden:
+        return rows
     columns = "1 column on the left is" if hidden == 1 else f"{hidden} columns on the left are"
-    hidden_words = _wrapped(f"({columns} not shown: the screen is too narrow)", width) if hidden else []
-    return ["".join(line).rstrip() for line in lines] + hidden_words
+    return rows + _wrapped(f"({columns} not shown: the screen is too narrow)", width)
 
 
 def _legend(grid: Grid) -> str:
-    steps = [f"{LAST if i == len(grid.steps) - 1 else i}: {words}" for i, (_, words) in enumerate(grid.steps)]
+    marks = [*map(str, range(len(grid.steps) - 1)), LAST]
+    steps = [f"{step_mark}: {words}" for step_mark, (_, words) in zip(marks, grid.steps, strict=True)]
     return ", ".join([f"{EMPTY}: {grid.empty}", *steps, f"{CLOSED}: {grid.closed}"])
 
 
@@ -173,16 +198,20 @@ def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = 
     color: whether to use ANSI colour codes.
     encoding: encoding of the output, which must be able to represent all characters.
     """
-    result, width = glyphs_for(encoding), max(width, 40)
+    glyphs, width = glyphs_for(encoding), max(width, 40)
     if chart.grid is not None:
         body = grid_lines(chart.grid, width)
+    elif chart.bars:
+        body = _bars(chart, width, glyphs, color)
     else:
-        body = _bars(chart, width, result, color) if chart.bars else _plane(chart, width, result, color)
+        body = _plane(chart, width, glyphs, color)
     head = [*_wrapped(chart.title, width), *_wrapped(chart.subtitle, width), ""]
     if color:
         head[0] = f"\x1b[1m{head[0]}\x1b[0m"
-    text = "\n".join([*head, *body, "", *(line for note in chart.notes for line in _wrapped(note, width, "  "))])
-    return text.rstrip().encode(encoding, "replace").decode(encoding) + "\n"
+    lines = [*head, *body, ""]
+    for note in chart.notes:
+        lines += _wrapped(note, width, "  ")
+    return "\n".join(lines).rstrip().encode(encoding, "replace").decode(encoding) + "\n"
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
@@ -192,8 +221,8 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     marks = ticks(chart.y, 7)
     left = max((len(words) for _, words in marks), default=0) + 1
-    ended = named_at_end(chart)
-    names = [_wrapped(line.label, min(NAMES, width // 4)) for line in ended]
+    named = named_at_end(chart)
+    names = [_wrapped(line.label, min(NAMES, width // 4)) for line in named]
     right = max((len(part) + 1 for block in names for part in block), default=0)
     columns = width - left - right - 1
     canvas = Canvas(width, ROWS, glyphs)
@@ -203,10 +232,10 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
         return chart.x.share(x) * (columns - 0.01), (1.0 - chart.y.share(y)) * (ROWS - 0.01)
 
     _draw(inside, chart, at)
-    _write_labels(inside, chart, at, ended)
-    _onto(canvas, inside, left + 1)
-    _frame_left(canvas, chart, marks, left, glyphs)
-    _end_names(canvas, ended, names, [at(*line.points[-1])[1] for line in ended], left + 1 + columns + 1)
+    _write_labels(inside, chart, at, named)
+    _copy(inside, canvas, left + 1)
+    _write_y_axis(canvas, chart, marks, left, glyphs)
+    _end_names(canvas, named, names, [at(*line.points[-1])[1] for line in named], left + 1 + columns + 1)
     return [visible(chart.y.title), *canvas.lines(color), *_foot(chart, left, columns, glyphs)]
 
 
@@ -224,69 +253,77 @@ def _draw(canvas: Canvas, chart: Chart, at: At) -> None:
             canvas.dot(*at(*point), cloud.tone)
 
 
-def _write_labels(canvas: Canvas, chart: Chart, at: At, ended: tuple[Line, ...]) -> None:
+def _write_labels(canvas: Canvas, chart: Chart, at: At, named: tuple[Line, ...]) -> None:
     """Write markers with their labels, and the names of bands and of lines that are not named at their ends."""
-    ink = [[(x * ACROSS, y * DOWN) for x, y in dense([at(*point) for point in line.points], 0.5)] for line in chart.lines]
-    taken: list[Box] = []
+    paths = [_in_pixels(dense([at(*point) for point in line.points], 0.5)) for line in chart.lines]
+    labels = _Labels(canvas, [point for path in paths for point in path])
     for marker in chart.markers:
         x, y = at(marker.x, marker.y)
         canvas.write(min(int(y), ROWS - 1), min(int(x), canvas.columns - 1), canvas.glyphs.marker, marker.tone)
-        _label(canvas, marker.label, [(x * ACROSS, y * DOWN)], marker.tone, taken, ink, ())
+        labels.write_near(_in_pixels([(x, y)]), marker.label, marker.tone)
     for band in chart.bands:  # bands come before lines, whose names have more possible places
-        _region(canvas, band.label, [at(*point) for point in (*band.lower, *reversed(band.upper))], taken, ink)
-    for line, own in sorted(zip(chart.lines, ink, strict=True), key=lambda pair: -len(pair[0].label)):
-        if line not in ended:
-            _label(canvas, line.label, along(own), line.tone, taken, ink, own)
+        polygon = [at(*point) for point in (*band.lower, *reversed(band.upper))]
+        labels.write_inside(_in_pixels(polygon), band.label)
+    for line, path in sorted(zip(chart.lines, paths, strict=True), key=lambda pair: -len(pair[0].label)):
+        if line not in named:
+            labels.write_near(along(path), line.label, line.tone, path)
 
 
-def _label(
-    canvas: Canvas,
-    label: str,
-    anchors: list[Point],
-    tone: Tone | None,
-    taken: list[Box],
-    ink: list[list[Point]],
-    own: Sequence[Point],
-) -> None:
-    """Write a label near one of its anchors, over as few dots as possible."""
-    frame = Box(0.0, 0.0, canvas.columns * ACROSS, canvas.rows * DOWN)
-    block = _wrapped(label, max(canvas.columns * 9 // 20, 12))
-    width, height = (
-        (max(len(part) for part in block) + 2) * ACROSS,
-        (len(block) + 0.5) * DOWN,
-    )  # with an empty cell around the label
-    box, _ = place(anchors, width, height, frame, taken, [point for points in ink for point in points], own)
-    row, column = round(max(box.top, 0.0) / DOWN), round(max(box.left, 0.0) / ACROSS) + 1
-    taken.append(box)
-    for i, part in enumerate(block):
-        canvas.write(row + i, column, part, tone)
+def _in_pixels(points: Sequence[Point]) -> list[Point]:
+    """Return points in cells as points in the pixels of labels.py."""
+    return [(x * ACROSS, y * DOWN) for x, y in points]
 
 
-def _region(canvas: Canvas, label: str, polygon: list[Point], taken: list[Box], ink: list[list[Point]]) -> None:
-    """Write the name of a region inside it. A name that does not fit is left out."""
-    placed = place_within(
-        [(x * ACROSS, y * DOWN) for x, y in polygon],
-        visible(label),
-        lambda block: (max(map(len, block)) * ACROSS, len(block) * DOWN),
-        (ACROSS, DOWN),
-        Box(0.0, 0.0, canvas.columns * ACROSS, canvas.rows * DOWN),
-        taken,
-        [point for points in ink for point in points],
-    )
-    if placed is None:
-        return
-    taken.append(placed.box)
-    for i, part in enumerate(placed.block):
-        canvas.write(round(placed.box.top / DOWN) + i, round(placed.box.left / ACROSS), part)
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The labels in a plot. Points and boxes are in the pixels of labels.py.
+
+    ink: points of all lines.
+    taken: boxes of the labels that were written.
+    """
+
+    canvas: Canvas
+    ink: list[Point]
+    taken: list[Box] = field(default_factory=list)
+
+    @property
+    def frame(self) -> Box:
+        return Box(0.0, 0.0, self.canvas.columns * ACROSS, self.canvas.rows * DOWN)
+
+    def write_near(self, anchors: list[Point], label: str, tone: Tone, own: Sequence[Point] = ()) -> None:
+        """Write a label near one of its anchors, over as few dots as possible. own: points of the line that is named."""
+        block = _wrapped(label, max(self.canvas.columns * 9 // 20, 12))
+        # The box has an empty cell around the label.
+        width, height = (max(map(len, block)) + 2) * ACROSS, (len(block) + 0.5) * DOWN
+        box, _ = place(anchors, width, height, self.frame, self.taken, self.ink, own)
+        self.taken.append(box)
+        row, column = round(max(box.top, 0.0) / DOWN), round(max(box.left, 0.0) / ACROSS) + 1
+        for i, part in enumerate(block):
+            self.canvas.write(row + i, column, part, tone)
+
+    def write_inside(self, polygon: list[Point], label: str) -> None:
+        """Write the name of a region inside it. A name that does not fit is left out."""
+
+        def size(block: Block) -> Point:
+            return max(map(len, block)) * ACROSS, len(block) * DOWN
+
+        placed = place_within(polygon, visible(label), size, (ACROSS, DOWN), self.frame, self.taken, self.ink)
+        if placed is None:
+            return
+        self.taken.append(placed.box)
+        row, column = round(placed.box.top / DOWN), round(placed.box.left / ACROSS)
+        for i, part in enumerate(placed.block):
+            self.canvas.write(row + i, column, part)
 
 
-def _onto(canvas: Canvas, inside: Canvas, column: int) -> None:
-    canvas.bits = {(row, at + column): bits for (row, at), bits in inside.bits.items()}
-    canvas.text = {(row, at + column): text for (row, at), text in inside.text.items()}
-    canvas.tones = {(row, at + column): tone for (row, at), tone in inside.tones.items()}
+def _copy(source: Canvas, target: Canvas, column: int) -> None:
+    """Copy a canvas into another one, so that its left edge is at a column."""
+    target.bits = {(row, column + inner): bits for (row, inner), bits in source.bits.items()}
+    target.text = {(row, column + inner): text for (row, inner), text in source.text.items()}
+    target.tones = {(row, column + inner): tone for (row, inner), tone in source.tones.items()}
 
 
-def _frame_left(canvas: Canvas, chart: Chart, marks: Sequence[Tick], left: int, glyphs: Glyphs) -> None:
+def _write_y_axis(canvas: Canvas, chart: Chart, marks: Sequence[Tick], left: int, glyphs: Glyphs) -> None:
     for row in range(ROWS):
         canvas.write(row, left, glyphs.upright)
     for value, words in marks:
@@ -317,11 +354,14 @@ def _foot(chart: Chart, left: int, columns: int, glyphs: Glyphs) -> list[str]:
 
 
 def _bars(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
-    left, right = max(len(visible(bar.name)) for bar in chart.bars), max(len(bar.label) for bar in chart.bars)
+    left = max(len(visible(bar.name)) for bar in chart.bars)
+    right = max(len(bar.label) for bar in chart.bars)
     columns = max(width - left - right - 4, 8)
 
     def row(bar: Bar) -> str:
-        length = max(round(min(max(chart.x.share(bar.value), 0.0), 1.0) * columns), int(bar.value > 0.0))
+        share = min(max(chart.x.share(bar.value), 0.0), 1.0)
+        least = 1 if bar.value > 0.0 else 0
+        length = max(round(share * columns), least)
         drawn = Canvas(columns + 1, 1, glyphs)
         drawn.write(0, 0, glyphs.block * length, bar.tone)
         return f"{visible(bar.name):>{left}} {glyphs.upright}{drawn.lines(color)[0]} {bar.label}"

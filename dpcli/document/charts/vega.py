@@ -5,65 +5,72 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dpcli.document.chart import Axis, Chart, Grid, Points, Tone
+from dpcli.document.chart import Axis, Chart, Grid, Line, Points, Square, Tone
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.labels import ticks
 from dpcli.document.charts.scene import labels
-from dpcli.document.charts.shapes import LIGHT, STEPS
+from dpcli.document.charts.shapes import LIGHT, STEPS, Words
 from dpcli.document.document import visible
 
 
 def grid_layers(grid: Grid) -> list[dict[str, Any]]:
     """Return the layers of a grid: squares coloured by step, signs on closed and marked squares, and headings."""
-    words = [grid.empty, *(text for _, text in grid.steps)]
-    place = {
-        "x": {"field": "column", "type": "ordinal", "axis": None, "sort": "ascending"},
-        "y": {"field": "row", "type": "ordinal", "axis": None, "sort": "ascending"},
-    }
-    colour = {
-        "field": "step",
-        "type": "nominal",
-        "title": None,
-        "scale": {"domain": words, "range": [LIGHT["empty"], *(LIGHT[step] for step in STEPS[: len(grid.steps)])]},
-    }
-    squares = [
-        {
-            grid.what: visible(square.label),
-            "column": square.column,
-            "row": square.row,
-            "value": square.value,
-            "said": visible(square.printed),
-            "closed": square.closed,
-            "marked": grid.marked(square),
-            "step": grid.empty if square.value is None else grid.steps[grid.step(square.value)][1],
-        }
-        for square in grid.squares
-    ]
-    headings = [{"text": visible(h.text), "column": h.column, "row": h.row} for h in grid.headings]
-    tip = [{"field": grid.what, "type": "nominal"}, {"field": "said", "type": "nominal"}]
+    squares = [_square_data(square, grid) for square in grid.squares]
+    headings = [{"text": visible(heading.text), "column": heading.column, "row": heading.row} for heading in grid.headings]
+    tooltip = [{"field": grid.what, "type": "nominal"}, {"field": "said", "type": "nominal"}]
     return [
         {
             "name": "squares",
             "data": {"values": squares},
             "mark": {"type": "rect", "stroke": LIGHT["paper"]},
-            "encoding": {**place, "color": colour, "tooltip": tip},
+            "encoding": {**GRID_PLACE, "color": _step_colours(grid), "tooltip": tooltip},
         },
-        *(
-            {
-                "name": name,
-                "data": {"values": [square for square in squares if square[name]]},
-                "mark": {"type": "text", "text": sign, "color": LIGHT["axis"], "fontWeight": "bold"},
-                "encoding": place,
-            }
-            for name, sign in (("closed", "///"), ("marked", "●"))
-        ),
+        _signs("closed", "///", squares),
+        _signs("marked", "●", squares),
         {
             "name": "headings",
             "data": {"values": headings},
             "mark": {"type": "text", "align": "left", "color": LIGHT["quiet"]},
-            "encoding": {**place, "text": {"field": "text", "type": "nominal"}},
+            "encoding": {**GRID_PLACE, "text": {"field": "text", "type": "nominal"}},
         },
     ]
+
+
+# The encoding of the place of a square or a heading.
+GRID_PLACE = {
+    "x": {"field": "column", "type": "ordinal", "axis": None, "sort": "ascending"},
+    "y": {"field": "row", "type": "ordinal", "axis": None, "sort": "ascending"},
+}
+
+
+def _square_data(square: Square, grid: Grid) -> dict[str, Any]:
+    return {
+        grid.what: visible(square.label),
+        "column": square.column,
+        "row": square.row,
+        "value": square.value,
+        "said": visible(square.printed),
+        "closed": square.closed,
+        "marked": grid.marked(square),
+        "step": grid.empty if square.value is None else grid.steps[grid.step(square.value)][1],
+    }
+
+
+def _step_colours(grid: Grid) -> dict[str, Any]:
+    """Return the encoding of the colours of squares: one for squares without a value, and one for each step."""
+    words = [grid.empty, *(text for _, text in grid.steps)]
+    colours = [LIGHT["empty"], *(LIGHT[step] for step in STEPS[: len(grid.steps)])]
+    return {"field": "step", "type": "nominal", "title": None, "scale": {"domain": words, "range": colours}}
+
+
+def _signs(name: str, sign: str, squares: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the layer that writes a sign on each square with the property `name`."""
+    return {
+        "name": name,
+        "data": {"values": [square for square in squares if square[name]]},
+        "mark": {"type": "text", "text": sign, "color": LIGHT["axis"], "fontWeight": "bold"},
+        "encoding": GRID_PLACE,
+    }
 
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -84,18 +91,18 @@ def render(chart: Chart, **_: object) -> str:
         "width": WIDTH,
         "height": max(HEIGHT, 30 * len(chart.bars)),
         "config": {"view": {"stroke": None}, "axis": {"gridColor": LIGHT["grid"], "titleFontWeight": "normal"}},
-        "layer": [
-            *_bands(chart),
-            *_spans(chart),
-            *(_dots(chart, cloud.label, cloud.points, cloud.tone, CLOUD_AREA) for cloud in chart.clouds),
-            *_lines(chart),
-            *_bars(chart),
-            *(_dots(chart, marker.label, ((marker.x, marker.y),), marker.tone, MARKER_AREA) for marker in chart.markers),
-            *([] if chart.grid is None else grid_layers(chart.grid)),
-            *([] if chart.bars or chart.grid else _names(chart)),
-        ],
+        "layer": _layers(chart) if chart.grid is None else grid_layers(chart.grid),
     }
     return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _layers(chart: Chart) -> list[Layer]:
+    """Return the layers of a plot. Later layers cover earlier ones."""
+    layers = [*_bands(chart), *_spans(chart)]
+    layers += [_dots(chart, cloud.label, cloud.points, cloud.tone, CLOUD_AREA) for cloud in chart.clouds]
+    layers += [*_lines(chart), *_bars(chart)]
+    layers += [_dots(chart, marker.label, ((marker.x, marker.y),), marker.tone, MARKER_AREA) for marker in chart.markers]
+    return layers if chart.bars else [*layers, *_names(chart)]
 
 
 def _channel(axis: Axis, field: str) -> Layer:
@@ -138,18 +145,16 @@ def _lines(chart: Chart) -> list[Layer]:
             "name": f"line{i}",
             "description": visible(line.label),
             "data": _values(line.points),
-            "mark": {
-                "type": "line",
-                "color": LIGHT[line.tone],
-                "strokeWidth": 2,
-                "tooltip": True,
-                "clip": True,
-                **({"strokeDash": [6, 4]} if line.dashed else {}),
-            },
+            "mark": _line_mark(line),
             "encoding": _path_encoding(chart),
         }
         for i, line in enumerate(chart.lines)
     ]
+
+
+def _line_mark(line: Line) -> Layer:
+    mark = {"type": "line", "color": LIGHT[line.tone], "strokeWidth": 2, "tooltip": True, "clip": True}
+    return {**mark, "strokeDash": [6, 4]} if line.dashed else mark
 
 
 def _spans(chart: Chart) -> list[Layer]:
@@ -175,22 +180,24 @@ def _dots(chart: Chart, label: str, points: Points, tone: Tone, area: int) -> La
 
 def _names(chart: Chart) -> list[Layer]:
     """Return the layers of the labels. Labels are placed where they cover nothing, in pixels of the plot."""
-    return [
-        {
-            "data": {"values": [{}]},
-            "mark": {
-                "type": "text",
-                "text": words.text,
-                "align": ALIGN[words.anchor],
-                "baseline": "alphabetic",
-                "color": LIGHT[words.tone],
-                "fontSize": words.size,
-                "fontWeight": "bold" if words.bold else "normal",
-            },
-            "encoding": {"x": {"value": round(words.at[0], 1)}, "y": {"value": round(words.at[1], 1)}},
-        }
-        for words in labels(chart, WIDTH, HEIGHT)
-    ]
+    return [_name(words) for words in labels(chart, WIDTH, HEIGHT)]
+
+
+def _name(words: Words) -> Layer:
+    x, y = words.at
+    return {
+        "data": {"values": [{}]},
+        "mark": {
+            "type": "text",
+            "text": words.text,
+            "align": ALIGN[words.anchor],
+            "baseline": "alphabetic",
+            "color": LIGHT[words.tone],
+            "fontSize": words.size,
+            "fontWeight": "bold" if words.bold else "normal",
+        },
+        "encoding": {"x": {"value": round(x, 1)}, "y": {"value": round(y, 1)}},
+    }
 
 
 def _bars(chart: Chart) -> list[Layer]:

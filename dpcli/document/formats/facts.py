@@ -2,7 +2,6 @@
 
 NEEDS: fields that a document must have for this format.
 SHOWS: fields that the format shows completely; "failures" are failed checks.
-# Properties of the format, which facts.py explains.
 JUDGES: whether CI systems read a verdict from the format.
 ENDINGS: endings of paths that select the format.
 SCREEN: whether `render` takes a width and a switch for colours; by default false.
@@ -38,8 +37,10 @@ def judges(name: str) -> bool:
 
 def format_of_path(path: str, names: Sequence[str]) -> str | None:
     """Return the format among `names` that the ending of a path selects; None if it selects none."""
-    endings = {ending: name for name in names for ending in _stated(name, "ENDINGS")}
-    return next((name for ending, name in endings.items() if path.lower().endswith(ending)), None)
+    for name in names:
+        if path.lower().endswith(tuple(_stated(name, "ENDINGS"))):
+            return name
+    return None
 
 
 def shows(name: str) -> tuple[str, ...]:

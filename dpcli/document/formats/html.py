@@ -178,7 +178,7 @@ def _table(table: Table, name: str) -> Iterator[str]:
     yield f'<div class="{kind}" tabindex="0" role="region" aria-labelledby="{name}">'
     yield f'<table role="table">\n<caption id="{name}">{_text(table.title)}</caption>'
     heads = "".join(
-        f'<th role="columnheader" scope="col"{_side(table, i)}>{_text(head)}</th>' for i, head in enumerate(table.columns)
+        f'<th role="columnheader" scope="col"{_class(table, i)}>{_text(head)}</th>' for i, head in enumerate(table.columns)
     )
     yield f'<thead role="rowgroup">\n<tr role="row">{heads}</tr>\n</thead>\n<tbody role="rowgroup">'
     for i, row in enumerate(table.rows):
@@ -192,15 +192,17 @@ def _table(table: Table, name: str) -> Iterator[str]:
 def _cells(table: Table, row: tuple[str, ...]) -> Iterator[str]:
     head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)  # the first cell may contain only a mark
     for i, cell in enumerate(row):
-        yield (
-            f'<th role="rowheader" scope="row"{_side(table, i)}>{_text(cell)}</th>'
-            if i == head
-            else f'<td role="cell"{_side(table, i)}>{_text(cell)}</td>'
-        )
+        if i == head:
+            yield f'<th role="rowheader" scope="row"{_class(table, i)}>{_text(cell)}</th>'
+        else:
+            yield f'<td role="cell"{_class(table, i)}>{_text(cell)}</td>'
 
 
-def _side(table: Table, column: int) -> str:
-    return ' class="number"' if column in table.numeric else "" if table.columns[column] else ' class="mark"'
+def _class(table: Table, column: int) -> str:
+    """Return the class attribute of the cells of a column: numbers, or marks if the column has no name."""
+    if column in table.numeric:
+        return ' class="number"'
+    return "" if table.columns[column] else ' class="mark"'
 
 
 def _text(text: str) -> str:

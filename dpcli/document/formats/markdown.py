@@ -27,9 +27,9 @@ def stream(document: Document) -> Iterator[str]:
     yield f"**{escape(document.headline)}**"
     for passage in document.passages:
         yield f"\n\n{_passage(passage)}"
-    for each in document.tables:
+    for table in document.tables:
         yield "\n\n"
-        yield from _table(each)
+        yield from _table(table)
     for note in document.notes:
         yield f"\n\n> {escape(note)}"
     yield "\n"

@@ -23,17 +23,16 @@ def render(document: Document) -> str:
     """
     word = WORDS.get(document.verdict, "FAIL" if document.exit_code else "")
     headline = document.headline
-    if word and not any(each in headline for each in FAILURE_WORDS):
+    if word and not any(failure_word in headline for failure_word in FAILURE_WORDS):
         headline = f"{word}: {headline}"
-    blocks = [
-        *map(table, document.tables),
-        *(f"> {escape(note)}" for note in document.notes),
-    ]
-    shown = "\n".join([escape(headline), *blocks])
-    failed = [check for check in document.checks if not check.passed and not check.waived]
-    unmentioned = [
-        f"- {escape(f'{check.name}: {check.message}')}"
-        for check in failed
-        if not check.message or escape(check.message) not in shown
-    ]
-    return "\n\n".join([f"## {escape(headline)}", *(["\n".join(unmentioned)] if unmentioned else []), *blocks]) + "\n\n"
+    tables_and_notes = [*map(table, document.tables), *(f"> {escape(note)}" for note in document.notes)]
+    shown = "\n".join([escape(headline), *tables_and_notes])
+    failures = []
+    for check in document.checks:
+        is_mentioned = bool(check.message) and escape(check.message) in shown
+        if not (check.passed or check.waived or is_mentioned):
+            failures.append(f"- {escape(f'{check.name}: {check.message}')}")
+    blocks = [f"## {escape(headline)}"]
+    if failures:
+        blocks.append("\n".join(failures))
+    return "\n\n".join([*blocks, *tables_and_notes]) + "\n\n"

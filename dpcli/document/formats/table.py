@@ -21,6 +21,7 @@ SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 FOLDED = 12  # smallest width, in characters, of a column whose text may wrap
 PART = 256  # largest number of rows that rich lays out together
+NARROW = 85  # smallest width, in characters, of a screen that shows theorems
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
@@ -31,14 +32,44 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
 
 def stream(document: Document, width: int = 100, color: bool = False) -> Iterator[str]:
     """Yield the pieces of `render`."""
+    from rich.text import Text
+
+    console = _console(width, color)
+
+    def write(text: str, style: str | None = None) -> None:
+        console.print(Text(visible(text)), style=style)
+
+    if document.title:
+        write(document.title, "bold")
+    write(document.headline, STYLE[document.verdict])
+    for passage in document.passages:
+        console.print()
+        write(passage.title, "bold")
+        for words in (*passage.paragraphs, *(f"- {point}" for point in passage.points)):
+            write(words)
+    for table in document.tables:
+        console.print()
+        if table.title:  # not as the title of the grid, since rich would wrap the title at the width of the grid
+            write(table.title, "bold")
+        yield _take_text(console)
+        yield from _table_text(_without_theorems(table, width), console, width)
+        for note in table.footnotes:
+            write(f"  {note}", "dim")
+    if document.notes:
+        console.print()
+    for note in document.notes:
+        write(note)
+    yield _take_text(console)
+
+
+def _console(width: int, color: bool) -> Console:
+    """Return a console of rich that writes to memory and interprets no characters of a text."""
     import io
 
     from rich.console import Console
-    from rich.text import Text
 
-    out = io.StringIO()
-    console = Console(
-        file=out,
+    return Console(
+        file=io.StringIO(),
         width=width,
         force_terminal=color,
         no_color=not color,
@@ -48,30 +79,11 @@ def stream(document: Document, width: int = 100, color: bool = False) -> Iterato
         legacy_windows=False,
         color_system="standard" if color else None,
     )
-    if document.title:
-        console.print(Text(visible(document.title)), style="bold")
-    console.print(Text(visible(document.headline)), style=STYLE[document.verdict])
-    for passage in document.passages:
-        console.print()
-        console.print(Text(visible(passage.title)), style="bold")
-        for words in (*passage.paragraphs, *(f"- {point}" for point in passage.points)):
-            console.print(Text(visible(words)))
-    for table in document.tables:
-        console.print()
-        if table.title:  # not as the title of the grid, since rich would wrap the title at the width of the grid
-            console.print(Text(visible(table.title)), style="bold")
-        yield _take_text(out)
-        yield from _table_text(_without_theorems(table, width), console, width)
-        for note in table.footnotes:
-            console.print(Text("  " + visible(note)), style="dim")
-    if document.notes:
-        console.print()
-    for note in document.notes:
-        console.print(Text(visible(note)))
-    yield _take_text(out)
 
 
-def _take_text(out: Any) -> str:
+def _take_text(console: Console) -> str:
+    """Return the text that was written since the last call."""
+    out: Any = console.file
     text = out.getvalue()
     out.seek(0)
     out.truncate()
@@ -123,16 +135,16 @@ def _grid_text(
     for i, row in enumerate(rows):
         grid.add_row(*(Text(visible(cell)) for cell in row), style="yellow" if i in flagged else None)
     console.print(grid)
-    return _take_text(console.file)
+    return _take_text(console)
 
 
 def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:
     """Return the settings of each column, and the width that the console needs."""
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
-        may_fold = i not in table.numeric and (
-            i == len(table.columns) - 1 or longest[i] > width // 3
-        )  # a long path must leave room for the reason in the last column
+        is_last = i == len(table.columns) - 1
+        # Text columns before the last fold too, as a long path must leave room for the reason in the last column.
+        may_fold = i not in table.numeric and (is_last or longest[i] > width // 3)
         folds = may_fold and longest[i] > FOLDED
         needed += 3 + (FOLDED if folds else longest[i])
         columns.append(
@@ -142,7 +154,7 @@ def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dic
                 "no_wrap": not folds,
                 "overflow": "fold",
                 "min_width": FOLDED if folds else None,
-                "max_width": max(width // 3, FOLDED) if folds and i < len(table.columns) - 1 else None,
+                "max_width": max(width // 3, FOLDED) if folds and not is_last else None,
             }
         )
     return columns, needed
@@ -161,16 +173,21 @@ def _widest(table: Table) -> list[tuple[str, ...]]:
         return []
     from rich.cells import cell_len
 
-    result = [[("", 0), ("", 0)] for _ in table.columns]
+    count = len(table.columns)
+    cells, widths = [""] * count, [0] * count
+    cells_of_words, word_widths = [""] * count, [0] * count
     for row in chain([table.columns], table.rows):
-        for known, cell in zip(result, map(visible, row), strict=True):
-            widths = (cell_len(cell), max(map(cell_len, cell.split()), default=0))
-            known[:] = [(cell, wide) if wide > most else (kept, most) for (kept, most), wide in zip(known, widths, strict=True)]
-    return [tuple(known[k][0] for known in result) for k in (0, 1)]
+        for column, cell in enumerate(map(visible, row)):
+            width, word_width = cell_len(cell), max(map(cell_len, cell.split()), default=0)
+            if width > widths[column]:
+                cells[column], widths[column] = cell, width
+            if word_width > word_widths[column]:
+                cells_of_words[column], word_widths[column] = cell, word_width
+    return [tuple(cells), tuple(cells_of_words)]
 
 
 def _without_theorems(table: Table, width: int) -> Table:
     """Return the table without its last column if that is the column of theorems and the screen is narrow."""
-    if width >= 85 or table.columns[-1] != "theorem":
+    if width >= NARROW or table.columns[-1] != "theorem":
         return table
     return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))

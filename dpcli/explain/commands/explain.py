@@ -19,13 +19,15 @@ def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str
     from dpcli.file.pipeline.key_places import tables
     from dpcli.lint.catalogue import codes
 
-    keys = (key for place in tables() for key in (*place.members, place.path) if key)
-    names = [name for name in (*words(), *codes(), *keys) if name.startswith(typed)]
-    if not names:
+    names = [*words(), *codes()]
+    for place in tables():
+        names += [*place.members, place.path]
+    completed = [name for name in dict.fromkeys(names) if name and name.startswith(typed)]
+    if not completed:
         return []
     folder, start = os.path.split(typed)
     paths = [path for path in sorted(Path(folder or ".").glob("*.toml")) if path.name.startswith(start)]
-    return [*map(str, paths), *dict.fromkeys(names)]
+    return [*map(str, paths), *completed]
 
 
 @click.command(short_help="Explain a pipeline's guarantee, a rule or a term.")
@@ -84,26 +86,38 @@ def command(
     if query_file is not None:
         return _explain_queries(file, query_file, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
-        from dpcli.explain.lookup import picture
+        other_format = None if format_ == "table" else format_
+        refuse_flags("the name of a rule or a term", delta=delta, prior=priors or None, format=other_format, output=outputs or None)
+        return _explain_name(file)
+    return _explain_file(file, delta, priors, format_, outputs)
 
-        text = None if format_ == "table" else format_
-        refuse_flags("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
-        show(_explanation(file) + "\n")
-        if (drawn := picture(file)) is not None:
-            from dpcli.cli.picture import show as show_picture
 
-            show("\n")
-            show_picture(drawn, None, ())
-        return 0
+def _explain_name(name: str) -> int:
+    """Print the explanation of a name, and its picture if there is one."""
+    from dpcli.explain.lookup import picture
+
+    show(_explanation(name) + "\n")
+    drawn = picture(name)
+    if drawn is not None:
+        from dpcli.cli.picture import show as show_picture
+
+        show("\n")
+        show_picture(drawn, None, ())
+    return 0
+
+
+def _explain_file(path: str, delta: float | None, priors: tuple[float, ...], format_: str, outputs: tuple[str, ...]) -> int:
+    """Print what the guarantee of a pipeline means."""
     from dpcli.analysis.meaning import PRIORS, meaning
     from dpcli.disclosure.documents.meaning import document
     from dpcli.lint.run import checked_load
 
-    if pictures := split_pictures(outputs)[0]:
+    pictures, _ = split_pictures(outputs)
+    if pictures:
         raise InputError(
-            f"--output: expected a format of documents, found {pictures[0]!r}; to draw the file, run dpcli plot trade-off {file}"
+            f"--output: expected a format of documents, found {pictures[0]!r}; to draw the file, run dpcli plot trade-off {path}"
         )
-    pipeline, diagnostics = checked_load(file, delta)
+    pipeline, diagnostics = checked_load(path, delta)
     account, result = meaning(pipeline, delta, priors or PRIORS)
     return emit(document(account, result, diagnostics), format_, outputs)
 

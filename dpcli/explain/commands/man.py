@@ -63,39 +63,32 @@ def _topic_page(name: str) -> str:
     return page(f"dpcli-{name}", 7, result.title, result.sections, __version__)
 
 
+ABOUT_ACCOUNTANTS = "Upper bounds; the headline is the smallest sound bound that applies."
+ABOUT_FILTERS = (
+    "Privacy filters that add up the runs of a ledger (dpcli budget). A run may be chosen from the outputs of earlier runs."
+)
+ABOUT_RULES = "Rules that dpcli lint and dpcli gate check. dpcli explain CODE explains a rule."
+ABOUT_FAILURES = "Failures that a test, the ledger or the run itself has to detect. dpcli explain CODE explains a failure."
+
+
 def _main_page() -> str:
     commands = tuple((f"dpcli {name}", f"{text} See dpcli-{name}(1).") for name, (_, text) in sorted(COMMANDS.items()))
-    context = _context()
+    rules = tuple((code, rule(code).title) for code in codes())
+    failures = tuple((code, load(target).title) for code, target in {**ELSEWHERE, **LEDGER_RULES}.items())
+    description = (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")
+    pages_of_files = ("dpcli-pipeline(5)", "dpcli-policy(5)", "dpcli-schedule(5)")
     sections = (
         ManualSection("synopsis", ("dpcli [options] command [arguments]",)),
-        ManualSection("description", (*_paragraphs(cli.help or ""), "The file format is in dpcli-pipeline(5).")),
-        ManualSection("options", terms=_options(cli, context)),
+        ManualSection("description", description),
+        ManualSection("options", terms=_options(cli, _context())),
         ManualSection("commands", terms=commands),
-        ManualSection(
-            "accountants", ("Upper bounds; the headline is the smallest sound bound that applies.",), lists.accountants()
-        ),
-        ManualSection(
-            "filters",
-            (
-                "Privacy filters that add up the runs of a ledger (dpcli budget). A run may be chosen from the outputs of earlier runs.",
-            ),
-            lists.EVERY["filters"](),
-        ),
+        ManualSection("accountants", (ABOUT_ACCOUNTANTS,), lists.accountants()),
+        ManualSection("filters", (ABOUT_FILTERS,), lists.EVERY["filters"]()),
         ManualSection("formats", terms=lists.formats()),
-        ManualSection(
-            "rules",
-            ("Rules that dpcli lint and dpcli gate check. dpcli explain CODE explains a rule.",),
-            tuple((c, rule(c).title) for c in codes()),
-        ),
-        ManualSection(
-            "failures that no file reveals",
-            ("Failures that a test, the ledger or the run itself has to detect. dpcli explain CODE explains a failure.",),
-            tuple((c, load(target).title) for c, target in {**ELSEWHERE, **LEDGER_RULES}.items()),
-        ),
+        ManualSection("rules", (ABOUT_RULES,), rules),
+        ManualSection("failures that no file reveals", (ABOUT_FAILURES,), failures),
         ManualSection("exit status", terms=EXIT_CODES),
-        ManualSection(
-            "see also", (_references("dpcli-pipeline(5)", "dpcli-policy(5)", "dpcli-schedule(5)", *_topic_names(TOPICS)),)
-        ),
+        ManualSection("see also", (", ".join((*pages_of_files, *_topic_names(TOPICS))),)),
     )
     return page("dpcli", 1, "account for the privacy loss of differentially private pipelines", sections, __version__)
 
@@ -119,24 +112,22 @@ def _command_pages(words: str, command: click.Command, parent: click.Context) ->
 
 
 def _command_page(words: str, command: click.Command, context: click.Context, table: Commands) -> str:
-    terms = tuple((f"{words} {name}", f"{text} See {_page_name(words)}-{name}(1).") for name, (_, text) in table.items())
-    sections = (
-        ManualSection("synopsis", (f"{words} " + " ".join(command.collect_usage_pieces(context)),)),
-        ManualSection("description", _paragraphs(command.help or "")),
-        *([ManualSection("commands", terms=terms)] if terms else []),
+    usage = " ".join((words, *command.collect_usage_pieces(context)))
+    sections = [ManualSection("synopsis", (usage,)), ManualSection("description", _paragraphs(command.help or ""))]
+    if table:
+        terms = [(f"{words} {name}", f"{text} See {_page_name(words)}-{name}(1).") for name, (_, text) in table.items()]
+        sections.append(ManualSection("commands", terms=tuple(terms)))
+    references = ", ".join(("dpcli(1)", "dpcli-pipeline(5)", *_topic_names(with_command(words))))
+    sections += [
         ManualSection("options", terms=_options(command, context)),
         ManualSection("exit status", terms=EXIT_CODES),
-        ManualSection("see also", (_references("dpcli(1)", "dpcli-pipeline(5)", *_topic_names(with_command(words))),)),
-    )
+        ManualSection("see also", (references,)),
+    ]
     return page(_page_name(words), 1, (command.short_help or "").rstrip(".").lower(), sections, __version__)
 
 
 def _topic_names(topics: Sequence[str]) -> Iterator[str]:
     return (f"dpcli-{name}(7)" for name in topics)
-
-
-def _references(*names: str) -> str:
-    return ", ".join(names)
 
 
 def _page_name(words: str) -> str:

@@ -11,13 +11,15 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.explain.demo import CONFIDENCE, COUNT, Demo, SimulatedRate, ThresholdTest
 
 CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
+RATE_KEYS = ("exact", "measured", "lower", "upper")  # keys of a rate in data
 
 
 def document(demo: Demo, picture: Chart) -> Document:
     """Return the document of `dpcli explain --demo`. The picture in a terminal is printed separately."""
+    right, bound = _percent(demo.best_guess.exact), _percent_up(demo.best_guess_bound)
     return Document(
-        headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {_percent(demo.best_guess.exact)} of "
-        f"the time; under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.best_guess_bound)}",
+        headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {right} of the time; "
+        f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {bound}",
         data=data(demo),
         tables=(_tests(demo), _beliefs(demo)),
         notes=_notes(demo),
@@ -57,7 +59,7 @@ def _test_data(test: ThresholdTest) -> dict[str, Any]:
 
 
 def _rate_data(rate: SimulatedRate) -> dict[str, float]:
-    return {"exact": rate.exact, "measured": rate.measured, "lower": rate.low, "upper": rate.high}
+    return dict(zip(RATE_KEYS, (rate.exact, rate.measured, rate.low, rate.high), strict=True))
 
 
 def _tests(demo: Demo) -> Table:
@@ -111,14 +113,15 @@ def _notes(demo: Demo) -> tuple[str, ...]:
 
 def _sheet(demo: Demo) -> Sheet:
     """Return the tests as rows of data, one for each threshold."""
-    rates = ("false_positive_rate", "true_positive_rate")
-    ends = ("exact", "measured", "lower", "upper")
-    columns = ("threshold", *(f"{rate}_{end}" for rate in rates for end in ends), "true_positive_rate_bound_upper")
-    rows = tuple(
-        (test.threshold, *_rate_data(test.false_positives).values(), *_rate_data(test.true_positives).values(), test.allowed)
-        for test in demo.tests
-    )
-    return Sheet((*columns, "epsilon", "trials", "seed"), tuple((*row, demo.epsilon, demo.trials, demo.seed) for row in rows))
+    false_positives = [f"false_positive_rate_{key}" for key in RATE_KEYS]
+    true_positives = [f"true_positive_rate_{key}" for key in RATE_KEYS]
+    setting = ("epsilon", "trials", "seed")
+    columns = ("threshold", *false_positives, *true_positives, "true_positive_rate_bound_upper", *setting)
+    rows = []
+    for test in demo.tests:
+        rates = (*_rate_data(test.false_positives).values(), *_rate_data(test.true_positives).values())
+        rows.append((test.threshold, *rates, test.allowed, demo.epsilon, demo.trials, demo.seed))
+    return Sheet(columns, tuple(rows))
 
 
 def _measured(rate: SimulatedRate) -> str:

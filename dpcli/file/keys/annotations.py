@@ -114,7 +114,7 @@ def keys_of(members: Members) -> Iterator[KeyText]:
 
 def describe_keys(members: Members) -> list[str]:
     """Return one line per key."""
-    return [f"  {k.name} ({k.takes}; {k.default}): {k.doc}" for k in keys_of(members)]
+    return [f"  {key.name} ({key.takes}; {key.default}): {key.doc}" for key in keys_of(members)]
 
 
 def default_text(member: Member) -> str:
@@ -124,7 +124,9 @@ def default_text(member: Member) -> str:
         return "required"
     if value in (None, ()) or dataclasses.is_dataclass(value):
         return "optional"  # the default of a table is stated at each of its keys
-    return f"default {str(value).lower() if value in (True, False) else value if value != '' else 'no text'}"
+    if value == "":
+        return "default no text"
+    return f"default {str(value).lower()}" if value in (True, False) else f"default {value}"
 
 
 def idle(table: Any) -> Iterator[Problem]:
@@ -140,4 +142,6 @@ def idle(table: Any) -> Iterator[Problem]:
 
 
 def _shown(value: Any) -> str:
-    return "a table" if dataclasses.is_dataclass(value) else shown(list(value) if type(value) is tuple else value)
+    if dataclasses.is_dataclass(value):
+        return "a table"
+    return shown(list(value) if type(value) is tuple else value)

@@ -17,6 +17,7 @@ from dpcli.file.toml.findings import Findings, Path
 from dpcli.file.toml.shown import escaped, shown
 
 CALIBRATE = "calibrate"  # the value in place of a number that dpcli is to solve for
+LONGEST_NUMBER = 40  # number of characters from which on a number in quotes is not repeated in a message
 LISTS = "a list makes one entry for each value, if all lists of the table have the same length; at most 100,000 entries in all"
 WEIGHT = Constraint("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6, (("minimum", 1e-6), ("maximum", 1e6)))
 WEIGHTED = {  # JSON Schema of the table { calibrate = { weight = NUMBER } }, which may also stand for such a number
@@ -190,42 +191,53 @@ def _check_weight(value: Any, place: KeyPlace) -> None:
 
     That is a table with the key "calibrate" that is not of the form { calibrate = { weight = 2.0 } }.
     """
-    if type(value) is not dict or CALIBRATE not in value or place.path[:1] != ("mechanism",) or calibration_weight(value):
+    is_calibration = type(value) is dict and CALIBRATE in value and place.path[:1] == ("mechanism",)
+    if not is_calibration or calibration_weight(value):
         return
     table = value[CALIBRATE]
-    inside = replace(place, path=(*place.path, CALIBRATE), rule=None)
-    for key in [key for key in value if key != CALIBRATE]:
-        place.findings.add("DP002", (*place.path, key), CALIBRATE, f"'{escaped(key)}'")
+    table_place = replace(place, path=(*place.path, CALIBRATE), rule=None)
+    _report_other_keys(value, CALIBRATE, place)
     if type(table) is not dict:
-        inside.wrong_type("a table { weight = NUMBER }", table)
-    for key in [key for key in table if key != "weight"]:
-        place.findings.add("DP002", (*inside.path, key), "weight", f"'{escaped(key)}'")
-    at = replace(inside, path=(*inside.path, "weight"), rule=WEIGHT)
+        table_place.wrong_type("a table { weight = NUMBER }", table)
+    _report_other_keys(table, "weight", table_place)
+    weight_place = replace(table_place, path=(*table_place.path, "weight"), rule=WEIGHT)
     if "weight" in table:
-        Number().read(table["weight"], at)
-    elif table.keys() <= {"weight"}:
-        place.findings.add("DP005", at.path, WEIGHT.text, "nothing")
+        Number().read(table["weight"], weight_place)
+    elif not table:
+        place.findings.add("DP005", weight_place.path, WEIGHT.text, "nothing")
     raise Refused
+
+
+def _report_other_keys(table: dict[str, Any], known: str, place: KeyPlace) -> None:
+    """Add a finding for each key of a table other than the known one."""
+    for key in table:
+        if key != known:
+            place.findings.add("DP002", (*place.path, key), known, f"'{escaped(key)}'")
 
 
 def _number_hint(value: Any, place: KeyPlace) -> str:
     """Return advice about a value that is no number, such as a list, a percentage or a quoted number; "" if there is none."""
     if type(value) is list:
         return LISTS if place.path[:1] == ("mechanism",) else ""
-    percent = _PERCENT.match(value) if type(value) is str else None
-    if percent and place.rule and place.rule.holds(0.5) and not place.rule.holds(1.5):  # the rule allows shares only
-        return f"write {Decimal(percent[1]) / 100:f}"
     if type(value) is dict and value.keys() == {"weight"} and place.path[:1] == ("mechanism",):
         return "write { calibrate = { weight = NUMBER } }"
     if calibration_weight(value) is not None:
         return "run dpcli calibrate-sigma, or state a number"
+    return _quoted_number_hint(value, place.rule) if type(value) is str else ""
+
+
+def _quoted_number_hint(text: str, rule: Constraint | None) -> str:
+    """Return advice about a text that is a percentage or a number in quotes; "" if it is neither."""
+    percent = _PERCENT.match(text)
+    allows_shares_only = rule is not None and rule.holds(0.5) and not rule.holds(1.5)
+    if percent and allows_shares_only:
+        return f"write {Decimal(percent[1]) / 100:f}"
     try:
-        number = float(value if type(value) is str else "")
+        is_finite = math.isfinite(float(text))
     except ValueError:
         return ""
-    if not math.isfinite(number):
-        return ""
-    return f"write {value.strip()} without quotes" if len(value) < 40 and value.isascii() else ""
+    is_short = len(text) < LONGEST_NUMBER and text.isascii()
+    return f"write {text.strip()} without quotes" if is_finite and is_short else ""
 
 
 def _whole_hint(value: Any, place: KeyPlace) -> str:

@@ -70,18 +70,20 @@ def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
 def _report_unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
     """Add a finding for an unknown key. Return the key that was probably meant, so that its absence is not reported too."""
     meant, hint = _advice(key, known, place, others)
-    place.findings.add(
-        "DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint, known
-    )
+    expected = "a known key" if hint else "one of " + ", ".join(known)
+    place.findings.add("DP002", (*place.path, key), expected, quoted(key), hint, known)
     return meant
 
 
 def _advice(key: str, known: Members, place: KeyPlace, others: Others) -> tuple[str | None, str]:
+    """Return the known key that was probably meant by an unknown key, or None, and advice in words."""
     if key in others:
         return None, f"it belongs to {others[key]}"
-    meant, hint = (place.findings.advice or nearest)(key, known)
-    near = None if meant else closest(key, others, cutoff=NEAR)
-    return (None, f"did you mean '{near}', which belongs to {others[near]}") if near else (meant, hint)
+    advice = place.findings.advice or nearest
+    meant, hint = advice(key, known)
+    if not meant and (near := closest(key, others, cutoff=NEAR)):
+        return None, f"did you mean '{near}', which belongs to {others[near]}"
+    return meant, hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,8 @@ class SelectedTable:
 
     def all_keys(self) -> Members:
         """Return the keys of all classes, for a table whose selector is invalid. A key that differs between classes takes any value."""
-        return {**{key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}, **self.common()}
+        unjudged = {key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}
+        return {**unjudged, **self.common()}
 
     def others(self, name: str) -> Others:
         """Return the keys that the class of `name` lacks and other classes have, each with the setting that selects these classes."""
@@ -182,8 +185,8 @@ class SelectedTable:
 
     def members(self, name: str | None) -> Members:
         """Return the keys of a table whose selector has the value `name`, the selector included. `name` is None if the value is invalid."""
-        own = self.all_keys() if name is None else self.own(name)
-        return {**own, self.selector: self.selector_member(name or next(iter(self.registry)))}
+        keys = self.all_keys() if name is None else self.own(name)
+        return {**keys, self.selector: self.selector_member(name or next(iter(self.registry)))}
 
     def selector_member(self, name: str) -> Member:
         """Return the selector. Its description is the one in the class of `name`."""
@@ -201,8 +204,8 @@ class SelectedTable:
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
-            named = type(value) is str and value in self.registry
-            place.wrong_type(self.text, value, f'write {{ {self.selector} = "{value}", ... }}' if named else "")
+            is_word = type(value) is str and value in self.registry
+            place.wrong_type(self.text, value, f'write {{ {self.selector} = "{value}", ... }}' if is_word else "")
         before = len(place.findings)
         name = self.selected(value)
         values = read_members(self.members(name), value, place, lambda: {} if name is None else self.others(name))
@@ -230,12 +233,13 @@ class Unjudged:
 
 def plain_table(value: Any) -> dict[str, Any]:
     """Return a dataclass as a table of plain data. Fields that are None, at their default, or excluded from comparison are left out."""
-    stated = ((field, getattr(value, field.name)) for field in fields(value) if field.compare)
-    return {
-        field.name: plain(content)
-        for field, content in stated
-        if content is not None and (field.default is MISSING or content != field.default)
-    }
+    result = {}
+    for field in fields(value):
+        content = getattr(value, field.name)
+        is_default = content is None or (field.default is not MISSING and content == field.default)
+        if field.compare and not is_default:
+            result[field.name] = plain(content)
+    return result
 
 
 def plain(value: Any) -> Any:
@@ -274,14 +278,10 @@ def selected_schema(selector: str, choices: Mapping[str, Members], default: str 
         choices: Keys of the table for each value of `selector`.
         default: The value that applies if `selector` is absent; None if it is required.
     """
-    cases = [
-        {"if": _states(selector, name, [] if name == default else [selector]), "then": table_schema(known)}
-        for name, known in choices.items()
-    ]
-    required = {"required": [selector]} if default is None else {}
-    return {"type": "object", **required, "properties": {selector: {"enum": list(choices)}}, "allOf": cases}
-
-
-def _states(selector: str, name: str, required: list[str]) -> dict[str, Any]:
-    """Return the JSON Schema of tables in which the selector has the value `name`."""
-    return {"properties": {selector: {"const": name}}, "required": required}
+    cases = []
+    for name, known in choices.items():
+        required = [] if name == default else [selector]  # without the key, the default applies
+        has_this_value = {"properties": {selector: {"const": name}}, "required": required}
+        cases.append({"if": has_this_value, "then": table_schema(known)})
+    selector_required = {"required": [selector]} if default is None else {}
+    return {"type": "object", **selector_required, "properties": {selector: {"enum": list(choices)}}, "allOf": cases}

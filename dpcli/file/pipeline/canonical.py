@@ -32,8 +32,8 @@ class MechanismTable:
     def members(self, name: str | None) -> Members:
         """Return the keys of an entry of type `name`; those of all types if `name` is None."""
         selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
-        own = MECHANISMS.all_keys() if name is None else MECHANISMS.own(name)
-        return {**members_of(Entry), "type": selector, **own}
+        keys_of_type = MECHANISMS.all_keys() if name is None else MECHANISMS.own(name)
+        return {**members_of(Entry), "type": selector, **keys_of_type}
 
     def read(self, value: Any, place: KeyPlace) -> Entry:
         if type(value) is not dict:
@@ -52,10 +52,11 @@ class MechanismTable:
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> Entry:
-    own = MECHANISMS.own(name)
-    spec = load(MECHANISMS.registry[name])(**{key: value for key, value in values.items() if key in own})
-    shared = {key: value for key, value in values.items() if key not in own}
-    return Entry(spec=spec, **shared, uncounted=values.keys().isdisjoint(("steps", "epochs")))
+    keys_of_type = MECHANISMS.own(name)
+    spec_values = {key: value for key, value in values.items() if key in keys_of_type}
+    entry_values = {key: value for key, value in values.items() if key not in keys_of_type}
+    spec = load(MECHANISMS.registry[name])(**spec_values)
+    return Entry(spec=spec, **entry_values, uncounted=values.keys().isdisjoint(("steps", "epochs")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +123,16 @@ def is_pipeline(tables: Mapping[str, Any]) -> bool:
     too. A file without `format` is therefore a pipeline only if it has [privacy] and another of the tables, a known key in [privacy], or a
     mechanism of a known type.
     """
-    own = OF_PIPELINES & tables.keys()
-    if "format" in tables or not own:
-        return bool(own)
+    names = OF_PIPELINES & tables.keys()
+    if "format" in tables or not names:
+        return bool(names)
+    if "privacy" in names and len(names) > 1:
+        return True
     privacy, entries = tables.get("privacy"), tables.get("mechanism")
-    stated = isinstance(privacy, dict) and not members_of(Privacy).keys().isdisjoint(privacy)
-    listed = entries if isinstance(entries, list) else [entries]
-    types = [entry.get("type") for entry in listed if isinstance(entry, dict)]
-    typed = any(isinstance(name, str) and name in MECHANISMS.registry for name in types)
-    return stated or typed or ("privacy" in own and len(own) > 1)
+    if isinstance(privacy, dict) and not members_of(Privacy).keys().isdisjoint(privacy):
+        return True
+    entry_tables = [entry for entry in (entries if isinstance(entries, list) else [entries]) if isinstance(entry, dict)]
+    return any(MECHANISMS.selected(table) is not None for table in entry_tables)
 
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
@@ -181,5 +183,5 @@ def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
 
 def _entry_table(entry: Entry) -> dict[str, Any]:
     table = plain_table(entry)
-    own = table.pop("spec", {})
-    return {**table, **own}
+    keys_of_type = table.pop("spec", {})
+    return {**table, **keys_of_type}

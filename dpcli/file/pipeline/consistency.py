@@ -17,6 +17,7 @@ from dpcli.file.toml.suggest import closest
 from dpcli.mechanisms.sampling.schemes import Batched
 
 Entries = Mapping[int, Entry]
+LIKELY = 0.8  # smallest similarity, as difflib measures it, of a unit that is taken for a mistyped "example"
 
 
 def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
@@ -29,11 +30,11 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
     """
     values = read_document(tables, findings)
     check(tables, values, findings)
-    queries = entries_of_queries(values, findings)
-    if not queries:
+    query_entries = entries_of_queries(values, findings)
+    if not query_entries:
         return values
-    places = tuple(position for position, _ in queries)
-    return {**values, "mechanism": (*values.get("mechanism", ()), *(entry for _, entry in queries)), "queries": places}
+    entries = (*values.get("mechanism", ()), *(entry for _, entry in query_entries))
+    return {**values, "mechanism": entries, "queries": tuple(position for position, _ in query_entries)}
 
 
 def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
@@ -44,18 +45,21 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
         values: The top-level values that can be read.
         findings: The collection to which the findings are added.
     """
-    entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
-    stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
     privacy = values.get("privacy")
-    gate = gate_problems(values.get("gate", NO_GATE), [table["name"] for table in stated if type(table.get("name")) is str])
+    entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
+    mechanisms: list[Mapping[str, Any]] = []
+    if "mechanism" in values:
+        mechanisms = [table if type(table) is dict else {} for table in tables["mechanism"]]
+    names = [table["name"] for table in mechanisms if type(table.get("name")) is str]
+    has_only_queries = bool(values.get("query")) and not tables.get("mechanism")
     problems = chain(
-        _privacy_problems(privacy, bool(values.get("query")) and not tables.get("mechanism")),
+        _privacy_problems(privacy, has_only_queries),
         _budget_problems(values.get("budget")),
-        _table_problems(stated),
+        _table_problems(mechanisms),
         _entry_problems(entries, privacy),
-        part_problems(entries, stated),
-        _sample_problems(entries, stated),
-        gate,
+        part_problems(entries, mechanisms),
+        _sample_problems(entries, mechanisms),
+        gate_problems(values.get("gate", NO_GATE), names),
         section_problems(values),
     )
     for key, expected, actual in problems:
@@ -64,35 +68,39 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
         judge_sections(values, tables, findings)
 
 
-def _privacy_problems(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
+def _privacy_problems(privacy: Privacy | None, has_only_queries: bool) -> Iterator[Problem]:
     """Yield the problems of [privacy].
 
     Args:
         privacy: The table; None if it cannot be read.
-        queries: Whether all mechanisms come from queries. Queries have other keys that bound the contributions of a unit.
+        has_only_queries: Whether all mechanisms come from queries, which have other keys that bound the contributions of a unit.
     """
-    if privacy is not None and privacy.dataset is not None:
+    if privacy is None:
+        return
+    if privacy.dataset is not None:
         from dpcli.file.pipeline.datasets import dataset_problems
 
         yield from dataset_problems(privacy.dataset)
-    if privacy is not None and privacy.window == ():
+    if privacy.window == ():
         yield ("privacy", "window"), "at least one block (leave the key out if the dataset has no blocks)", "none"
-    if privacy is None or privacy.unit is None:
-        return
+    if privacy.unit is not None:
+        yield from _unit_problems(privacy.unit, privacy.max_contributions, has_only_queries)
+
+
+def _unit_problems(unit: str, max_contributions: int | None, has_only_queries: bool) -> Iterator[Problem]:
+    """Yield a problem if the unit and the largest number of its records contradict each other, or if the number is missing."""
     key = ("privacy", "max_contributions")
-    if privacy.unit == "example":
-        if privacy.max_contributions not in (None, 1):
-            yield key, 'at most 1 where unit = "example"', str(privacy.max_contributions)
-    elif privacy.max_contributions is None and closest(privacy.unit, ["example"], cutoff=0.8):
-        result = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
-        yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', result
-    elif privacy.max_contributions is None and not queries:
-        owner = quoted(privacy.unit)
-        yield (
-            key,
-            f"the largest number of records that one {owner} contributes",
-            f"nothing; write max_contributions = 1 if one {owner} owns one record",
-        )
+    if unit == "example":
+        if max_contributions not in (None, 1):
+            yield key, 'at most 1 where unit = "example"', str(max_contributions)
+    elif max_contributions is not None:
+        return
+    elif closest(unit, ["example"], cutoff=LIKELY):
+        actual = f'{quoted(unit)}; did you mean unit = "example"?'
+        yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', actual
+    elif not has_only_queries:
+        expected = f"the largest number of records that one {quoted(unit)} contributes"
+        yield key, expected, f"nothing; write max_contributions = 1 if one {quoted(unit)} owns one record"
 
 
 def _budget_problems(budget: Budget | None) -> Iterator[Problem]:

@@ -24,14 +24,12 @@ def dataset_problems(name: str) -> Iterator[Problem]:
     Names that look alike must not differ: the costs of the same data under two names would be added up separately.
     """
     key = ("privacy", "dataset")
-    if len(name) > LONGEST_NAME or not name.isprintable() or name != " ".join(name.split()) or not looks(name):
-        yield (
-            key,
-            f"a name of at most {LONGEST_NAME} visible characters, without spaces at its ends or two in a row",
-            quoted(name[:LONGEST_NAME]),
-        )
-    elif mixed_scripts(name):
-        yield key, "a name in one script", f"{name!a} in {' and '.join(script.capitalize() for script in mixed_scripts(name))}"
+    is_spaced_well = name == " ".join(name.split())
+    if len(name) > LONGEST_NAME or not name.isprintable() or not is_spaced_well or not looks(name):
+        expected = f"a name of at most {LONGEST_NAME} visible characters, without spaces at its ends or two in a row"
+        yield key, expected, quoted(name[:LONGEST_NAME])
+    elif scripts := mixed_scripts(name):
+        yield key, "a name in one script", f"{name!a} in {' and '.join(map(str.capitalize, scripts))}"
     elif unusual_characters(name):
         yield key, "a name in ASCII or in letters of a script in use today", ascii(name)
 
@@ -67,11 +65,11 @@ def _require_distinct_names(groups: dict[str, list[Pipeline]]) -> None:
 
 def _require_same_guarantee(dataset: str, first: Pipeline, other: Pipeline) -> None:
     """Raise InputError if two files of one dataset differ in the unit or the adjacency."""
-    mine, its = first.privacy, other.privacy
-    for key, expected, actual in (
-        ("unit", mine.unit, its.unit),
-        ("adjacency", mine.adjacency.value, its.adjacency.value),
-    ):
+    comparisons = {
+        "unit": (first.privacy.unit, other.privacy.unit),
+        "adjacency": (first.privacy.adjacency.value, other.privacy.adjacency.value),
+    }
+    for key, (expected, actual) in comparisons.items():
         if expected != actual:
             raise InputError(
                 f"{other.path}: privacy.{key}: expected {_word(expected)}, as {first.path} has for dataset {quoted(dataset)}, "
@@ -83,15 +81,17 @@ def _word(value: str | None) -> str:
     return "none" if value is None else quoted(value)
 
 
-SHOWN = 8  # largest number of blocks that a sentence names
+MOST_SHOWN = 8  # largest number of blocks that a sentence names
 FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # start and end of a ledger's message about blocks
 UNCHECKED = "dpcli did not check that all records lie in the window"
 
 
 def window_words(privacy: Privacy) -> str:
     """Return the window in words, such as `2026-01-01..2026-01-28 of "visits"`; "" if the file states none."""
-    of = "" if privacy.dataset is None else f' of "{privacy.dataset}"'
-    return "" if privacy.window is None else f"{blocks_words(privacy.window)}{of}"
+    if privacy.window is None:
+        return ""
+    blocks = blocks_words(privacy.window)
+    return blocks if privacy.dataset is None else f'{blocks} of "{privacy.dataset}"'
 
 
 def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
@@ -107,13 +107,15 @@ def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> 
     *place, message = re.split(r"(:\d+: )", text, maxsplit=1)  # messages about a history begin with its path and line
     if message.startswith(FLAG):
         message = f"{name}: {message.removeprefix(FLAG)}"
-    return "".join(place) + (f"{message.removesuffix(HINT)}{instead}" if message.endswith(HINT) else message)
+    if message.endswith(HINT):
+        message = message.removesuffix(HINT) + instead
+    return "".join(place) + message
 
 
 def blocks_words(blocks: Sequence[str]) -> str:
     """Return the first blocks in words, and the number of the others."""
-    more = len(blocks) - SHOWN
-    return ", ".join(blocks) if more <= 0 else f"{', '.join(blocks[:SHOWN])} and {more:,} more"
+    omitted = len(blocks) - MOST_SHOWN
+    return ", ".join(blocks) if omitted <= 0 else f"{', '.join(blocks[:MOST_SHOWN])} and {omitted:,} more"
 
 
 def window_data(privacy: Privacy) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class Stated:
     @property
     def given(self) -> dict[str, Any]:
         """The flags that were given, by name."""
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) not in (None, False)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value not in (None, False)}
 
     @property
     def sampled(self) -> bool:
@@ -122,19 +123,21 @@ def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pip
     Raises:
         InputError: The reader refuses a value. The message names the flag in place of the key.
     """
+    text = toml_text(tables) if text is None else text
     try:
-        return parse((toml_text(tables) if text is None else text).encode(), PLACE)
-    except InvalidFile as problem:
-        raise InputError("; ".join(dict.fromkeys(_as_flag(d.key, d.message) for d in problem.diagnostics))) from None
+        return parse(text.encode(), PLACE)
+    except InvalidFile as invalid:
+        messages = [_as_flag(diagnostic.key, diagnostic.message) for diagnostic in invalid.diagnostics]
+        raise InputError("; ".join(dict.fromkeys(messages))) from None
 
 
 def _as_flag(key: str, message: str) -> str:
     """Return a message of the reader in which the flag replaces the key."""
     last = key.rpartition(".")[2]
-    known = {f.name for f in fields(Stated)} | {"delta"}
     flag = FLAGS.get(last, last)
-    wanted = message.replace("privacy.dataset_size", "--dataset-size").replace("batch_size", "--batch-size")
-    return f"--{flag.replace('_', '-')}: {wanted}" if flag in known else f"{key}: {wanted}"
+    flags = {field.name for field in fields(Stated)} | {"delta"}
+    name = f"--{flag.replace('_', '-')}" if flag in flags else key
+    return f"{name}: {message.replace('privacy.dataset_size', '--dataset-size').replace('batch_size', '--batch-size')}"
 
 
 def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, Any]) -> str:
@@ -145,7 +148,8 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
         command: Name of the command that received the flags, such as "account".
         given: The flags by name. The first line of the text quotes them.
     """
-    return "\n".join((f"# As dpcli {command} {shlex.join(words_of_flags(given))}", *commented(tables, COMMENTS, COLUMN))) + "\n"
+    first_line = f"# As dpcli {command} {shlex.join(words_of_flags(given))}"
+    return "\n".join((first_line, *commented(tables, COMMENTS, COLUMN))) + "\n"
 
 
 def words_of_flags(given: Mapping[str, Any]) -> list[str]:

@@ -49,7 +49,10 @@ def tables(top: Members = TOP) -> Iterator[TablePlace]:
     """
     yield TablePlace(TOP_LEVEL, "format = 1 comes first in every file.", top)
     for name, member in top.items():
-        yield from _mechanisms() if isinstance(member.kind, Mechanisms) else places_in(member.kind, name, f"[{name}]")
+        if isinstance(member.kind, Mechanisms):
+            yield from _mechanisms()
+        else:
+            yield from places_in(member.kind, name, f"[{name}]")
 
 
 def _mechanisms() -> Iterator[TablePlace]:
@@ -59,9 +62,9 @@ def _mechanisms() -> Iterator[TablePlace]:
     yield TablePlace(title, Entry.__doc__ or "", shared, path)
     yield from inside(shared, path, title)
     for word, target in MECHANISMS.registry.items():
-        own, choice = MECHANISMS.own(word), f'{selector} = "{word}"'
-        yield TablePlace(choice, load(target).__doc__ or "", own, path, word, choice)
-        yield from inside(own, path, title)
+        keys, choice = MECHANISMS.own(word), f'{selector} = "{word}"'
+        yield TablePlace(choice, load(target).__doc__ or "", keys, path, word, choice)
+        yield from inside(keys, path, title)
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -78,11 +81,13 @@ def json_schema() -> dict[str, object]:
     schema = table_schema(TOP)
     schema["properties"]["budget"] |= CAPPED
     mechanisms = schema["properties"]["mechanism"]
-    shape, needed = _shape_and_required(_calibratable(mechanisms["items"]))
-    schema["properties"]["mechanism"] = {**mechanisms, "items": shape}
-    schema |= {"if": {"not": {"required": ["defaults"]}}, "then": {"properties": {"mechanism": {"items": needed}}}}
-    either = {"anyOf": [{"required": ["mechanism"]}, {"required": ["source", "query"], "properties": {"query": {"minItems": 1}}}]}
-    return {"$schema": DIALECT, "title": "dpcli pipeline, format 1", **schema, **either}
+    allowed_keys, required_keys = _allowed_and_required(_calibratable(mechanisms["items"]))
+    schema["properties"]["mechanism"] = {**mechanisms, "items": allowed_keys}
+    has_no_defaults = {"not": {"required": ["defaults"]}}
+    conditional = {"if": has_no_defaults, "then": {"properties": {"mechanism": {"items": required_keys}}}}
+    has_queries = {"required": ["source", "query"], "properties": {"query": {"minItems": 1}}}
+    either = {"anyOf": [{"required": ["mechanism"]}, has_queries]}
+    return {"$schema": DIALECT, "title": "dpcli pipeline, format 1", **schema, **conditional, **either}
 
 
 def policy_schema() -> dict[str, object]:
@@ -97,23 +102,28 @@ def schedule_schema() -> dict[str, object]:
     return {"$schema": DIALECT, "title": "dpcli schedule, format 1", **table_schema(load(FILES["schedule"][0]))}
 
 
-def _calibratable(schema: Any, several: bool = True) -> Any:
+def _calibratable(schema: Any, takes_lists: bool = True) -> Any:
     """Return a schema in which "calibrate" may replace each number and, outside of lists, a list of values may."""
     if isinstance(schema, list):
-        return [_calibratable(item, several) for item in schema]
+        return [_calibratable(item, takes_lists) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    if schema.get("type") in ("number", "integer"):
-        about = {key: schema[key] for key in ("description", "default") if key in schema}
-        one = {"anyOf": [{key: value for key, value in schema.items() if key not in about}, {"const": CALIBRATE}, WEIGHTED]}
-        return {**about, "anyOf": [*one["anyOf"], {"type": "array", "minItems": 1, "items": one}]} if several else {**about, **one}
-    return {key: _calibratable(value, several and key != "items") for key, value in schema.items()}
+    if schema.get("type") not in ("number", "integer"):
+        return {key: _calibratable(value, takes_lists and key != "items") for key, value in schema.items()}
+    annotations = {key: value for key, value in schema.items() if key in ("description", "default")}
+    number = {key: value for key, value in schema.items() if key not in annotations}
+    choices = [number, {"const": CALIBRATE}, WEIGHTED]
+    if takes_lists:
+        choices = [*choices, {"type": "array", "minItems": 1, "items": {"anyOf": choices}}]
+    return {**annotations, "anyOf": choices}
 
 
-def _shape_and_required(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _allowed_and_required(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the schema of a mechanism into that of its allowed keys and that of its required keys, which [defaults] may state instead."""
-    cases = item["allOf"]
-    shape = [{**case, "then": {key: value for key, value in case["then"].items() if key != "required"}} for case in cases]
-    needed = [{"if": case["if"], "then": {"required": case["then"].get("required", [])}} for case in cases]
+    allowed, required = [], []
+    for case in item["allOf"]:
+        keys = dict(case["then"])
+        required.append({"if": case["if"], "then": {"required": keys.pop("required", [])}})
+        allowed.append({**case, "then": keys})
     rest = {key: value for key, value in item.items() if key not in ("required", "allOf")}
-    return {**rest, "allOf": shape}, {"required": item.get("required", []), "allOf": needed}
+    return {**rest, "allOf": allowed}, {"required": item.get("required", []), "allOf": required}

@@ -31,6 +31,8 @@ NO_NORM = (
 )
 # Names of keys in some mechanism types, with the usual name of such a key.
 USUAL_NAMES = {"queries": "steps", "l1_sensitivity": "sensitivity"}
+NEARLY_EQUAL = 0.9  # smallest similarity, as difflib measures it, of a key of the same table that is preferred to all other tables
+MOST_TYPES = 3  # largest number of mechanism types that the advice names
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
@@ -45,13 +47,10 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
         The known key that was probably meant, or None if the advice is something else; and the advice in words, or "".
     """
     keys = list(known)
-    if key.replace("-", "_") in DECODING_OPTIONS and {"temperature", "projection"} <= set(keys):
-        return None, NONE_IN_PMIXED
-    if key.replace("-", "_") in DECODING_OPTIONS and {"method", "tokens"} <= set(keys):
-        return None, NONE_IN_PRIVATE_DECODING
-    if key.replace("-", "_").lower() in CLIPPING - set(keys) and "noise_multiplier" in keys:
-        return None, NO_NORM
-    meant = USUAL_NAMES[key] if USUAL_NAMES.get(key) in keys else closest(key, keys, cutoff=0.9)
+    reason = _why_absent(key.replace("-", "_"), set(keys))
+    if reason:
+        return None, reason
+    meant = USUAL_NAMES[key] if USUAL_NAMES.get(key) in keys else closest(key, keys, cutoff=NEARLY_EQUAL)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"
     meant = meant or closest(key, keys)
@@ -64,14 +63,27 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
     return None, f"did you mean '{far}' in {_places(far, top)}" if far else ""
 
 
+def _why_absent(key: str, keys: set[str]) -> str:
+    """Return the reason why a table with these keys has no key that other programs have; "" for other keys."""
+    if key in DECODING_OPTIONS and {"temperature", "projection"} <= keys:
+        return NONE_IN_PMIXED
+    if key in DECODING_OPTIONS and {"method", "tokens"} <= keys:
+        return NONE_IN_PRIVATE_DECODING
+    if key.lower() in CLIPPING - keys and "noise_multiplier" in keys:
+        return NO_NORM
+    return ""
+
+
 def _places(key: str, top: frozenset[str]) -> str:
     """Return the tables and mechanism types that have a key, such as "[budget] or a mechanism of type zcdp"."""
     types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
-    tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
-    if not tables and not types:
-        tables = [place.title for name in SECTIONS for place in _section(name) if key in place.members]
-    some = ", ".join(types[:3]) + (", ..." if len(types) > 3 else "")
-    return " or ".join(tables + [f"a mechanism of type {some}"] * bool(types))
+    places = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
+    if not places and not types:
+        places = [place.title for name in SECTIONS for place in _section(name) if key in place.members]
+    if types:
+        more = ", ..." if len(types) > MOST_TYPES else ""
+        places.append(f"a mechanism of type {', '.join(types[:MOST_TYPES])}{more}")
+    return " or ".join(places)
 
 
 @functools.cache  # cached, as a file may have hundreds of unknown keys

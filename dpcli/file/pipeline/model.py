@@ -17,6 +17,7 @@ from dpcli.mechanisms.sampling.schemes import Runs, Scheme
 from dpcli.mechanisms.spec import Spec
 
 OWN = "own"  # value of the key `sample` for a sample that no other entry reads
+MOST_NAMED = 3  # largest number of mechanisms that the `repr` of a pipeline names
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,8 @@ class Pipeline(Displayed):
     __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
-        names = ", ".join(entry.name for entry in self.mechanisms[:3]) + (", ..." if len(self.mechanisms) > 3 else "")
+        more = ", ..." if len(self.mechanisms) > MOST_NAMED else ""
+        names = ", ".join(entry.name for entry in self.mechanisms[:MOST_NAMED]) + more
         privacy = self.privacy
         return f"{self.name or self.path!r}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, mechanisms: {names!r}"
 
@@ -209,5 +211,5 @@ class Pipeline(Displayed):
         """Return the place of a key in the file. A key of a mechanism that comes from a query is in the table of the query."""
         if key[0:1] != ("mechanism",) or len(key) < 2 or not isinstance(key[1], int):
             return key
-        own = len(self.mechanisms) - len(self.queries)
-        return key if key[1] < own else ("query", self.queries[key[1] - own])
+        first_of_queries = len(self.mechanisms) - len(self.queries)
+        return key if key[1] < first_of_queries else ("query", self.queries[key[1] - first_of_queries])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcli.file.pipeline.model import OWN, Entry, Pipeline
@@ -17,19 +17,20 @@ from dpcli.mechanisms.spec import Spec
 
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield a problem for each name of a part that does not exist or cannot be a part, and for each cycle of parts."""
-    places = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
+    index_of = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
     edges: dict[str, list[str]] = {}
     for index, entry in entries.items():
         for position, name in enumerate(named(entry.spec)):
-            problem = _part(entry, name, entries.get(places.get(name, -1)), places)
+            problem = _part_problem(entry, name, entries.get(index_of.get(name, -1)), index_of)
             if problem:
                 yield ("mechanism", index, *entry.spec.part_path(position)), "the name of another mechanism", problem
             else:
                 edges.setdefault(entry.name, []).append(name)
     for cycle in _cycles(edges):
-        start = min(places[name] for name in cycle)
-        (key, *_) = next(entry for entry in entries.values() if places[entry.name] == start).spec.part_path(0)
-        yield ("mechanism", start, key), "parts that do not contain this mechanism", " -> ".join(map(quoted, cycle))
+        first = min(index_of[name] for name in cycle)
+        first_entry = next(entry for entry in entries.values() if index_of[entry.name] == first)
+        key = first_entry.spec.part_path(0)[0]
+        yield ("mechanism", first, key), "parts that do not contain this mechanism", " -> ".join(map(quoted, cycle))
 
 
 def named(spec: Spec) -> list[str]:
@@ -51,7 +52,9 @@ def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
     size, in which a blank takes a place.
     """
     for entry in entries:
-        if not (entry.spec.contribution_form or named(entry.spec)) or getattr(entry.sampling, "max_batch_size", None) is not None:
+        sums_contributions = entry.spec.contribution_form or named(entry.spec)
+        is_limited = getattr(entry.sampling, "max_batch_size", None) is not None
+        if is_limited or not sums_contributions:
             return entry.name
     return None
 
@@ -71,45 +74,57 @@ def schemes(pipeline: Pipeline) -> str:
     An entry that only runs other entries is left out, as they state the schemes.
     """
     entries = [entry for entry in pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
-    return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
+    names = {"none" if entry.sampling is None else entry.sampling.scheme for entry in entries}
+    return " and ".join(sorted(names)) or "none"
 
 
 def _runs_others(entry: Entry) -> bool:
     return entry.sampling is None and (hasattr(entry.spec, "mechanisms") or hasattr(entry.spec, "mechanism"))
 
 
-def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:
-    """Return the reason why `name` cannot be a part of `owner`; None if it can."""
+def _part_problem(owner: Entry, name: str, part: Entry | None, names: Collection[str]) -> str | None:
+    """Return the reason why the entry with this name cannot be a part of `owner`; None if it can.
+
+    part: the entry; None if it cannot be read.
+    names: the names of all entries.
+    """
     if name == owner.name:
         return "its own name"
-    if name not in known:
-        hint = did_you_mean(name, known)
-        return f"{quoted(name)}, which no mechanism has" + (f"; {hint}" if hint else "")
-    if part is not None and part.sampling is not None and not owner.spec.whole_runs:
+    if name not in names:
+        return f"{quoted(name)}, which no mechanism has{_hint(name, names)}"
+    if part is None:
+        return None
+    if part.sampling is not None and not owner.spec.whole_runs:
         return f"{quoted(name)}, which has sampling of its own; state it on the composed entry"
-    if part is not None and part.sample not in (None, OWN):
+    if part.sample not in (None, OWN):
         return f"{quoted(name)}, which shares a sample; a part runs without the others"
-    if part is not None and part.partition is not None:
+    if part.partition is not None:
         return f"{quoted(name)}, which has a partition of its own; state it on the composed entry"
     return None
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: a suggestion, or "" if no name is similar."""
+    hint = did_you_mean(name, names)
+    return f"; {hint}" if hint else ""
 
 
 def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
     """Yield the cycles that a depth-first search meets, one for each edge back into the current path. The search uses no recursion."""
     finished: set[str] = set()
     for start in edges:
-        walk = {} if start in finished else {start: iter(edges[start])}
-        while walk:
-            last = next(reversed(walk))
-            part = next(walk[last], None)
+        path = {} if start in finished else {start: iter(edges[start])}  # names on the current path, with the edges to follow
+        while path:
+            last = next(reversed(path))
+            part = next(path[last], None)
             if part is None:
                 finished.add(last)
-                walk.popitem()
-            elif part in walk:
-                names = list(walk)
+                path.popitem()
+            elif part in path:
+                names = list(path)
                 yield [*names[names.index(part) :], part]
             elif part not in finished:
-                walk[part] = iter(edges.get(part, ()))
+                path[part] = iter(edges.get(part, ()))
 
 
 DRAWN = ("sampling", "steps", "epochs", "partition")  # keys in which entries of one sample must agree
@@ -121,12 +136,14 @@ def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
     for entry in entries:
         if entry.sample not in (None, OWN):
             result.setdefault(entry.sample, []).append(entry)
-    return {name: tuple(one) for name, one in result.items()}
+    return {name: tuple(members) for name, members in result.items()}
 
 
 def together(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries that read the sample of `entry`, including `entry`, in their order."""
-    return (entry,) if entry.sample in (None, OWN) else tuple(one for one in entries if one.sample == entry.sample)
+    if entry.sample in (None, OWN):
+        return (entry,)
+    return tuple(other for other in entries if other.sample == entry.sample)
 
 
 def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
@@ -135,23 +152,28 @@ def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, 
     An entry with a sample must have sampling. A sample needs at least two entries, which must agree in `DRAWN`. Names of samples must not
     look alike.
     """
-    stated = Counter(table["sample"] for table in tables if type(table.get("sample")) is str)
+    uses = Counter(table["sample"] for table in tables if type(table.get("sample")) is str)
     by_skeleton = {looks(OWN): OWN}
-    first: dict[str, Entry] = {}
+    first_reader: dict[str, Entry] = {}
     for index, entry in entries.items():
-        if entry.sample is None:
+        sample = entry.sample
+        if sample is None:
             continue
-        path = ("mechanism", index)
+        path = ("mechanism", index, "sample")
         if isinstance(entry.sampling, Unsampled | None):
-            yield (*path, "sample"), "sampling with sample", "none: every step reads all records"
-        elif (similar := by_skeleton.setdefault(looks(entry.sample), entry.sample)) != entry.sample:
-            yield (*path, "sample"), f"{quoted(similar)}, or a name that does not look like it", quoted(entry.sample)
-        elif entry.sample != OWN and stated[entry.sample] < 2:
-            hint = did_you_mean(entry.sample, [name for name in stated if name != entry.sample])
-            actual = f"{quoted(entry.sample)}, which no other mechanism has" + (f"; {hint}" if hint else "")
-            yield (*path, "sample"), 'a sample that another mechanism has too, or "own"', actual
-        elif entry.sample != OWN and (one := first.setdefault(entry.sample, entry)) is not entry:
-            yield from (((*path, key), expected, actual) for key, expected, actual in differing(one, entry))
+            yield path, "sampling with sample", "none: every step reads all records"
+            continue
+        similar = by_skeleton.setdefault(looks(sample), sample)
+        if similar != sample:
+            yield path, f"{quoted(similar)}, or a name that does not look like it", quoted(sample)
+        elif sample != OWN and uses[sample] < 2:
+            hint = _hint(sample, [name for name in uses if name != sample])
+            actual = f"{quoted(sample)}, which no other mechanism has{hint}"
+            yield path, 'a sample that another mechanism has too, or "own"', actual
+        elif sample != OWN:
+            first = first_reader.setdefault(sample, entry)
+            for key, expected, actual in differing(first, entry):
+                yield ("mechanism", index, key), expected, actual
 
 
 def differing(first: Entry, entry: Entry) -> Iterator[tuple[str, str, str]]:

@@ -60,9 +60,9 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
     """
     content, tables = _with_placeholders(text, path)
     values, findings = _checked(tables)
-    readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
-    wrong = (*_diagnostics(findings.items, tables, content, path), *_rest(findings, path)) if findings.items else ()
-    return _pipeline(values, tables, text, path) if readable else None, wrong
+    is_readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
+    pipeline = _pipeline(values, tables, text, path) if is_readable else None
+    return pipeline, _all_diagnostics(findings, tables, content, path)
 
 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
@@ -130,9 +130,12 @@ def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
 def weights(text: bytes, path: str) -> dict[str, float]:
     """Return the calibration weight of each mechanism with "calibrate", by name. The weight is 1 if the file states none."""
     _, tables = toml_document(text, path)
-    entries = tables.get("mechanism", ())
-    unknowns = ((entries[index], index, key) for index, key in find_calibrate(tables))
-    return {_name(table, index): calibration_weight(table[key]) or 1.0 for table, index, key in unknowns if key in table}
+    result = {}
+    for index, key in find_calibrate(tables):
+        table = tables["mechanism"][index]
+        if key in table:  # the weights of keys of the sampling table are not read
+            result[_name(table, index)] = calibration_weight(table[key]) or 1.0
+    return result
 
 
 def _name(table: Mapping[str, Any], index: int) -> str:
@@ -148,10 +151,12 @@ def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
     except syntax.NotToml as fault:
         from dpcli.file.pipeline.other_files import looks_like
 
-        if (other := looks_like(data, path)) is not None:
-            raise InvalidFile((_no_pipeline(f"a file that looks like {other}", path),)) from None
+        kind = looks_like(data, path)
+        if kind is not None:
+            raise InvalidFile((_no_pipeline(f"a file that looks like {kind}", path),)) from None
         source = _line(data.decode(errors="replace"), fault.line)
-        raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
+        diagnostic = Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source)
+        raise InvalidFile((diagnostic,)) from None
 
 
 def _no_pipeline(text: str, path: str) -> Diagnostic:
@@ -175,10 +180,12 @@ def _expanded(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _has_abbreviations(tables: Mapping[str, Any]) -> bool:
     """Return whether the tables may have abbreviations: a list that makes several entries, or [defaults]."""
+    if "defaults" in tables:
+        return True
     mechanisms = tables.get("mechanism")
-    stated = [table for table in mechanisms if type(table) is dict] if type(mechanisms) is list else []
-    inner = (table["sampling"] for table in stated if type(table.get("sampling")) is dict)
-    return "defaults" in tables or any(type(value) is list for table in (*stated, *inner) for value in table.values())
+    entries = [table for table in mechanisms if type(table) is dict] if type(mechanisms) is list else []
+    samplings = [entry["sampling"] for entry in entries if type(entry.get("sampling")) is dict]
+    return any(type(value) is list for table in (*entries, *samplings) for value in table.values())
 
 
 def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
@@ -199,7 +206,7 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
     """Raise InvalidFile with all findings at their places in the text, if there are any."""
     if findings.items:
-        raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
+        raise InvalidFile(_all_diagnostics(findings, tables, text, path))
 
 
 def _checked(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Findings]:
@@ -211,30 +218,32 @@ def _checked(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Findings]:
         return {}, findings
 
 
-def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
-    """Return the findings as diagnostics, in the order of the text."""
-    places = located(text, [finding.key for finding in findings])
+def _all_diagnostics(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
+    """Return the findings as diagnostics, in the order of the text. A last one says that there are more problems than are listed."""
+    if not findings.items:
+        return ()
+    places = located(text, [finding.key for finding in findings.items])
     names, lines = _names(tables), text.split("\n")
     result = []
-    for finding in sorted(findings, key=lambda finding: places[finding.key]):
+    for finding in sorted(findings.items, key=lambda finding: places[finding.key]):
         line, column = places[finding.key]
         key = key_text(finding.key, names)
         result.append(Diagnostic(finding.rule, "error", finding.message, _title(path), key, line, column, lines[line - 1]))
+    if findings.more:
+        message = f"expected at most {len(findings)} problems, found more; the others are not listed"
+        result.append(Diagnostic("DP001", "error", message, _title(path)))
     return tuple(result)
-
-
-def _rest(findings: Findings, path: str) -> tuple[Diagnostic, ...]:
-    """Return a diagnostic that says that there are more problems; an empty tuple if all are listed."""
-    words = f"expected at most {len(findings)} problems, found more; the others are not listed"
-    return (Diagnostic("DP001", "error", words, _title(path)),) if findings.more else ()
 
 
 def _names(tables: Mapping[str, Any]) -> dict[int, str]:
     """Return the names of mechanisms by their position."""
     mechanisms = tables.get("mechanism")
-    stated = enumerate(mechanisms if type(mechanisms) is list else ())
-    names = {index: table.get("name") for index, table in stated if type(table) is dict}
-    return {index: name for index, name in names.items() if type(name) is str and name}
+    result = {}
+    for index, table in enumerate(mechanisms if type(mechanisms) is list else ()):
+        name = table.get("name") if type(table) is dict else None
+        if type(name) is str and name:
+            result[index] = name
+    return result
 
 
 def _line(text: str, line: int) -> str:
@@ -262,11 +271,12 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
     Raises:
         InputError: A folder cannot be listed.
     """
-    result: dict[str, str] = {}
+    by_place: dict[str, str] = {}
     for path in paths:
-        for name in (list(_wanted_files(path, wanted)) if os.path.isdir(path) else []) or [path]:
-            result.setdefault(name if name == "-" else os.path.abspath(name), name)
-    return tuple(result.values())
+        files = list(_wanted_files(path, wanted)) if os.path.isdir(path) else []
+        for name in files or [path]:
+            by_place.setdefault(name if name == "-" else os.path.abspath(name), name)
+    return tuple(by_place.values())
 
 
 def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
@@ -303,15 +313,14 @@ def _wanted_files(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> I
 
 def _toml_files(folder: str) -> Iterator[str]:
     """Yield every *.toml file in a folder and its subfolders. A folder that can be reached by several links is searched once."""
-    known = {os.path.realpath(folder)}
+    searched = {os.path.realpath(folder)}
 
     def refuse(error: OSError) -> None:
         raise InputError(f"{escaped_path(os.fsdecode(error.filename))}: expected a folder that can be listed; {error.strerror}")
 
-    for place, inner, names in os.walk(folder, onerror=refuse, followlinks=True):
-        fresh = [
-            name for name in sorted(inner) if name not in UNSEARCHED and os.path.realpath(os.path.join(place, name)) not in known
-        ]
-        known.update(os.path.realpath(os.path.join(place, name)) for name in fresh)
-        inner[:] = fresh
-        yield from (os.path.join(place, name) for name in sorted(names) if toml_name(name))
+    for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        real_paths = {name: os.path.realpath(os.path.join(place, name)) for name in sorted(folders) if name not in UNSEARCHED}
+        real_paths = {name: real_path for name, real_path in real_paths.items() if real_path not in searched}
+        searched.update(real_paths.values())
+        folders[:] = real_paths  # os.walk continues with these
+        yield from (os.path.join(place, name) for name in sorted(files) if toml_name(name))

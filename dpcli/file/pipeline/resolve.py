@@ -5,8 +5,9 @@ This module alone applies the adjacency, the unit of privacy, samples, groups an
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dpcli.base.errors import InputError
@@ -63,24 +64,26 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
             "expected mechanisms of different names, found two of the same name: a group that names it would leave one of them uncharged"
         )
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
+    samples = _samples(pipeline)
     charges: list[BillLine] = []
-    parts: dict[str, dict[str, list[BillLine]]] = {}
-    shared = _samples(pipeline)
+    charges_of_parts: dict[str, dict[str, list[BillLine]]] = {}
     for entry in pipeline.mechanisms:
-        one = shared.get(entry.sample, (entry,))
-        if entry is not one[0] or (entry.name in members and len(one) == 1):
+        readers = samples.get(entry.sample, (entry,))  # the entries that read the sample of this entry
+        is_charged_with_another = entry is not readers[0] or (entry.name in members and len(readers) == 1)
+        if is_charged_with_another:
             continue
         try:
-            _require_one_draw(one, members)
-            mechanism, count = _run(one, entries, pipeline, neighbours)
+            _require_one_draw(readers, members)
+            mechanism, count = _run(readers, entries, pipeline, neighbours)
         except InputError as error:
-            raise InputError(f"{pipeline.path or '<pipeline>'}: {_place(one)}: {error}") from None
-        charge = BillLine(_title(one), mechanism, count, one)
+            raise InputError(f"{pipeline.path or '<pipeline>'}: {_place(readers)}: {error}") from None
+        charge = BillLine(_title(readers), mechanism, count, readers)
         if isinstance(entry.partition, PartitionKey):
-            parts.setdefault(entry.partition.of, {}).setdefault(entry.partition.part, []).append(charge)
+            parts = charges_of_parts.setdefault(entry.partition.of, {})
+            parts.setdefault(entry.partition.part, []).append(charge)
         else:
             charges.append(charge)
-    partitions = [_parallel(of, branches) for of, branches in parts.items()]
+    partitions = [_parallel(of, parts) for of, parts in charges_of_parts.items()]
     if math.prod(len(line.mechanism.cases()) for line in partitions) > MAX_CASES:
         partitions = [replace(line, mechanism=Dominated(line.mechanism)) for line in partitions]
     return (*charges, *partitions)
@@ -101,25 +104,26 @@ def _samples(pipeline: Pipeline) -> dict[str | None, tuple[Entry, ...]]:
     return samples_of(pipeline.mechanisms)
 
 
-def _place(one: tuple[Entry, ...]) -> str:
-    return " and ".join(f'mechanism["{entry.name}"]' for entry in one)
+def _place(readers: tuple[Entry, ...]) -> str:
+    return " and ".join(f'mechanism["{entry.name}"]' for entry in readers)
 
 
-def _title(one: tuple[Entry, ...]) -> str:
-    return one[0].name if len(one) == 1 else f"{one[0].sample}: {' + '.join(entry.name for entry in one)}"
+def _title(readers: tuple[Entry, ...]) -> str:
+    names = " + ".join(entry.name for entry in readers)
+    return names if len(readers) == 1 else f"{readers[0].sample}: {names}"
 
 
-def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
+def _require_one_draw(readers: tuple[Entry, ...], members: set[str]) -> None:
     """Raise InputError if entries of one sample draw it differently, or are parts of other entries.
 
     The reader refuses such files. This check is for pipelines that were made by a program.
     """
-    if len(one) == 1:
+    if len(readers) == 1:
         return
     from dpcli.file.pipeline.parts import differing
 
-    for entry in one:
-        for key, expected, actual in differing(one[0], entry):
+    for entry in readers:
+        for key, expected, actual in differing(readers[0], entry):
             raise InputError(f"{key}: expected {expected}, found {actual}")
         if entry.name in members:
             raise InputError(
@@ -127,12 +131,15 @@ def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
             )
 
 
-def _run(one: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
+def _run(
+    readers: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours
+) -> tuple[Mechanism, int]:
     """Return the mechanism and the count of an entry or, if several entries read one sample, of their composition on this sample."""
-    entry, specs = one[0], [_bound(each, entries, pipeline.privacy.dataset_size) for each in one]
+    entry, dataset_size = readers[0], pipeline.privacy.dataset_size
+    specs = [_bound(reader, entries, dataset_size) for reader in readers]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
     parts = _partition_factor(entry, spec, neighbours)
-    runs = entry.runs(pipeline.privacy.dataset_size)
+    runs = entry.runs(dataset_size)
     if entry.sampling is None:
         mechanism, count = spec.resolve(neighbours), runs.steps_at(None)
     else:
@@ -166,9 +173,8 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
         raise InputError(
             "a replaced record may move from one part to another and change two parts: partition needs add-remove or zero-out"
         )
-    if neighbours.adjacency is Adjacency.ZERO_OUT and not (
-        spec.contribution_form and getattr(entry.sampling, "max_batch_size", None) is None
-    ):
+    is_limited = getattr(entry.sampling, "max_batch_size", None) is not None
+    if neighbours.adjacency is Adjacency.ZERO_OUT and (is_limited or not spec.contribution_form):
         raise InputError(
             "a blanked record may leave its part and enter another: under zero-out a partition needs noise_multiplier and no "
             "max_batch_size, as a blank then adds nothing; for other mechanisms use adjacency = add-remove"
@@ -181,20 +187,25 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
 
 
 def _bound(
-    entry: Entry, entries: dict[str, Entry], dataset_size: int | None, depth: int = 0, budget: list[int] | None = None
+    entry: Entry,
+    entries: dict[str, Entry],
+    dataset_size: int | None,
+    depth: int = 0,
+    member_numbers: Iterator[int] | None = None,
 ) -> Spec:
     """Return the spec of an entry, with the entries that it names inserted.
 
     Names may repeat, so that expansion may grow without bound. The depth and the number of members are therefore limited.
+
+    member_numbers: counter of the members that were inserted so far, if the entry itself is inserted.
     """
-    left = [MAX_MEMBERS] if budget is None else budget
-    left[0] -= 1
-    if depth > MAX_DEPTH or left[0] < 0:
+    counter = itertools.count(1) if member_numbers is None else member_numbers
+    if depth > MAX_DEPTH or next(counter) > MAX_MEMBERS:
         raise InputError(f"expected groups at most {MAX_DEPTH} deep with at most {MAX_MEMBERS} members in all, found more")
 
     def lookup(name: str) -> tuple[Spec, int]:
         part = entries[name]
-        spec = _bound(part, entries, dataset_size, depth + 1, left)
+        spec = _bound(part, entries, dataset_size, depth + 1, counter)
         return (_whole_run(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
 
     bound = entry.spec.bind(lookup)
@@ -215,9 +226,10 @@ def _on_one_sample(specs: list[Spec]) -> Spec:
     return BoundGroup(tuple((spec, 1) for spec in specs))
 
 
-def _parallel(of: str, branches: dict[str, list[BillLine]]) -> BillLine:
+def _parallel(of: str, parts: dict[str, list[BillLine]]) -> BillLine:
+    """Return the line of the partition by the attribute `of`, whose parts have these lines."""
     from dpcli.mechanisms.combined.composed import Composed, Parallel
 
-    mechanism = Parallel(tuple(Composed(tuple((line.mechanism, line.count) for line in branch)) for branch in branches.values()))
-    entries = tuple(entry for branch in branches.values() for line in branch for entry in line.entries)
+    mechanism = Parallel(tuple(Composed(steps_of(lines)) for lines in parts.values()))
+    entries = tuple(entry for line in itertools.chain.from_iterable(parts.values()) for entry in line.entries)
     return BillLine(f"{of}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries)

@@ -96,7 +96,9 @@ def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[t
 
     The result is empty if the file has findings. It is also empty if the cost of a query cannot be computed. A finding then says why.
     """
-    return tuple(load(ENTRIES_OF_QUERIES)(values, findings)) if "query" in values and not findings.items else ()
+    if "query" not in values or findings.items:
+        return ()
+    return tuple(load(ENTRIES_OF_QUERIES)(values, findings))
 
 
 def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:
@@ -192,18 +194,20 @@ def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
         title: The way in which a file writes the table.
     """
     for name, member in members.items():
-        many = isinstance(member.kind, Listed)
-        yield from places_in(member.kind, f"{path}.{name}", f"{title[:-1]}.{name}]" if many else f"{name} = {{ ... }} of {title}")
+        is_array = isinstance(member.kind, Listed)
+        inner_title = f"{title[:-1]}.{name}]" if is_array else f"{name} = {{ ... }} of {title}"
+        yield from places_in(member.kind, f"{path}.{name}", inner_title)
 
 
 def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace]:
     """Yield the tables of a table with a selector: the common keys, then those of each value of the selector."""
-    shared, where = kind.common_with_selector(), title if title.startswith("[") else path.rpartition(".")[2]
+    shared = kind.common_with_selector()
     yield TablePlace(title, kind.doc, shared, path)
     yield from inside(shared, path, title)
-    listed: dict[str, Member] = {}  # inner tables that were yielded for an earlier word
+    table_name = title if title.startswith("[") else path.rpartition(".")[2]
+    earlier: dict[str, Member] = {}  # keys of earlier words, whose inner tables were yielded before
     for word, target in kind.registry.items():
-        own, choice = kind.distinct(word), f'{kind.selector} = "{word}"'
-        yield TablePlace(f"{where} {choice}", load(target).__doc__ or "", own, path, word, choice)
-        yield from inside({name: member for name, member in own.items() if listed.get(name) != member}, path, title)
-        listed.update(own)
+        keys, choice = kind.distinct(word), f'{kind.selector} = "{word}"'
+        yield TablePlace(f"{table_name} {choice}", load(target).__doc__ or "", keys, path, word, choice)
+        yield from inside({name: member for name, member in keys.items() if earlier.get(name) != member}, path, title)
+        earlier.update(keys)

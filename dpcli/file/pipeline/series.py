@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
@@ -45,11 +44,11 @@ class EntryOrigin:
 
     def place(self, key: Path) -> Path:
         """Return the path in the file of a key of the entry: in its table, in a list of the table, or in [defaults]."""
-        if key[:1] and key[0] in self.defaults:
-            home: Path = ("defaults",)
-        else:
-            home = ("mechanism", self.table)
-        return (*home, *key, *((self.position,) if key in self.lists and self.position is not None else ()))
+        is_default = bool(key) and key[0] in self.defaults
+        table: Path = ("defaults",) if is_default else ("mechanism", self.table)
+        if self.position is not None and key in self.lists:
+            return (*table, *key, self.position)
+        return (*table, *key)
 
 
 def plain_entries(tables: Tables) -> Tables:
@@ -57,42 +56,51 @@ def plain_entries(tables: Tables) -> Tables:
 
     Defaults that no entry takes stay in [defaults], where the reader reports them.
     """
-    result = _entries(tables)
-    if result is None:
+    expansion = _expansion(tables)
+    if expansion is None:
         return tables
-    entries, unused = result
-    rest = {key: value for key, value in tables.items() if key != "defaults"}
-    names = _names(tables, entries)
-    plain = [_named(table, "mechanisms", names) for table, _ in entries]
-    train = {"train": _named(tables["train"], "mechanism", names)} if "train" in tables else {}
-    return {**rest, **train, "mechanism": plain, **({"defaults": unused} if unused else {})}
-
-
-def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
-    """Return the names of the entries that each table with lists makes, by the name of the table."""
-    plain = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
-    alone = {name for name in plain if type(name) is str}
-    result: dict[str, list[str]] = {}
-    for table, origin in entries:
-        written_name = tables["mechanism"][origin.table].get("name") if origin.position is not None else None
-        if type(written_name) is str and written_name not in alone:
-            result.setdefault(written_name, []).append(table["name"])
+    names = _names_of_entries(tables, expansion.entries)
+    result = {key: value for key, value in tables.items() if key != "defaults"}
+    result["mechanism"] = [_with_entry_names(table, "mechanisms", names) for table, _ in expansion.entries]
+    if "train" in tables:
+        result["train"] = _with_entry_names(tables["train"], "mechanism", names)
+    if expansion.unused_defaults:
+        result["defaults"] = expansion.unused_defaults
     return result
 
 
-def _named(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
+def _names_of_entries(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
+    """Return the names of the entries that each table with lists makes, by the name of the table."""
+    without_lists = {
+        table["name"]
+        for table, origin in entries
+        if origin.position is None and type(table) is dict and type(table.get("name")) is str
+    }
+    result: dict[str, list[str]] = {}
+    for table, origin in entries:
+        if origin.position is not None:
+            name_in_file = tables["mechanism"][origin.table].get("name")
+            if type(name_in_file) is str and name_in_file not in without_lists:
+                result.setdefault(name_in_file, []).append(table["name"])
+    return result
+
+
+def _with_entry_names(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
     """Return a table in which the names of its entries replace each name of a table with lists.
 
     Args:
         table: A table that may name mechanisms.
-        key: Key of the table that has the names.
-        names: Names of entries by the name of the table with lists, as `_names` returns them.
+        key: Key of the table that has the names. Only the key `mechanism` may have a single name instead of a list.
+        names: Names of entries by the name of the table with lists, as `_names_of_entries` returns them.
     """
     value = table.get(key) if type(table) is dict else None
-    stated = [value] if type(value) is str and value in names and key == "mechanism" else value
+    stated = [value] if key == "mechanism" and type(value) is str else value
     if type(stated) is not list or not any(type(name) is str and name in names for name in stated):
         return table
-    return {**table, key: [one for name in stated for one in (names.get(name, [name]) if type(name) is str else [name])]}
+    entry_names: list[Any] = []
+    for name in stated:
+        entry_names += names.get(name, [name]) if type(name) is str else [name]
+    return {**table, key: entry_names}
 
 
 def written_name(name: str) -> str:
@@ -104,8 +112,8 @@ def written_name(name: str) -> str:
 def by_name(entries: Mapping[str, T]) -> dict[str, T]:
     """Return a copy of the mapping. It also contains the first entry of each table with lists, under the name of the table."""
     result = dict(entries)
-    for name, one in entries.items():
-        result.setdefault(written_name(name), one)
+    for name, entry in entries.items():
+        result.setdefault(written_name(name), entry)
     return result
 
 
@@ -114,9 +122,16 @@ def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str
 
     If only one of the files has a list, train is the counterpart of train[1], train[2], and so on.
     """
-    first = by_name({other: other for other in others})
-    wanted = {name: name if name in others else written_name(name) for name in names}
-    return {name: one if one in others else first[name] for name, one in wanted.items() if one in others or name in first}
+    first_entry = by_name({other: other for other in others})
+    result = {}
+    for name in names:
+        if name in others:
+            result[name] = name
+        elif written_name(name) in others:
+            result[name] = written_name(name)
+        elif name in first_entry:
+            result[name] = first_entry[name]
+    return result
 
 
 def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
@@ -138,30 +153,47 @@ def _folded(tables: Tables, names: Collection[str]) -> Tables:
     """Return the tables with the entries of each of these names folded into one table."""
     series: dict[str, list[Tables]] = {}
     for table in tables.get("mechanism", ()):
-        if (name := written_name(table["name"])) in names and name != table["name"]:
-            series.setdefault(name, []).append(table)
-    folded = {name: one for name, entries in series.items() if (one := _one_table(name, entries)) is not None}
-    result: dict[str, Tables] = {}
-    for table in tables.get("mechanism", ()):
         name = written_name(table["name"])
-        result.setdefault(name if name in folded else table["name"], folded.get(name, table))
-    return {**tables, "mechanism": list(result.values())} if folded else tables
+        if name in names and name != table["name"]:
+            series.setdefault(name, []).append(table)
+    folded: dict[str, Tables] = {}
+    for name, entries in series.items():
+        folded_table = _table_of_series(name, entries)
+        if folded_table is not None:
+            folded[name] = folded_table
+    if not folded:
+        return tables
+    result: dict[str, Tables] = {}
+    for table in tables["mechanism"]:
+        name = written_name(table["name"])
+        if name in folded:
+            result[name] = folded[name]
+        else:
+            result.setdefault(table["name"], table)
+    return {**tables, "mechanism": list(result.values())}
 
 
-def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
+def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
     """Return a table with lists that expands to these entries; None if there is no such table."""
-    first = {**entries[0], "name": name}
-    varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
-    lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
-    lists = {path: values for path, values in lists.items() if all(type(value) in (int, float) for value in values)}
-    several = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
-    for path, values in (several or dict(list(lists.items())[:1])).items():
-        first = _with(first, path, values)
-    made = list(plain_entries({"mechanism": [first]})["mechanism"])
-    return first if made == list(entries) else None
+    table = {**entries[0], "name": name}
+    paths: list[Path] = [(key,) for key in table if key != "name"]
+    if type(table.get("sampling")) is dict:
+        paths += [("sampling", key) for key in table["sampling"]]
+    lists = {}
+    for path in paths:
+        values = [_value_at(entry, path) for entry in entries]
+        if all(type(value) in (int, float) for value in values):
+            lists[path] = values
+    varying = {path: values for path, values in lists.items() if any(value != values[0] for value in values)}
+    if not varying:  # one list is needed all the same, as it determines the number of entries
+        varying = dict(list(lists.items())[:1])
+    for path, values in varying.items():
+        table = _with(table, path, values)
+    expanded = list(plain_entries({"mechanism": [table]})["mechanism"])
+    return table if expanded == list(entries) else None
 
 
-def _at(table: Any, path: Path) -> Any:
+def _value_at(table: Any, path: Path) -> Any:
     """Return the value at a path; None if there is none."""
     for key in path:
         table = table.get(key) if type(table) is dict else None
@@ -170,33 +202,47 @@ def _at(table: Any, path: Path) -> Any:
 
 def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
     """Translate paths in the plain tables to paths in the tables as they are written."""
-    result = _entries(tables)
-    origins = [origin for _, origin in result[0]] if result else []
-    return tuple(
-        origins[int(path[1])].place(path[2:]) if path[:1] == ("mechanism",) and 0 <= _index(path) < len(origins) else path
-        for path in paths
-    )
+    expansion = _expansion(tables)
+    origins = [origin for _, origin in expansion.entries] if expansion else []
+
+    def written_path(path: Path) -> Path:
+        index = path[1] if len(path) > 1 and path[0] == "mechanism" else None
+        if isinstance(index, int) and 0 <= index < len(origins):
+            return origins[index].place(path[2:])
+        return path
+
+    return tuple(map(written_path, paths))
 
 
-def _index(path: Path) -> int:
-    return path[1] if len(path) > 1 and isinstance(path[1], int) else -1
+class Expansion(NamedTuple):
+    """The plain entries of a file, each with its origin, and the keys of [defaults] that no entry takes."""
+
+    entries: list[tuple[Any, EntryOrigin]]
+    unused_defaults: dict[str, Any]
 
 
-def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, Any]] | None:
-    """Return each plain entry with its origin, and the unused [defaults]; None if the tables have no abbreviations."""
+def _expansion(tables: Tables) -> Expansion | None:
+    """Return the plain entries and the unused defaults; None if the tables have no abbreviations."""
     stated, defaults = tables.get("mechanism"), tables.get("defaults", {})
     if type(stated) is not list or type(defaults) is not dict:
         return None  # The reader reports the error.
-    lists = [_lists(_filled(table, defaults)) if type(table) is dict else {} for table in stated]
-    if not defaults and not any(lists):
+    lists_of_tables = [_lists(_filled(table, defaults)) if type(table) is dict else {} for table in stated]
+    if not defaults and not any(lists_of_tables):
         return None
-    is_allowed = sum(len(next(iter(one.values()))) for one in lists if one) <= MOST
-    entries = [
-        _series(index, table, defaults, one if is_allowed else {})
-        for index, (table, one) in enumerate(zip(stated, lists, strict=True))
-    ]
-    taken = set().union(*(_known(_filled(table, defaults)) for table in stated if type(table) is dict)) - {"name"}
-    return list(chain.from_iterable(entries)), {key: value for key, value in defaults.items() if key not in taken}
+    if sum(map(_length, lists_of_tables)) > MOST:
+        lists_of_tables = [{} for _ in stated]
+    entries: list[tuple[Any, EntryOrigin]] = []
+    taken: set[str] = set()
+    for index, (table, lists) in enumerate(zip(stated, lists_of_tables, strict=True)):
+        entries += _series(index, table, defaults, lists)
+        if type(table) is dict:
+            taken |= _known(_filled(table, defaults)).keys() - {"name"}
+    return Expansion(entries, {key: value for key, value in defaults.items() if key not in taken})
+
+
+def _length(lists: Mapping[Path, list[Any]]) -> int:
+    """Return the common length of the lists of a table; 0 if it has none."""
+    return len(next(iter(lists.values()), []))
 
 
 def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[tuple[Any, EntryOrigin]]:
@@ -209,11 +255,13 @@ def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[
     if not lists:
         yield filled, EntryOrigin(index, None, (), added)
         return
-    for position in range(len(next(iter(lists.values())))):
-        one = {**filled, "name": f"{filled['name']}[{position + 1}]"} if type(filled.get("name")) is str else dict(filled)
+    for position in range(_length(lists)):
+        entry = dict(filled)
+        if type(filled.get("name")) is str:
+            entry["name"] = f"{filled['name']}[{position + 1}]"
         for path, values in lists.items():
-            one = _with(one, path, values[position])
-        yield one, EntryOrigin(index, position, tuple(lists), added)
+            entry = _with(entry, path, values[position])
+        yield entry, EntryOrigin(index, position, tuple(lists), added)
 
 
 def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
@@ -221,7 +269,8 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
     if not defaults:
         return dict(table)
     known = _known({**defaults, **table})
-    return {**{key: value for key, value in defaults.items() if key in known and key != "name"}, **table}
+    taken = {key: value for key, value in defaults.items() if key in known and key != "name"}
+    return {**taken, **table}
 
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
@@ -234,16 +283,18 @@ def _lists(table: Tables) -> dict[Path, list[Any]]:
 def _numbers(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[Path, Any]]:
     """Yield (path, value) of each numeric key with a wanted value, in an entry and in its sampling table."""
     sampling = table.get("sampling")
-    if any(map(wanted, table.values())):
-        yield from (((key,), value) for key, value in _of_numbers(table, _known(table)) if wanted(value))
+    if any(map(wanted, table.values())):  # without a wanted value, the numeric keys are not needed
+        numeric_keys = _numeric(_known(table))
+        yield from (((key,), value) for key, value in table.items() if key in numeric_keys and wanted(value))
     if type(sampling) is dict and any(map(wanted, sampling.values())):
         scheme = SAMPLING.selected(sampling)
-        own = SAMPLING.own(scheme) if scheme else {}
-        yield from ((("sampling", key), value) for key, value in _of_numbers(sampling, own) if wanted(value))
+        numeric_keys = _numeric(SAMPLING.own(scheme)) if scheme else frozenset()
+        yield from ((("sampling", key), value) for key, value in sampling.items() if key in numeric_keys and wanted(value))
 
 
-def _of_numbers(table: Tables, known: Members) -> Iterator[tuple[str, Any]]:
-    return ((key, value) for key, value in table.items() if key in known and isinstance(known[key].kind, Number | WholeNumber))
+def _numeric(members: Members) -> frozenset[str]:
+    """Return the keys whose values are numbers."""
+    return frozenset(key for key, member in members.items() if isinstance(member.kind, Number | WholeNumber))
 
 
 def _known(table: Tables) -> Members:
@@ -254,10 +305,13 @@ def _known(table: Tables) -> Members:
 
 def _with(table: Tables, path: Path, value: Any) -> dict[str, Any]:
     """Return a copy of the table with a new value at a path."""
-    head, *rest = path
-    return {**table, str(head): _with(table[str(head)], tuple(rest), value) if rest else value}
+    key, *rest = path
+    if rest:
+        value = _with(table[str(key)], tuple(rest), value)
+    return {**table, str(key): value}
 
 
+COUNTS = frozenset({"steps", "batch_size"})  # keys whose value must be an integer, even if the solver works with floats
 NOISE = frozenset({"sigma", "scale"})  # keys of noise that is stated in units of the query
 COVERED = ("sensitivity", "l2_sensitivity", "max_rows")  # keys of the sensitivity to which such noise is compared
 
@@ -297,9 +351,9 @@ def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any]
     for index, path in _marked(tables):
         mechanisms = mechanisms or list(tables["mechanism"])
         value = number(mechanisms[index], str(path[-1]))
-        # A count must be an integer, even if the solver works with floats.
-        exact = int(value) if float(value).is_integer() and path[-1] in ("steps", "batch_size") else value
-        mechanisms[index] = _with(mechanisms[index], path, exact)
+        if path[-1] in COUNTS and float(value).is_integer():
+            value = int(value)
+        mechanisms[index] = _with(mechanisms[index], path, value)
     return tables if mechanisms is None else {**tables, "mechanism": mechanisms}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
@@ -119,14 +119,15 @@ def render(diagnostic: Diagnostic) -> str:
 
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
     """Return all diagnostics as text. If several keys in one place have the same message, it is printed once, with their number."""
-    same: dict[Any, list[Diagnostic]] = {}
+    groups: dict[Diagnostic, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
-        same.setdefault(
-            (diagnostic.rule, diagnostic.severity, diagnostic.message, diagnostic.path, diagnostic.line, diagnostic.column), []
-        ).append(diagnostic)
-    return "\n".join(
-        render(replace(one, key=f"{one.key} and {len(more):,} more") if more and one.key else one) for one, *more in same.values()
-    )
+        groups.setdefault(replace(diagnostic, key="", source=""), []).append(diagnostic)
+    texts = []
+    for first, *others in groups.values():
+        if others and first.key:
+            first = replace(first, key=f"{first.key} and {len(others):,} more")
+        texts.append(render(first))
+    return "\n".join(texts)
 
 
 def _excerpt(source: str, column: int) -> tuple[str, ...]:

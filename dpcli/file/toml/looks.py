@@ -9,33 +9,34 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 LAST_LETTER = 0x1FFFF  # no script has letters beyond this code point
 _BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # Unicode calls them letters or symbols, but they are invisible
-_CONFUSABLES = str.maketrans(
-    {
-        **dict(
-            zip(
-                "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d",
-                "abekmhopctyxsijdqw",
-                strict=True,
-            )
-        ),
-        **dict(zip("\u04cf\u04bb\u0433\u043f\u0475\u04af\u0261\u0269\u0131\u0251", "lhrnvygiia", strict=True)),
-        **dict(
-            zip(
-                "\u03b1\u03b2\u03b3\u03b5\u03b7\u03b9\u03ba\u03bc\u03bd\u03bf\u03c1\u03c3\u03c4\u03c5\u03c7\u03c9\u03b6",
-                "abyeniKuvopotuxwz".lower(),
-                strict=True,
-            )
-        ),
-        **dict(zip("\u0585\u057d\u0578\u0570\u0581\u0584\u0566", "ounhgfq", strict=True)),
-        **dict(zip("01|", "oll", strict=True)),
-        "i": "l",
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212_ ", "-"),
-    }
+_UNSEEN_CATEGORIES = ("Mn", "Me", "Cf", "Cc")  # accents, enclosing marks, and characters for formats and for control
+# Each letter of the first text has the shape of the letter in the same place of the second text.
+_CYRILLIC = (
+    "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d",
+    "abekmhopctyxsijdqw",
 )
+_FURTHER_CYRILLIC_AND_PHONETIC = ("\u04cf\u04bb\u0433\u043f\u0475\u04af\u0261\u0269\u0131\u0251", "lhrnvygiia")
+_GREEK = (
+    "\u03b1\u03b2\u03b3\u03b5\u03b7\u03b9\u03ba\u03bc\u03bd\u03bf\u03c1\u03c3\u03c4\u03c5\u03c7\u03c9\u03b6",
+    "abyenikuvopotuxwz",
+)
+_ARMENIAN = ("\u0585\u057d\u0578\u0570\u0581\u0584\u0566", "ounhgfq")
+_ASCII = ("01|i", "olll")
+_HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2212_ "  # and blanks between words
+_CONFUSABLES: Mapping[int, Any] = {
+    **str.maketrans(*_CYRILLIC),
+    **str.maketrans(*_FURTHER_CYRILLIC_AND_PHONETIC),
+    **str.maketrans(*_GREEK),
+    **str.maketrans(*_ARMENIAN),
+    **str.maketrans(*_ASCII),
+    **str.maketrans(dict.fromkeys(_HYPHENS, "-")),
+}
 
 
 def looks(name: str) -> str:
@@ -45,9 +46,10 @@ def looks(name: str) -> str:
     letter that it resembles.
     """
     folded = unicodedata.normalize("NFKD", name).casefold()
-    plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc"))
-    normal = " ".join(unicodedata.normalize("NFKD", "".join(map(_base_letter, plain))).split())
-    shaped = normal.translate(_CONFUSABLES).translate(_CONFUSABLES)
+    plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in _UNSEEN_CATEGORIES)
+    base = unicodedata.normalize("NFKD", "".join(map(_base_letter, plain)))
+    words = " ".join(base.split())
+    shaped = words.translate(_CONFUSABLES).translate(_CONFUSABLES)  # twice, as a letter may resemble an i, which resembles an l
     return shaped.replace("rn", "m").replace("vv", "w")
 
 
@@ -78,8 +80,13 @@ def mixed_scripts(name: str) -> tuple[str, ...]:
     Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, as they are
     commonly mixed with Latin letters.
     """
-    scripts = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _USUAL_WITH_LATIN)
+    scripts = sorted({_script(c) for c in name if c.isalpha()} - _USUAL_WITH_LATIN)
     return tuple(scripts) if "LATIN" in scripts and len(scripts) > 1 else ()
+
+
+def _script(c: str) -> str:
+    """Return the script of a letter, which is the first word of its Unicode name."""
+    return unicodedata.name(c, "?").partition(" ")[0]
 
 
 def unusual_characters(name: str) -> tuple[str, ...]:
@@ -91,7 +98,7 @@ def unusual_characters(name: str) -> tuple[str, ...]:
 
 
 def _is_usual(c: str) -> bool:
-    category, script = unicodedata.category(c), unicodedata.name(c, "?").partition(" ")[0]
+    category, script = unicodedata.category(c), _script(c)
     # A Latin letter without case is a phonetic sign, such as a click.
     is_letter = category in ("Lu", "Ll") if script == "LATIN" else category[0] in "LM"
     return script in _RECOMMENDED and is_letter

@@ -143,8 +143,8 @@ class _Scanner:
 
     def header(self) -> Path:
         """Read [a.b] or [[a.b]], and return the path of the table that it opens."""
-        many = self.text.startswith("[[", self.at)
-        self.at += 2 if many else 1
+        is_array = self.text.startswith("[[", self.at)
+        self.at += 2 if is_array else 1
         path: Path = ()
         parts = self.key()
         for part, offset in parts[:-1]:
@@ -152,12 +152,12 @@ class _Scanner:
             self.record(path, offset, explicit=False)
         last, offset = parts[-1]
         path = (*path, last)
-        self.record(path, offset, explicit=not many)
-        if many:
+        self.record(path, offset, explicit=not is_array)
+        if is_array:
             self.lengths[path] = self.lengths.get(path, 0) + 1
             path = self.last(path)
             self.record(path, offset)
-        self.expect("]]" if many else "]")
+        self.expect("]]" if is_array else "]")
         return path
 
     def last(self, path: Path) -> Path:

@@ -11,10 +11,11 @@ from typing import Any
 
 LONGEST_VALUE = 60  # largest number of characters of a value that are shown
 NAMED = 8  # largest number of names that a message lists
-ADDRESS = "://"  # an address with one of _SECRET behind this may contain a password
+MOST_BITS = 128  # largest number of bits of a whole number that is shown in digits
+ADDRESS = "://"  # the sign of an address, which may contain a password if one of the _SECRET characters follows
 _SECRET = frozenset("@?#=")
 _PASSWORD = re.compile(r"""(://[^\s"'@/:]{0,500}:)[^\s"']{1,500}(?=@)|(password\s?=\s?)[^\s"'&]{1,500}""")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 
 
 def escaped(text: str) -> str:
@@ -27,8 +28,10 @@ def escaped(text: str) -> str:
 
 def public_length(text: str) -> int:
     """Return the number of leading characters that may be shown. An address that may contain a password is cut after its "://"."""
-    at = text.find(ADDRESS) + len(ADDRESS)
-    return at if at >= len(ADDRESS) and not _SECRET.isdisjoint(text[at:]) else len(text)
+    before, mark, rest = text.partition(ADDRESS)
+    if not mark or _SECRET.isdisjoint(rest):
+        return len(text)
+    return len(before) + len(mark)
 
 
 def public(text: str) -> str:
@@ -49,9 +52,11 @@ def quoted(word: str) -> str:
 
 def first_names(names: Iterable[str], none: str = "none") -> str:
     """Return the first NAMED names as "a, b, c", and the number of others; `none` if there are no names."""
-    every = list(names)
-    more = f" and {len(every) - NAMED:,} more" if len(every) > NAMED else ""
-    return ", ".join(every[:NAMED]) + more or none
+    listed_names = list(names)
+    if not listed_names:
+        return none
+    more = f" and {len(listed_names) - NAMED:,} more" if len(listed_names) > NAMED else ""
+    return ", ".join(listed_names[:NAMED]) + more
 
 
 def listed(words: tuple[str, ...]) -> str:
@@ -87,13 +92,14 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
     text = ""
     for depth, part in enumerate(path):
         if isinstance(part, int):
-            named = (names or {}).get(part) if path[:depth] == ("mechanism",) else None
-            text += f"[{part + 1}]" if named is None else f'["{escaped(named)}"]'
+            name = (names or {}).get(part) if path[:depth] == ("mechanism",) else None
+            text += f"[{part + 1}]" if name is None else f'["{escaped(name)}"]'
         else:
-            text += ("." if text else "") + (part if _BARE.fullmatch(part) and len(part) <= LONGEST_VALUE else quoted(part))
+            is_plain = BARE_KEY.fullmatch(part) and len(part) <= LONGEST_VALUE
+            text += ("." if text else "") + (part if is_plain else quoted(part))
     return text
 
 
 def _integer(value: int) -> str:
     # Python refuses to write integers of more than 4300 digits. Nobody would read such a number in a message.
-    return str(value) if value.bit_length() <= 128 else f"a whole number of {value.bit_length()} bits"
+    return str(value) if value.bit_length() <= MOST_BITS else f"a whole number of {value.bit_length()} bits"

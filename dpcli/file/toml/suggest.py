@@ -68,12 +68,15 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     choices = list(dict.fromkeys(known))
     if len(choices) > MOST_CHOICES:
         return None
+    plain_word = _plain(word)
+    for choice in choices:
+        if plain_word and _plain(choice) == plain_word:
+            return choice
     folded = word.casefold()[:LONGEST_WORD]
-    if (same := _plain(word)) and (spelled := next((choice for choice in choices if _plain(choice) == same), None)):
-        return spelled
-    for meant in SYNONYMS.get(folded.replace("_", "-"), ()) + SYNONYMS.get(folded.replace("-", "_"), ()):
-        if meant in choices:
-            return meant
+    synonyms = (*SYNONYMS.get(folded.replace("_", "-"), ()), *SYNONYMS.get(folded.replace("-", "_"), ()))
+    for synonym in synonyms:
+        if synonym in choices:
+            return synonym
     close = difflib.get_close_matches(folded, choices, n=1, cutoff=cutoff)
     return close[0] if close else _completion(folded, choices)
 
@@ -105,9 +108,10 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
         known: All expected names. A line that contains at least half of the others is a header.
         schema: Whether the names come from a schema, which cannot be a record.
     """
+    near = next((column for column in names if same_word(column, name)), None)
     others = {*known} - {name}
-    near = next((one for one in names if same_word(one, name)), None)
-    if near is None and (schema or 0 < len(others) <= 2 * len(others & {*names})):
+    is_header = schema or 0 < len(others) <= 2 * len(others & {*names})
+    if near is None and is_header:
         near = closest(name, names)
         if near is None:
             return f"none: {_column_list(names)}"
@@ -117,13 +121,17 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
 def meant_in(row: object, names: Iterable[str]) -> str:
     """Return a suggestion for a row that lacks a key: the key of the row that spells one of the names differently; "" if none does."""
     keys = [key for key in row if isinstance(key, str)] if isinstance(row, Mapping) else []
-    near = (one for name in names if name not in keys for one in keys if same_word(one, name))
-    return next((f": did you mean {quoted(one)}?" for one in near), "")
+    for name in names:
+        if name not in keys:
+            for key in keys:
+                if same_word(key, name):
+                    return f": did you mean {quoted(key)}?"
+    return ""
 
 
-def same_word(one: str, other: str) -> bool:
+def same_word(first: str, second: str) -> bool:
     """Return whether two names are equal up to case and the separators of words."""
-    return _plain(one) == _plain(other) != ""
+    return _plain(first) == _plain(second) != ""
 
 
 def _plain(name: str) -> str:

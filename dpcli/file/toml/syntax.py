@@ -81,10 +81,10 @@ def _collector_paused() -> Iterator[None]:
 
 def _syntax_error(text: str, message: str) -> NotToml:
     """Return the error for a message of tomli, which ends with the position."""
-    at = _POSITION.search(message)
-    words = message[: at.start()] if at else message
-    if at and at[1]:
-        line, column = int(at[1]), int(at[2])
+    position = _POSITION.search(message)
+    words = message[: position.start()] if position else message
+    if position and position[1]:
+        line, column = int(position[1]), int(position[2])
     else:
         line, column = line_and_column(text, len(text.rstrip("\n")))
     return _error_at(text, words, line, column)
@@ -93,9 +93,11 @@ def _syntax_error(text: str, message: str) -> NotToml:
 def _error_at(text: str, words: str, line: int, column: int) -> NotToml:
     """Return the error for a message of tomli without its position."""
     source = text.split("\n")[line - 1]
-    expected, actual, to_start = reworded(words, source[column - 1 :])
-    actual += digits_hint(source[: column - 1], source[column - 1 :])
-    return NotToml(expected, actual, line, len(source) - len(source.lstrip()) + 1 if to_start else column)
+    before, rest = source[: column - 1], source[column - 1 :]
+    message = reworded(words, rest)
+    if message.at_line_start:
+        column = len(source) - len(source.lstrip()) + 1
+    return NotToml(message.expected, f"{message.actual}{digits_hint(before, rest)}", line, column)
 
 
 def _unhandled_error(text: str, error: Exception) -> NotToml:
@@ -166,8 +168,8 @@ _REWORDED: dict[str, Rewording] = {
 }
 
 
-def reworded(words: str, rest: str) -> tuple[str, str, bool]:
-    """Return the message for a syntax error, as in `Rewording`, but always with the text after "found".
+def reworded(words: str, rest: str) -> Rewording:
+    """Return the message for a syntax error, always with the text after "found".
 
     Args:
         words: Message of tomli, without the position.
@@ -175,13 +177,14 @@ def reworded(words: str, rest: str) -> tuple[str, str, bool]:
     """
     if rest and not rest[0].isascii():
         # The author may be unable to see this error: a letter that looks like an ASCII letter.
-        return "ASCII outside quotes and comments", f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})", False
+        letter = f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})"
+        return Rewording("ASCII outside quotes and comments", letter)
     if words.startswith("Invalid value"):
-        return _invalid_value(rest)
-    for beginning, ours in _REWORDED.items():
+        return Rewording("a value", _invalid_value(rest))
+    for beginning, rewording in _REWORDED.items():
         if _normalized(words).startswith(_normalized(beginning)):
-            return ours.expected, ours.actual or _text_at(rest), ours.at_line_start
-    return "valid TOML", escaped(words[:1].lower() + words[1:]), False
+            return rewording._replace(actual=rewording.actual or _text_at(rest))
+    return Rewording("valid TOML", escaped(words[:1].lower() + words[1:]))
 
 
 def digits_hint(before: str, rest: str) -> str:
@@ -191,8 +194,11 @@ def digits_hint(before: str, rest: str) -> str:
         before: The line up to the first comma.
         rest: The line from the comma on.
     """
-    head, tail = re.search(r"[1-9]\d{0,2}\Z", before), re.match(r"(?:,\d{3})+(?![\d.,])", rest)
-    return f"; write {head[0]}{tail[0].replace(',', '_')}" if head and tail else ""
+    first_group = re.search(r"[1-9]\d{0,2}\Z", before)
+    other_groups = re.match(r"(?:,\d{3})+(?![\d.,])", rest)
+    if first_group is None or other_groups is None:
+        return ""
+    return f"; write {first_group[0]}{other_groups[0].replace(',', '_')}"
 
 
 def _normalized(words: str) -> str:
@@ -207,11 +213,16 @@ def _text_at(rest: str) -> str:
     return escaped(rest.split()[0] if rest[0].isprintable() else rest[0])
 
 
-def _invalid_value(rest: str) -> tuple[str, str, bool]:
-    """Return the message for an invalid value, with advice about words such as True or null."""
+def _invalid_value(rest: str) -> str:
+    """Return an invalid value, with advice about words such as True or null."""
     match = _WORD.match(rest)
     if match is None:
-        return "a value", "none", False
+        return "none"
     word = escaped(match[0])
-    hint = _LITERALS.get(match[0]) or (f"write 0{word}" if match[0].startswith(".") else f'text needs quotes: "{word}"')
-    return "a value", f"{word}; {hint}", False
+    if match[0] in _LITERALS:
+        hint = _LITERALS[match[0]]
+    elif match[0].startswith("."):
+        hint = f"write 0{word}"
+    else:
+        hint = f'text needs quotes: "{word}"'
+    return f"{word}; {hint}"

@@ -13,10 +13,8 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.positions import KEY_PART, PART, STRING, locate
-from dpcli.file.toml.shown import key_text
+from dpcli.file.toml.shown import BARE_KEY, key_text
 from dpcli.file.toml.syntax import NotToml, tables_of
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
@@ -59,7 +57,7 @@ def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
+    return key if BARE_KEY.fullmatch(key) else _string(key)
 
 
 def value_text(value: Any) -> str:
@@ -84,8 +82,11 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 }
 
 
+# Patterns of a pair `key = value` whose value can be replaced.
+DOTTED_KEY = rf"{KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*"
 WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # such as { calibrate = { weight = 2.0 } }
-VALUE = re.compile(rf"({KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*[ \t]*=[ \t]*)({STRING}|{WEIGHTED}|[^\s,\]}}#\[{{]+)", re.DOTALL)
+SCALAR = r"[^\s,\]}#\[{]+"
+VALUE = re.compile(rf"{DOTTED_KEY}[ \t]*=[ \t]*(?P<value>{STRING}|{WEIGHTED}|{SCALAR})", re.DOTALL)
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:
@@ -102,18 +103,23 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
         InputError: A key is absent, or its value cannot be replaced.
     """
     wanted = tables_of(text)
-    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    line_starts = _line_starts(text)
     places = locate(text, values)
     result = text
-    for path in sorted(values, key=lambda path: places[path], reverse=True):
+    for path in sorted(values, key=lambda path: places[path], reverse=True):  # from the end, so that the offsets stay valid
         line, column = places[path]
-        token = VALUE.match(text, starts[line - 1] + column - 1)
-        if token is None or not _change(wanted, path, values[path]):
+        pair = VALUE.match(text, line_starts[line - 1] + column - 1)
+        if pair is None or not _change(wanted, path, values[path]):
             raise _absent(path)
-        result = result[: token.start(2)] + value_text(values[path]) + result[token.end(2) :]
+        result = result[: pair.start("value")] + value_text(values[path]) + result[pair.end("value") :]
     if not _contains_exactly(result, wanted):
         raise _absent(next(iter(values)))
     return result
+
+
+def _line_starts(text: str) -> list[int]:
+    """Return the offset of the first character of each line."""
+    return [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
 
 
 def _contains_exactly(text: str, tables: Any) -> bool:
@@ -127,7 +133,9 @@ def _contains_exactly(text: str, tables: Any) -> bool:
 def _table_of(tables: Any, path: Path) -> Any:
     """Return the table or list that would hold the last part of the path; None if there is no such table or list."""
     for part in path[:-1]:
-        if not (part in tables if type(tables) is dict else type(tables) is list and type(part) is int and part < len(tables)):
+        is_in_table = type(tables) is dict and part in tables
+        is_in_list = type(tables) is list and type(part) is int and part < len(tables)
+        if not (is_in_table or is_in_list):
             return None
         tables = tables[part]
     return tables
@@ -164,17 +172,17 @@ def renamed(text: str, names: Mapping[Path, str]) -> str:
     for path in sorted(names, key=len, reverse=True):  # inner keys first, while the paths to their tables are still valid
         if not _rename(wanted, path, names[path]):
             raise _not_renamable(path)
-    starts = [0, *accumulate(len(row) + 1 for row in text.split("\n"))]
-    spots: dict[tuple[int, int], str] = {}
+    new_names: dict[tuple[int, int], str] = {}  # by the first offset and the end of the old name
+    line_starts = _line_starts(text)
     for path, (line, column) in locate(text, names).items():
-        match = PART.match(text, starts[line - 1] + column - 1)
-        if match:
-            spots[match.span()] = names[path]
+        key = PART.match(text, line_starts[line - 1] + column - 1)
+        if key:
+            new_names[key.span()] = names[path]
         if len(path) == 1:
             header = re.compile(rf"^[ \t]*\[\[?[ \t]*({re.escape(str(path[0]))})(?=[ \t]*[.\]])", re.MULTILINE)
-            spots.update((one.span(1), names[path]) for one in header.finditer(text))
-    for first, last in sorted(spots, reverse=True):
-        text = text[:first] + spots[first, last] + text[last:]
+            new_names |= {match.span(1): names[path] for match in header.finditer(text)}
+    for start, end in sorted(new_names, reverse=True):  # from the end, so that the offsets stay valid
+        text = text[:start] + new_names[start, end] + text[end:]
     if not _contains_exactly(text, wanted):
         raise _not_renamable(next(iter(names)))
     return text

@@ -33,6 +33,13 @@ gate_options = composed(
     click.option("--ledger", metavar="URL", help="Also check whether the runs of all files together still fit in this ledger."),
     click.option("--dataset", metavar="NAME", help="Dataset in the ledger; required if the ledger has several."),
     click.option("--require-proof", is_flag=True, help="Fail a file whose epsilon, as printed, has no proof (dpcli certify)."),
+    click.option(
+        "--certificate",
+        "certificates",
+        multiple=True,
+        metavar="PATH",
+        help="As --require-proof, but check the certificate at PATH (dpcli certify --write) and search for no proof; repeatable.",
+    ),
     click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC."),
 )
 

@@ -40,8 +40,17 @@ WORDS: dict[Verdict, str] = {
 }
 # The columns of the csv output.
 SHEET = (
-    *("file", "verdict", "base_epsilon", "epsilon_upper", "increase", "cap_epsilon", "cap_delta"),
-    *("delta", "unit", "adjacency", "accountant"),
+    "file",
+    "verdict",
+    "base_epsilon",
+    "epsilon_upper",
+    "increase",
+    "cap_epsilon",
+    "cap_delta",
+    "delta",
+    "unit",
+    "adjacency",
+    "accountant",
 )
 # The verdict by which a document is coloured, and the level of a finding, if they differ from the verdict.
 COLOURS: dict[Verdict, Any] = {"waived": "warn", "invalid": "fail", "error": "fail"}
@@ -51,27 +60,32 @@ LEVELS: dict[Verdict, Level] = {"fail": "error", "unknown": "error", "invalid": 
 def document(gated: Gated) -> Document:
     """Return the document that `dpcli gate` prints about all files, sums and the policy."""
     judged, verdict = gated.judged, gated.verdict
-    checks = (_check(file.path, condition) for file in judged for condition in file.conditions)
+    files = [_file_data(file) for file in gated.files]
+    sums = [_sum_data(total) for total in gated.together]
+    data = {
+        "schema": "dpcli/gate/v1",
+        "verdict": verdict,
+        "files": files,
+        "together": sums,
+        "policy": _policy_data(gated),
+        "exit_code": EXIT_CODES[verdict],
+    }
+    premises = [f"{total.path}: {_premise()}" for total in gated.together if total.account or total.uncapped]
+    policy_warnings = [f"{gated.policy}: warning: {notice.message}" for notice in gated.notices]
+    findings: list[Finding] = []
+    for file in judged:
+        findings += _findings(file)
+    findings += [_notice(gated, notice) for notice in gated.notices]
     return Document(
-        headline=headline(gated),
-        data={
-            "schema": "dpcli/gate/v1",
-            "verdict": verdict,
-            "files": [_file_data(file) for file in gated.files],
-            "together": [_sum_data(total) for total in gated.together],
-            "policy": _policy_data(gated),
-            "exit_code": EXIT_CODES[verdict],
-        },
+        headline(gated),
+        data,
         verdict=COLOURS.get(verdict, verdict),
         tables=tuple(table for table in _tables(judged) if table.rows),
-        notes=(
-            *(f"{total.path}: {_premise()}" for total in gated.together if total.account or total.uncapped),
-            *(f"{gated.policy}: warning: {notice.message}" for notice in gated.notices),
-        ),
-        findings=(*(f for file in judged for f in _findings(file)), *(_notice(gated, notice) for notice in gated.notices)),
-        checks=tuple(checks),
+        notes=(*premises, *policy_warnings),
+        findings=tuple(findings),
+        checks=tuple(_check(file.path, condition) for file in judged for condition in file.conditions),
         exit_code=EXIT_CODES[verdict],
-        records=[*map(_file_data, gated.files), *map(_sum_data, gated.together)],
+        records=[*files, *sums],
         marker="dpcli:gate",
         sheet=Sheet(SHEET, tuple(_sheet_row(file) for file in judged)),
         log=tuple(f"{file.path}: {WORDS[file.verdict]}: {_summary(file)}" for file in judged if file.account is not None),
@@ -86,7 +100,8 @@ def headline(gated: Gated) -> str:
     counted = [file for file in gated.judged if file.account is not None or file.verdict != "pass"]
     counts = {word: sum(file.verdict == word for file in counted) for word in PRECEDENCE}
     summary = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
-    warnings = sum(c.verdict == "warn" for file in gated.judged for c in file.conditions) + len(gated.notices)
+    verdicts = [condition.verdict for file in gated.judged for condition in file.conditions]
+    warnings = verdicts.count("warn") + len(gated.notices)
     tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
     return f"gate: {WORDS[gated.verdict]}{f' ({summary})' if summary else ''}{tail}"
 
@@ -94,25 +109,31 @@ def headline(gated: Gated) -> str:
 def _summary(file: Judged) -> str:
     """Return the epsilon of a file and its cap in a few words."""
     assert file.account is not None
-    cap = file.account.budget
-    if cap is None:
-        return f"epsilon {up(file.account.upper)}"
-    rho = "" if cap.epsilon is not None or cap.rho is None else f", {cap.rho.words()}"
-    limit = "" if cap.epsilon is None else f" of {cap.epsilon.cap!r} at delta = {cap.epsilon.delta!r}"
-    return f"epsilon {up(file.account.upper)}{limit}{rho}"
+    epsilon, budget = f"epsilon {up(file.account.upper)}", file.account.budget
+    if budget is not None and budget.epsilon is not None:
+        return f"{epsilon} of {budget.epsilon.cap!r} at delta = {budget.epsilon.delta!r}"
+    if budget is not None and budget.rho is not None:
+        return f"{epsilon}, {budget.rho.words()}"
+    return epsilon
 
 
 def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
     """Yield the tables of the document: files, conditions, costs of changes, and waivers in force."""
-    columns = ("", "file", "before", "epsilon", "change", "cap", "at delta")
-    yield Table("files", columns, tuple(_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
-    rows = tuple((f.path, c.name, WORDS[c.verdict], c.message) for f in judged for c in f.conditions)
-    yield Table("conditions", ("file", "condition", "verdict", "why"), rows)
-    changes = tuple(row for file in judged for row in _change_rows(file))
-    yield Table("cost of each change alone", ("file", "change", "epsilon", "effect"), changes, frozenset({2, 3}))
-    waivers = tuple(_waiver_row(f, c, c.pardon) for f in judged for c in f.conditions if c.pardon is not None)
-    names = ("file", "rule", "up to", "approver", "expires", "days left", "written in", "reason")
-    yield Table("waivers in force", names, waivers, frozenset({2, 5}), folded=True)
+    conditions: list[tuple[str, ...]] = []
+    changes: list[tuple[str, ...]] = []
+    waivers: list[tuple[str, ...]] = []
+    for file in judged:
+        changes += _change_rows(file)
+        for condition in file.conditions:
+            conditions.append((file.path, condition.name, WORDS[condition.verdict], condition.message))
+            if condition.pardon is not None:
+                waivers.append(_waiver_row(file, condition, condition.pardon))
+    file_columns = ("", "file", "before", "epsilon", "change", "cap", "at delta")
+    yield Table("files", file_columns, tuple(_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
+    yield Table("conditions", ("file", "condition", "verdict", "why"), tuple(conditions))
+    yield Table("cost of each change alone", ("file", "change", "epsilon", "effect"), tuple(changes), frozenset({2, 3}))
+    waiver_columns = ("file", "rule", "up to", "approver", "expires", "days left", "written in", "reason")
+    yield Table("waivers in force", waiver_columns, tuple(waivers), frozenset({2, 5}), folded=True)
 
 
 def _row(file: Judged) -> tuple[str, ...]:
@@ -123,70 +144,83 @@ def _row(file: Judged) -> tuple[str, ...]:
         return (word, file.path, "-", up(file.uncapped.upper), "-", "-", f"{file.uncapped.delta!r}")
     if file.account is None or file.account.budget is None:
         return (word, file.path, "-", "-", "-", "-", "-")
-    cap = file.account.budget
-    before, change = ("-", "-") if file.base is None or file.now is None else (up(file.base.epsilon), _increase(file))
-    limit = ("-", f"{file.account.delta!r}") if cap.epsilon is None else (f"{cap.epsilon.cap!r}", f"{cap.epsilon.delta!r}")
-    if cap.epsilon is None and cap.rho is not None:
-        limit = (f"rho {cap.rho.cap!r}", limit[1])
-    return (word, file.path, before, up(file.account.upper), change, *limit)
+    budget = file.account.budget
+    before, change = "-", "-"
+    if file.base is not None and file.epsilon_at_base_delta is not None:
+        before, change = up(file.base.epsilon), _signed(file.epsilon_at_base_delta - file.base.epsilon)
+    cap, delta = "-", file.account.delta
+    if budget.epsilon is not None:
+        cap, delta = f"{budget.epsilon.cap!r}", budget.epsilon.delta
+    elif budget.rho is not None:
+        cap = f"rho {budget.rho.cap!r}"
+    return (word, file.path, before, up(file.account.upper), change, cap, f"{delta!r}")
 
 
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
-    before = None if file.base is None else file.base.epsilon
-    increase = None if before is None or file.now is None else file.now - before
+    """Return the values of a file or sum for the columns `SHEET`."""
     account = file.uncapped if isinstance(file, JudgedSum) and file.uncapped is not None else file.account
-    if account is None:
-        return (file.path, file.verdict, before, None, increase, *[None] * 6)
-    cap, privacy = account.budget, account.pipeline.privacy
-    winner = account.winner.accountant.name if account.winner else None
-    caps = (None, None) if cap is None or cap.epsilon is None else (cap.epsilon.cap, cap.epsilon.delta)
-    stated = (account.delta, privacy.unit or "record", privacy.adjacency.value, winner)
-    return (file.path, file.verdict, before, account.upper, increase, *caps, *stated)
+    values: dict[str, Value] = {"file": file.path, "verdict": file.verdict}
+    if file.base is not None:
+        values["base_epsilon"] = file.base.epsilon
+        if file.epsilon_at_base_delta is not None:
+            values["increase"] = file.epsilon_at_base_delta - file.base.epsilon
+    if account is not None:
+        privacy = account.pipeline.privacy
+        values |= {
+            "epsilon_upper": account.upper,
+            "delta": account.delta,
+            "unit": privacy.unit or "record",
+            "adjacency": privacy.adjacency.value,
+            "accountant": account.winner.accountant.name if account.winner else None,
+        }
+        if account.budget is not None and account.budget.epsilon is not None:
+            values |= {"cap_epsilon": account.budget.epsilon.cap, "cap_delta": account.budget.epsilon.delta}
+    return tuple(values.get(column) for column in SHEET)
 
 
-def _increase(file: Judged) -> str:
-    assert file.base is not None and file.now is not None
-    return _signed(file.now - file.base.epsilon)
-
-
-def _signed(x: float) -> str:
-    if math.isnan(x):
+def _signed(difference: float) -> str:
+    """Return a difference of two epsilons with its sign; "-" for the difference of two infinities."""
+    if math.isnan(difference):
         return "-"
-    return f"+{up(x)}" if x > 0.0 else up(x)
+    return f"+{up(difference)}" if difference > 0.0 else up(difference)
 
 
 def _change_rows(file: Judged) -> Iterator[tuple[str, ...]]:
-    for priced in (priced for priced in file.changes if not priced.change.free or priced.change.edits[0].path[0] == "mechanism"):
-        epsilon = "-" if priced.epsilon is None else up(priced.epsilon)
-        yield (file.path, edits_in_words(priced), epsilon, priced.reason or _signed(priced.increase))
+    """Yield the rows of a file in the table of changes. A change without an effect on epsilon is shown only if it is in a mechanism."""
+    for priced in file.changes:
+        if not priced.change.free or priced.change.edits[0].path[0] == "mechanism":
+            epsilon = "-" if priced.epsilon is None else up(priced.epsilon)
+            yield (file.path, edits_in_words(priced), epsilon, priced.reason or _signed(priced.increase))
 
 
 def _waiver_row(file: Judged, condition: Condition, pardon: Pardon) -> tuple[str, ...]:
     waiver = pardon.waiver
-    place = "policy" if pardon.external else "file"
-    if pardon.new and not pardon.external:
-        place += " (new)"
+    if pardon.in_policy:
+        place = "policy"
+    else:
+        place = "file (new)" if pardon.is_new else "file"
     bound = "-" if waiver.epsilon is None else f"{waiver.epsilon!r}"
-    until, left = waiver.expires.isoformat(), str(pardon.days)
-    return (file.path, condition.name, bound, waiver.approver, until, left, place, " ".join(waiver.reason.split()))
+    expires, days_left = waiver.expires.isoformat(), str(pardon.days_left)
+    return (file.path, condition.name, bound, waiver.approver, expires, days_left, place, " ".join(waiver.reason.split()))
 
 
 def _file_data(file: Judged) -> dict[str, Any]:
+    """Return the verdict on a file as JSON values. If it has an account, they contain the form with which a later gate compares."""
     common = {
         "verdict": file.verdict,
-        "conditions": [_condition_data(c) for c in file.conditions],
+        "conditions": [_condition_data(condition) for condition in file.conditions],
         "base_epsilon": file.base.epsilon if file.base else None,
-        "epsilon_at_base_delta": file.now,
+        "epsilon_at_base_delta": file.epsilon_at_base_delta,
         "changes": [priced_data(change) for change in file.changes],
     }
     if file.account is None:
-        diagnostics = [diagnostic_data(d) for d in file.diagnostics]
+        diagnostics = [diagnostic_data(diagnostic) for diagnostic in file.diagnostics]
         return {"pipeline": {"path": file.path}, **common, "result": None, "diagnostics": diagnostics}
     account = account_report.data(file.account, file.diagnostics)
     return {
         **{key: account[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
         **common,
-        "base_form": base_form(file.own or file.account.pipeline, file.account.pipeline),
+        "base_form": base_form(file.written or file.account.pipeline, capped=file.account.pipeline),
     }
 
 
@@ -196,16 +230,22 @@ def _sum_data(total: JudgedSum) -> dict[str, Any]:
         "datasets": list(total.datasets),
         "files": list(total.members),
         "premise": _premise(),
-        "path": total.at,
+        "path": total.reported_at,
         "verdict": total.verdict,
-        "conditions": [_condition_data(c) for c in total.conditions],
+        "conditions": [_condition_data(condition) for condition in total.conditions],
         "base_epsilon": total.base.epsilon if total.base else None,
     }
     account = total.account or total.uncapped
     if account is None:
         return {**common, "result": None}
     report = account_report.data(account, ())
-    return {**common, **{key: report[key] for key in ("statement", "delta", "result", "budget")}}
+    return {
+        **common,
+        "statement": report["statement"],
+        "delta": report["delta"],
+        "result": report["result"],
+        "budget": report["budget"],
+    }
 
 
 def _premise() -> str:
@@ -225,12 +265,16 @@ def _condition_data(condition: Condition) -> dict[str, Any]:
         "column": column,
     }
     if condition.shares is not None:
-        common["ledger"] = {"share": condition.shares[0], "left": condition.shares[1]}
-    if condition.pardon is None:
-        return common
+        common["ledger"] = {"share": condition.shares.cost, "left": condition.shares.left}
     pardon = condition.pardon
-    waiver = {**waiver_data(pardon.waiver), "days_left": pardon.days, "new": pardon.new, "in_policy": pardon.external}
-    return {**common, "waiver": waiver}
+    if pardon is not None:
+        common["waiver"] = {
+            **waiver_data(pardon.waiver),
+            "days_left": pardon.days_left,
+            "new": pardon.is_new,
+            "in_policy": pardon.in_policy,
+        }
+    return common
 
 
 def _policy_data(gated: Gated) -> dict[str, Any] | None:
@@ -238,9 +282,9 @@ def _policy_data(gated: Gated) -> dict[str, Any] | None:
 
 
 def _check(path: str, condition: Condition) -> Check:
-    waived = condition.verdict == "waived"
-    passed, error = waived or condition.verdict in ("pass", "warn"), condition.verdict in ("unknown", "invalid", "error")
-    return Check(f"{path}: {condition.name}", passed, condition.message, waived, error)
+    passed = condition.verdict in ("pass", "warn", "waived")
+    is_error = condition.verdict in ("unknown", "invalid", "error")
+    return Check(f"{path}: {condition.name}", passed, condition.message, condition.verdict == "waived", is_error)
 
 
 def _findings(file: Judged) -> Iterator[Finding]:
@@ -255,7 +299,9 @@ def _findings(file: Judged) -> Iterator[Finding]:
     for condition in file.conditions:
         if condition.verdict != "pass" and not (condition.name == "file" and has_errors):
             yield _finding(file, condition)
-    yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _is_repeated(d, file))
+    for diagnostic in file.diagnostics:
+        if diagnostic.rule not in names and not _is_repeated(diagnostic, file):
+            yield finding(diagnostic)
 
 
 def _is_repeated(diagnostic: Diagnostic, file: Judged) -> bool:
@@ -267,20 +313,36 @@ def _finding(file: Judged, condition: Condition) -> Finding:
     """Return the finding about a condition of a file, with its place, title and explanation."""
     from dpcli.lint.catalogue import link_to_source, rule, summary_of
 
-    pardon = condition.pardon
-    lint = condition.name.startswith("DP")
-    level = LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.new else "note")
+    pardon, name = condition.pardon, condition.name
+    path = file.reported_at if isinstance(file, JudgedSum) else file.path
+    line, column = condition.place
+    level = LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.is_new else "note")
+    suppression = None if pardon is None else Suppression(_justification(pardon), pardon.in_policy)
+    if not name.startswith("DP"):
+        return Finding(
+            path,
+            f"gate/{name}",
+            level,
+            condition.message,
+            line,
+            column,
+            title=_title(condition),
+            key=key_text(condition.key),
+            suppression=suppression,
+            help=_meaning(condition),
+        )
     return Finding(
-        file.at if isinstance(file, JudgedSum) else file.path,
-        condition.name if lint else f"gate/{condition.name}",
+        path,
+        name,
         level,
         condition.message,
-        *condition.place,
-        title=rule(condition.name).title if lint else _title(condition),
-        key=condition.message.partition(": ")[0] if lint else key_text(condition.key),
-        suppression=None if pardon is None else Suppression(_justification(pardon), pardon.external),
-        help=summary_of(condition.name) if lint else _meaning(condition),
-        link=link_to_source(condition.name) if lint else "",
+        line,
+        column,
+        title=rule(name).title,
+        key=condition.message.partition(": ")[0],
+        suppression=suppression,
+        help=summary_of(name),
+        link=link_to_source(name),
     )
 
 

@@ -160,8 +160,8 @@ class Weeks(BlockKind):
         return date.fromisoformat(f"{name}-1").toordinal() // 7
 
     def between(self, first: str, last: str) -> Sequence[str]:
-        begin = date.fromisoformat(f"{first}-1")
-        return [week_of(begin + timedelta(7 * i)) for i in range(self.rank(last) - self.rank(first) + 1)]
+        monday = date.fromisoformat(f"{first}-1")
+        return [week_of(monday + timedelta(weeks=number)) for number in range(self.rank(last) - self.rank(first) + 1)]
 
     def of_day(self, day: date) -> str | None:
         return week_of(day)
@@ -205,7 +205,7 @@ class Hashes(BlockKind):
 
     @property
     def listed(self) -> Sequence[str]:
-        return [str(i) for i in range(self.count or 0)]
+        return [str(number) for number in range(self.count or 0)]
 
     def extent(self, name: str) -> tuple[str, str]:
         raise InputError(f"expected a block that a column determines, found part {name} of a hash, which dpcli does not compute")
@@ -217,7 +217,7 @@ class Hashes(BlockKind):
         return int(name)
 
     def between(self, first: str, last: str) -> Sequence[str]:
-        return [str(i) for i in range(int(first), int(last) + 1)]
+        return [str(number) for number in range(int(first), int(last) + 1)]
 
 
 def week_of(day: date) -> str:

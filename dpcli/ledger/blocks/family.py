@@ -44,7 +44,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
@@ -83,13 +82,12 @@ class BlockFamily:
 
     def content(self) -> dict[str, Any]:
         """Return the family as it is written in the opening entry."""
-        optional = {"names": list(self.names), "count": self.count}
-        return {
-            "by": self.by,
-            "column": self.column,
-            "max_blocks": self.max_blocks,
-            **{key: value for key, value in optional.items() if value},
-        }
+        content: dict[str, Any] = {"by": self.by, "column": self.column, "max_blocks": self.max_blocks}
+        if self.names:
+            content["names"] = list(self.names)
+        if self.count:
+            content["count"] = self.count
+        return content
 
     def wrong(self, window: object) -> str | None:
         """Return the fault of a window in an entry, as a text "expected ..."; None if it is a sorted list of distinct blocks."""
@@ -112,21 +110,29 @@ class BlockFamily:
         """
         kind, blocks = self.kind, set[str]()
         for text in stated:
-            first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")
-            unknown = next((name for name in (first, last) if not kind.holds(name)), None)
-            if unknown is not None:
-                hint = ' ("last 7 days" is accepted by --window and in schedules)' if text.startswith("last ") else ""
-                raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{hint}")
-            if dots and kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # checked before the blocks are listed
-                raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
-            blocks.update(kind.between(first, last) if dots else (text,))
-            if dots and not (first in blocks and last in blocks):
-                raise InputError(f"--window: expected the earlier block first, found {text}")
+            if kind.holds(text):
+                blocks.add(text)
+            else:
+                blocks.update(self._range(text))
         names = sorted(blocks)
         wrong = self.wrong(names)
         if wrong is not None:
             raise InputError(f"--window: {wrong}, found {len(names)}")
         return tuple(names)
+
+    def _range(self, text: str) -> Sequence[str]:
+        """Return the blocks of a range FIRST..LAST. Raises InputError as `window`."""
+        kind = self.kind
+        first, _, last = text.partition("..")
+        if not (kind.holds(first) and kind.holds(last)):
+            hint = ' ("last 7 days" is accepted by --window and in schedules)' if text.startswith("last ") else ""
+            raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{hint}")
+        if kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # checked before the blocks are listed
+            raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
+        blocks = kind.between(first, last)
+        if not blocks:
+            raise InputError(f"--window: expected the earlier block first, found {text}")
+        return blocks
 
     def per_block(self, caps: Mapping[str, str], rule: Filter) -> dict[str, str]:
         """Return the caps of one block that keep the loss of the whole unit within `caps`, rounded down.
@@ -158,9 +164,13 @@ class BlockFamily:
 def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the maximal stretches of consecutive blocks, in order. If the blocks have no order, each stretch is one block."""
     kind = family.kind
-    ranked = sorted(set(blocks), key=kind.rank)
-    gaps = groupby(enumerate(ranked), key=lambda item: kind.rank(item[1]) - item[0] if kind.ordered else item[0])
-    return [tuple(block for _, block in part) for _, part in gaps]
+    parts: list[list[str]] = []
+    for block in sorted(set(blocks), key=kind.rank):
+        if kind.ordered and parts and kind.rank(block) == kind.rank(parts[-1][-1]) + 1:
+            parts[-1].append(block)
+        else:
+            parts.append([block])
+    return list(map(tuple, parts))
 
 
 def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:

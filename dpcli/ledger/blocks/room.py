@@ -26,7 +26,7 @@ class Stretch:
 
     @property
     def words(self) -> str:
-        """The stretch as --window accepting it."""
+        """The stretch as --window accepts it."""
         return self.blocks[0] if len(self.blocks) == 1 else f"{self.blocks[0]}..{self.blocks[-1]}"
 
 
@@ -78,13 +78,18 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())
     cost, _ = ledger.cost(pipeline, delta)
     wanted = amounts.read(cost.amounts)
-    accepting = [block for block in blocks if state.retired_block((block,)) is None and state.on_blocks((block,)).fits(wanted)]
+    accepting = [block for block in blocks if block not in state.retired and state.on_blocks((block,)).fits(wanted)]
     family = state.open_terms().family
-    parts = [] if family is None else stretches(family, accepting)
-    fits_unused = amounts.exceeded(wanted, state.caps) is None
+    assert family is not None  # else `_candidates` raised an error
     before, after = (None, None) if within else _unused_sides(state, blocks)
     return BlockRoom(
-        blocks, tuple(map(Stretch, parts)), cost, amounts.largest_share(wanted, state.caps), fits_unused, before, after
+        blocks,
+        tuple(map(Stretch, stretches(family, accepting))),
+        cost,
+        share=amounts.largest_share(wanted, state.caps),
+        fits_unused=amounts.exceeded(wanted, state.caps) is None,
+        before=before,
+        after=after,
     )
 
 
@@ -102,8 +107,10 @@ def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
         )
     if family.kind.listed:
         return tuple(known)[-MOST:]
-    end = family.kind.rank(known[-1])  # at most `MOST` blocks are checked, even if a day in the year 1 was charged
-    return tuple(family.kind.between(next(block for block in known if end - family.kind.rank(block) < MOST), known[-1]))
+    last = known[-1]
+    end = family.kind.rank(last)
+    first = next(block for block in known if end - family.kind.rank(block) < MOST)  # a day in the year 1 may have been charged
+    return tuple(family.kind.between(first, last))
 
 
 def _used_blocks(state: LedgerState) -> list[str]:

@@ -6,7 +6,7 @@ All commands that read rows use this condition.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import lru_cache
@@ -30,7 +30,7 @@ class RowWindow:
             A row whose value is of another type is in no block.
         blocks: The blocks in the spelling of privacy.window.
         family: The terms of the blocks.
-        each: The part of the value that all rows of a block share, if the contributions of a unit are bounded in each block separately.
+        block_part: The part of the value that all rows of a block share, if the contributions of a unit are bounded in each block.
             None if they are bounded in the whole window.
     """
 
@@ -39,7 +39,7 @@ class RowWindow:
     spans: tuple[tuple[str, str], ...]
     blocks: tuple[str, ...]
     family: Mapping[str, Any] = field(default_factory=dict)
-    each: Part | None = None
+    block_part: Part | None = None
 
     @property
     def words(self) -> str:
@@ -64,15 +64,15 @@ class RowWindow:
     def part(self, value: object) -> str:
         """Return a text that all rows of a block share and that differs between blocks.
 
-        The row must be in the window, and `each` must not be None.
+        The row must be in the window, and `block_part` must not be None.
         """
         place = PLACES[self.type](value) or ""
-        return place if self.each != "week" else week_of(date.fromisoformat(place))
+        return place if self.block_part != "week" else week_of(date.fromisoformat(place))
 
     def content(self) -> dict[str, Any]:
         """Return the condition as JSON values, for a file of a session. The blocks are left out, as the session stores its window."""
         spans = [list(span) for span in self.spans]
-        return {"column": self.column, "type": self.type, "spans": spans, "each": self.each, "words": self.words}
+        return {"column": self.column, "type": self.type, "spans": spans, "each": self.block_part, "words": self.words}
 
 
 def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
@@ -80,9 +80,13 @@ def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | 
     kind = family.kind
     if kind.column_type is None:
         return None
-    spans = tuple((kind.extent(part[0])[0], kind.extent(part[-1])[1]) for part in stretches(family, blocks))
-    each = kind.shared if family.max_blocks == 1 else None
-    return RowWindow(family.column, kind.column_type, spans, spelled(family, blocks), family.content(), each)
+    spans = []
+    for stretch in stretches(family, blocks):
+        smallest, _ = kind.extent(stretch[0])
+        _, largest = kind.extent(stretch[-1])
+        spans.append((smallest, largest))
+    block_part = kind.shared if family.max_blocks == 1 else None
+    return RowWindow(family.column, kind.column_type, tuple(spans), spelled(family, blocks), family.content(), block_part)
 
 
 def rows_from_content(content: object, window: object) -> RowWindow | None:
@@ -96,19 +100,19 @@ def rows_from_content(content: object, window: object) -> RowWindow | None:
     if not isinstance(content, dict) or not isinstance(window, list | tuple):
         raise ValueError("rows")
     column, spans, blocks = content.get("column"), content.get("spans"), tuple(window)
-    each = next((part for part in PARTS if part == content.get("each")), None)
-    if each is None and content.get("each") is not None:
+    block_part = next((part for part in PARTS if part == content.get("each")), None)
+    if block_part is None and content.get("each") is not None:
         raise ValueError("rows")
     kind = next((type_ for type_ in PLACES if type_ == content.get("type")), None)
-    if not isinstance(column, str) or kind is None or not isinstance(spans, list) or not all(map(_is_text, blocks)):
+    if not isinstance(column, str) or kind is None or not _are_texts(blocks):
         raise ValueError("rows")
-    if not all(isinstance(span, list) and len(span) == 2 and all(map(_is_text, span)) for span in spans):
+    if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 and _are_texts(span) for span in spans):
         raise ValueError("rows")
-    return RowWindow(column, kind, tuple((least, most) for least, most in spans), blocks, each=each)
+    return RowWindow(column, kind, tuple((least, most) for least, most in spans), blocks, block_part=block_part)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _are_texts(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def day_of(value: object) -> str | None:
@@ -131,7 +135,9 @@ def day_of(value: object) -> str | None:
 
 def _text_of(value: object) -> str | None:
     """Return a text unchanged, and a whole number as its digits; None for anything else."""
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
 
 
 # The function for each type of column that returns the comparable text of a value; None if the value is of another type.

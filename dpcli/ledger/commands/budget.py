@@ -116,7 +116,10 @@ def _without_window_flag(error: InputError) -> InputError:
     flags = {flag for option in context.command.params for flag in option.opts}
     if type(error) is not InputError or "--window" in flags:
         return error
-    parameter = "--within" if "--within" in flags else "BLOCKS" if "blocks" in flags else "window"
+    if "--within" in flags:
+        parameter = "--within"
+    else:
+        parameter = "BLOCKS" if "blocks" in flags else "window"
     alternative = {"import": ", or in the column window", "plan": ", or of the [[run]]"}.get(context.info_name or "", "")
     return InputError(without_flag(str(error), parameter, alternative))
 
@@ -127,10 +130,11 @@ def with_delta_findings(document: Document, ledger: Ledger, pipeline: Pipeline, 
     from dpcli.lint.documents.diagnostics import note
 
     terms, size = ledger.state().open_terms(), pipeline.privacy.dataset_size
-    size = terms.dataset_size if size is None else size
-    cap = None if size is None else terms.delta  # the user was warned when a ledger without a size was opened
-    problems = judged_deltas({"--delta": delta, "the ledger's delta": cap}, size, path)
-    return replace(document, alerts=(*document.alerts, *map(note, problems))) if problems else document
+    if size is None:
+        size = terms.dataset_size
+    delta_of_ledger = None if size is None else terms.delta  # the user was warned when a ledger without a size was opened
+    findings = judged_deltas({"--delta": delta, "the ledger's delta": delta_of_ledger}, size, path)
+    return replace(document, alerts=(*document.alerts, *map(note, findings)))
 
 
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,9 @@ from dpcli.ledger.commands.budget import (
     with_delta_findings,
 )
 
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
+
 
 def charging_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
     """Return the decorator of a subcommand that charges a file: LEDGER FILE --key ..."""
@@ -35,6 +38,7 @@ def charging_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., 
         reason_option("Reason, for the log."),
         window_option,
         click.option("--anchor", metavar="PATH", help="Read all entries first, and refuse if they do not contain this anchor."),
+        click.option("--certificate", metavar="PATH", help="Name the certificate of FILE at PATH (dpcli certify) in the entry."),
         *extra,
         answer_options,
     )
@@ -43,6 +47,15 @@ def charging_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., 
 def run_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
     """Return the decorator of a subcommand about a reserved run: LEDGER KEY ..."""
     return subcommand(name, ledger_argument, click.argument("key"), dataset_option, *extra, answer_options)
+
+
+def checked_digest(path: str | None, pipeline: Pipeline) -> str:
+    """Return the SHA-256 of the certificate at a path; "" for no path. Raises CannotCertify if it proves nothing of the pipeline."""
+    if path is None:
+        return ""
+    from dpcli.certify.named_certificate import named_proof
+
+    return named_proof(path, pipeline).digest
 
 
 @charging_subcommand("spend", click.option("--once", is_flag=True, help="Refuse a key that was charged before (exit code 4)."))
@@ -56,16 +69,20 @@ def spend(
     A key that was charged before is not charged again. The exit code is 0, so that a request can be repeated after a lost connection, and
     standard error states that nothing is charged now. A script that draws noise afterwards should use --once. This command ignores the
     [budget] of the file, which `dpcli gate` judges.
+
+    With --certificate, the certificate is checked: it must prove an epsilon of this file. The entry names it by its SHA-256. It changes no
+    cost.
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.documents.ledger_answers import receipt
     from dpcli.ledger.ledger import Receipt, require_first_charge
 
     anchor, once, pipeline = options.pop("anchor"), options.pop("once"), load(file)
+    certificate = checked_digest(options.pop("certificate"), pipeline)
     with opened_ledger(ledger, dataset, anchor) as book:
 
         def ask() -> Receipt:
-            charged = book.spend(pipeline, key, delta, why, window)
+            charged = book.spend(pipeline, key, delta, why, window, certificate)
             return require_first_charge(charged, key) if once else charged
 
         return emit(with_delta_findings(receipt(book, ask), book, pipeline, file, delta), **options)
@@ -82,16 +99,17 @@ def reserve(
 
     Then call `start` before the first noise is drawn, and `commit` at the end of the run. A reservation can be voided only before it is
     started, and only until --expires. An abandoned reservation stays charged. If the command is repeated with this key before the start,
-    the reservation and its first --expires remain, and standard error states this.
+    the reservation and its first --expires remain, and standard error states this. --certificate is as in `spend`.
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.chain import expiry_time
     from dpcli.ledger.documents.ledger_answers import receipt
 
     anchor, expires, pipeline = options.pop("anchor"), options.pop("expires"), load(file)
+    certificate = checked_digest(options.pop("certificate"), pipeline)
     with opened_ledger(ledger, dataset, anchor) as book:
         until = expiry_time(expires, book.now())
-        document = receipt(book, lambda: book.reserve(pipeline, key, delta, why, until, window))
+        document = receipt(book, lambda: book.reserve(pipeline, key, delta, why, until, window, certificate))
         return emit(with_delta_findings(document, book, pipeline, file, delta), **options)
 
 

@@ -12,6 +12,7 @@ from dpcli.document.document import Document
 from dpcli.file.pipeline.datasets import UNCHECKED
 from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.blocks.room import window_words
+from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.denial import OVER_QUOTA, costs
 from dpcli.ledger.documents.ledger_balance import composition_words, delta_remark, delta_warning, guarantee_words, left_percent
 from dpcli.ledger.documents.ledger_data import (
@@ -26,6 +27,7 @@ from dpcli.ledger.documents.ledger_data import (
 )
 from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
 from dpcli.ledger.ledger import Ledger, Receipt
+from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 SCHEMA = "dpcli/budget/v2"  # value of "schema" in the JSON output
+DETAIL_WIDTH = 110  # characters of a line of a denial on a terminal
 # The past participle of each kind of request, for headlines.
 PARTICIPLES = {"spend": "charged", "reserve": "reserved", "start": "started", "commit": "committed", "void": "voided"}
 PAST_RUNS_NOTE = (
@@ -52,33 +55,56 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
         result = ask()
     except Denied as denial:
         return _denial_document(ledger, denial, "the run does")
-    state, run, kind = result.state, result.run, _entry_kind(result)
-    data = {"schema": SCHEMA, "granted": kind != "propose", "repeated": result.repeated, "entry": entry_data(result.entry)}
-    if kind == "propose" and result.entry is not None:
-        proposal = proposal_numbered(state.proposals, result.entry.row.seq)
-        assert proposal is not None
-        return Document(
-            proposal_answer(proposal, state), {**data, **balance_data(state), "exit_code": 0}, "warn", total=share_spent_text(state)
-        )
-    charged = kind in ("spend", "reserve")
-    warning = delta_warning(state, run) if run is not None and not result.repeated else ""
-    window = run.window if charged and run is not None else ()
-    lines = (*((warning,) if warning else ()), *((f"window: {window_words(state, window)}; {UNCHECKED}",) if window else ()))
-    quota = state.quotas[subject_of(result.entry.content)] if kind == "quota" and result.entry is not None else None
-    alerts = uncharged_member_note(state, quota) if quota is not None else quota_warnings(state, ledger.who) if charged else ()
+    if result.entry is not None and result.entry.kind == "propose":
+        return _proposal_document(result, result.entry)
+    return _grant_document(ledger, result)
+
+
+def _proposal_document(result: Receipt, entry: LedgerEntry) -> Document:
+    """Return the document of a request that became a proposal."""
+    state = result.state
+    proposal = proposal_numbered(state.proposals, entry.row.seq)
+    assert proposal is not None
+    data = {"schema": SCHEMA, "granted": False, "repeated": result.repeated, "entry": entry_data(entry)}
     return Document(
-        _grant_words(result, kind),
-        {**data, "told": list(result.notes), **balance_data(state), "exit_code": 0},
-        "warn" if warning or result.notes else "pass",
-        total=share_spent_text(state),
-        notes=lines,
-        details=lines,
-        alerts=(*result.notes, *alerts),
+        proposal_answer(proposal, state), {**data, **balance_data(state), "exit_code": 0}, "warn", total=share_spent_text(state)
     )
 
 
-def _entry_kind(result: Receipt) -> str:
-    return "" if result.entry is None else result.entry.kind
+def _grant_document(ledger: Ledger, result: Receipt) -> Document:
+    """Return the document of a request that was granted, now or before."""
+    state, run, entry = result.state, result.run, result.entry
+    is_charge = entry is not None and entry.kind in ("spend", "reserve")
+    warning = delta_warning(state, run) if run is not None and not result.repeated else ""
+    lines = [warning] if warning else []
+    named = certificate_of(run.content) if is_charge and run is not None else None
+    if named is not None:
+        lines.append(f"certificate: sha256:{named} (dpcli certify --check)")
+    if is_charge and run is not None and run.window:
+        lines.append(f"window: {window_words(state, run.window)}; {UNCHECKED}")
+    alerts = list(result.notes)
+    if entry is not None and entry.kind == "quota":
+        alerts += uncharged_member_note(state, state.quotas[subject_of(entry.content)])
+    elif is_charge:
+        alerts += quota_warnings(state, ledger.who)
+    data = {
+        "schema": SCHEMA,
+        "granted": True,
+        "repeated": result.repeated,
+        "entry": entry_data(entry),
+        "told": list(result.notes),
+        **balance_data(state),
+        "exit_code": 0,
+    }
+    return Document(
+        _grant_words(result, "" if entry is None else entry.kind),
+        data,
+        "warn" if warning or result.notes else "pass",
+        total=share_spent_text(state),
+        notes=tuple(lines),
+        details=tuple(lines),
+        alerts=tuple(alerts),
+    )
 
 
 def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
@@ -87,22 +113,30 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
         receipts = ask()
     except Denied as denial:
         return _denial_document(ledger, denial, "the history does")
-    state, entries = ledger.state(), [entry_data(each.entry) or {} for each in receipts if each.entry is not None]
+    state = ledger.state()
+    entries = [entry_data(receipt.entry) or {} for receipt in receipts if receipt.entry is not None]
     runs = f"{len(receipts)} {'run' if len(receipts) == 1 else 'runs'} of the history"
-    charged = f"charged {len(entries)} of {runs}" + (", the others were charged before" if len(receipts) > len(entries) else "")
-    done = charged if entries else f"{runs}: charged before, and nothing was written"
+    if not entries:
+        answer = f"{runs}: charged before, and nothing was written"
+    elif len(entries) < len(receipts):
+        answer = f"charged {len(entries)} of {runs}, the others were charged before"
+    else:
+        answer = f"charged {len(entries)} of {runs}"
+    left = f"{left_percent(remaining_room(state))} of the cap is left{delta_remark(state)}"
+    if state.open_terms().family is not None:
+        left += " on the fullest block"
     notes = (PAST_RUNS_NOTE,) if entries else ()
-    fullest = "" if state.open_terms().family is None else " on the fullest block"
+    data = {
+        "schema": "dpcli/budget-import/v1",
+        "granted": True,
+        "entries": entries,
+        "runs": len(receipts),
+        **balance_data(state),
+        "exit_code": 0,
+    }
     return Document(
-        f"{done}{guarantee_words(state)}; {left_percent(remaining_room(state))} of the cap is left{delta_remark(state)}{fullest}",
-        {
-            "schema": "dpcli/budget-import/v1",
-            "granted": True,
-            "entries": entries,
-            "runs": len(receipts),
-            **balance_data(state),
-            "exit_code": 0,
-        },
+        f"{answer}{guarantee_words(state)}; {left}",
+        data,
         "pass",
         total=share_spent_text(state),
         notes=notes,
@@ -114,47 +148,58 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
 
 def _denial_document(ledger: Ledger, denial: Denied, subject: str) -> Document:
     """Return the document of a denial. `subject` begins the reason, for example "the run does"."""
-    headline, *why = str(denial).split("\n  ")
+    headline, *reasons = str(denial).split("\n  ")
     state = ledger.state()
+    details = []
+    for reason in reasons:
+        details += wrap(reason, DETAIL_WIDTH, initial_indent="  ", subsequent_indent="    ")
     return Document(
         headline,
         {"schema": SCHEMA, "granted": False, "reason": str(denial), **balance_data(state), "exit_code": denial.exit_code},
         "fail",
-        notes=tuple(why),
+        notes=tuple(reasons),
         total=share_spent_text(state),
         exit_code=denial.exit_code,
         why=f"denied: {subject} not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
-        details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
+        details=tuple(details),
     )
 
 
 def _grant_words(result: Receipt, kind: str) -> str:
     """Return the headline for a granted request. `kind` is the kind of the entry, or "" if nothing was written."""
     state, run = result.state, result.run
-    cut, declared = state.open_terms().family is not None, state.open_terms().mode == "declared"
-    if cut:
-        window = () if run is None else run.window
-        of = f"the fullest of the {len(window)} blocks of its window" if window else "the fullest block"
-        left = f"{left_percent(remaining_room(state, window))} of the cap is left on {of}"
-    else:
-        left = f"{left_percent(remaining_room(state))} of the {'declared runs are' if declared else 'cap is'} left{delta_remark(state)}"
+    left = _left_words(state, run)
     if run is not None:
         return _run_words(result, run, left)
     if result.entry is None:
-        return "already retired: nothing was written" if cut else f"{_cap_words(state)}; {left}"
+        has_blocks = state.open_terms().family is not None
+        return "already retired: nothing was written" if has_blocks else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
-    if kind == "retire":
-        closed = len(state.retired)
-        return f"retired, entry {seq}: {closed} {'block accepts' if closed == 1 else 'blocks accept'} no further run"
-    if kind == "quota":
-        return f"set, entry {seq}: {quota_words(state, state.quotas[subject_of(content)])}"
-    if kind == "refuse":
-        return f"entry {content['proposal']} is closed by entry {seq}: nobody can approve it; {left}"
-    if kind == "moved":
-        return f"closed, entry {seq}: the dataset moves to {content['to']}; dpcli budget copy completes the move"
-    if kind == "upgrade":
-        return f"upgraded: the entries are now guarded by the definitions of version {state.version}; {left}"
-    return f"{_cap_words(state)}; {left}"
+    match kind:
+        case "retire":
+            count = len(state.retired)
+            return f"retired, entry {seq}: {count} {'block accepts' if count == 1 else 'blocks accept'} no further run"
+        case "quota":
+            return f"set, entry {seq}: {quota_words(state, state.quotas[subject_of(content)])}"
+        case "refuse":
+            return f"entry {content['proposal']} is closed by entry {seq}: nobody can approve it; {left}"
+        case "moved":
+            return f"closed, entry {seq}: the dataset moves to {content['to']}; dpcli budget copy completes the move"
+        case "upgrade":
+            return f"upgraded: the entries are now guarded by the definitions of version {state.version}; {left}"
+        case _:
+            return f"{_cap_words(state)}; {left}"
+
+
+def _left_words(state: LedgerState, run: Run | None) -> str:
+    """Return the remaining part of the cap in words. With blocks, it is the part on the fullest block of the run's window."""
+    terms = state.open_terms()
+    if terms.family is None:
+        subject = "declared runs are" if terms.mode == "declared" else "cap is"
+        return f"{left_percent(remaining_room(state))} of the {subject} left{delta_remark(state)}"
+    window = () if run is None else run.window
+    block = f"the fullest of the {len(window)} blocks of its window" if window else "the fullest block"
+    return f"{left_percent(remaining_room(state, window))} of the cap is left on {block}"
 
 
 def _cap_words(state: LedgerState) -> str:
@@ -168,26 +213,25 @@ def _run_words(result: Receipt, run: Run, left: str) -> str:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
         return f"{before}; {cost} is {run.status}; {left}"
     if result.entry is None:
-        again = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
-        return f'"{run.key}": {cost} (charged by entry {run.seq}) is already {run.status}: nothing was written; {left}{again}'
+        advice = "; a run that draws noise again needs a key of its own" if run.status == "committed" else ""
+        return f'"{run.key}": {cost} (charged by entry {run.seq}) is already {run.status}: nothing was written; {left}{advice}'
     return f'{PARTICIPLES[result.entry.kind]} "{run.key}": {cost}, entry {result.entry.row.seq}; {left}'
 
 
 def opening_document(ledger: Ledger) -> Document:
     """Return the document of the opening of a ledger, with its terms."""
     state = ledger.state()
-    stated = state.open_terms()
+    terms = state.open_terms()
     headline = (
-        f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {stated.epsilon!r} at delta = {stated.delta!r} '
-        f"per {stated.unit}, {stated.adjacency}; {composition_words(state)}; these terms cannot be changed{guarantee_words(state)}"
+        f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {terms.epsilon!r} at delta = {terms.delta!r} '
+        f"per {terms.unit}, {terms.adjacency}; {composition_words(state)}; these terms cannot be changed{guarantee_words(state)}"
     )
-    lines = () if stated.fingerprint is not None or stated.family is not None else (NO_FINGERPRINT_WARNING,)
+    lines = (NO_FINGERPRINT_WARNING,) if terms.fingerprint is None and terms.family is None else ()
     data = {"schema": SCHEMA, **terms_data(state), **balance_data(state), "told": list(lines), "exit_code": 0}
-    delta = stated.delta if stated.dataset_size is not None or stated.family is None else None  # each window has its own size
-    problems = judged_deltas({"--delta": delta}, stated.dataset_size, ledger.store.place)
-    return Document(
-        headline, data, "pass", total=share_spent_text(state), notes=lines, details=lines, alerts=tuple(map(note, problems))
-    )
+    windows_differ = terms.family is not None and terms.dataset_size is None  # each window has its own size
+    deltas = {"--delta": None if windows_differ else terms.delta}
+    alerts = tuple(map(note, judged_deltas(deltas, terms.dataset_size, ledger.store.place)))
+    return Document(headline, data, "pass", total=share_spent_text(state), notes=lines, details=lines, alerts=alerts)
 
 
 def with_quote(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:

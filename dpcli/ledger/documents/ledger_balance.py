@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent_used, up
@@ -26,13 +26,17 @@ from dpcli.ledger.filters.declared_set import numbered_runs
 from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent_runs
-from dpcli.ledger.state import LedgerState, Run, mechanism_names
+from dpcli.ledger.requests import certificate_of
+from dpcli.ledger.state import OVERSPENT, UNGUARANTEED, LedgerState, Run, mechanism_names
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
     from dpcli.ledger.budget import DatasetBudget
 
+LEAST_TOLD_CONVERSION = 0.05  # share of the cap above which the balance tells what the conversion to delta uses up
+LITTLE_LEFT = 0.2  # share of the cap at or below which the verdict on what is left is a warning
 WIDTH = 50  # characters of the bar
+SHOWN_DIGITS = 16  # digits of a SHA-256 in the table, as of the head
 SHOWN_RUNS = 20  # largest number of runs in the table; the log shows all runs
 LONGEST_REASON = 80  # characters of a reason in the table
 
@@ -46,20 +50,28 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
     """
     state, now = ledger.state(), ledger.now()
     remaining = remaining_room(state)
-    every = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs, as there may be many
+    all_runs = Walked(state.charges, lambda: iter(run_data(state)))  # read only if a format shows all runs, as there may be many
     table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN_RUNS))
+    outlook = _outlook(state, remaining, now)
+    subject = "declared runs" if state.open_terms().mode == "declared" else "cap"
     return Document(
-        headline=headline(state, remaining),
-        data={"schema": "dpcli/budget/v2", **terms_data(state), **balance_data(state), "runs": every, "exit_code": 0},
-        verdict="fail" if remaining.spent > 1.0 else "warn" if remaining.left <= 0.2 else "pass",
+        headline(state, remaining),
+        {"schema": "dpcli/budget/v2", **terms_data(state), **balance_data(state), "runs": all_runs, "exit_code": 0},
+        _verdict(remaining),
         tables=(table,) if state.charges else (),
-        notes=_outlook(state, remaining, now),
+        notes=outlook,
         total=share_spent_text(state),
-        records=every,
+        records=all_runs,
         title=f"budget of {ledger.dataset}",
         pictures=_pictures(ledger) if pictured else (),
-        details=_details(state, remaining, table, now),
+        details=(_bar(remaining, subject), *calendar(state), "", *aligned_lines(table), "", *outlook),
     )
+
+
+def _verdict(remaining: Remaining) -> Literal["pass", "warn", "fail"]:
+    if remaining.spent > 1.0:
+        return "fail"
+    return "warn" if remaining.left <= LITTLE_LEFT else "pass"
 
 
 def of_budget(budget: DatasetBudget) -> Document:
@@ -88,17 +100,20 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
     """Return the balance in one sentence, with the cap, the unit, the adjacency, the filter and the guarantee."""
     stated = state.open_terms()
     cap, share = f"epsilon {state.epsilon!r} at delta = {stated.delta!r}", percent_used(remaining.spent)
-    spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
     if remaining.planned is not None:
         spent = f"{share} of the declared runs are made; all declared runs cost epsilon {up(remaining.planned)}, cap {cap}"
-    per = f"(per {stated.unit}, {stated.adjacency}; {composition_words(state)})"
-    return f"{state.dataset}: {spent} {per}{guarantee_words(state)}{_left_words(state, remaining)}"
+    elif stated.family is not None:
+        spent = f"{share} of the cap of the fullest block is used: {cap}"
+    else:
+        spent = f"{share} of the cap is used: {cap}"
+    setting = f"(per {stated.unit}, {stated.adjacency}; {composition_words(state)})"
+    return f"{state.dataset}: {spent} {setting}{guarantee_words(state)}{_left_words(state, remaining)}"
 
 
 def guarantee_words(state: LedgerState) -> str:
     """Return the guarantee of all runs together in words, with its basis; "" if the guarantee is the current cap."""
     if state.guarantee == "none":
-        return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
+        return f"; {UNGUARANTEED}"
     if state.guarantee == "stated":
         largest = f"epsilon {state.largest!r}, the largest cap so far"
         return f"; guaranteed is {largest}, if the statement is true that no output had been seen when it was raised"
@@ -113,7 +128,7 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
     if state.open_terms().mode == "declared":
         return ""
     if remaining.spent > 1.0:
-        return "; more is spent than the cap allows, as the cap was lowered: nothing fits"
+        return f"; {OVERSPENT}: nothing fits"
     return f"; {left_percent(remaining)} of the {state.open_terms().filter} cap is left{delta_remark(state)}"
 
 
@@ -133,18 +148,20 @@ def delta_warning(state: LedgerState, run: Run) -> str:
     share = float(run.cost["delta"] / state.caps["delta"]) if run.cost.get("delta") else 0.0
     if share < 0.5 or run.status == "void":
         return ""
-    taken = f'warning: "{run.key}" costs {down(100.0 * share, 1)} % of the ledger\'s delta, which cannot be changed'
-    return f"{taken}: deltas add up, so state a much smaller privacy.delta in files that share a ledger"
+    return (
+        f'warning: "{run.key}" costs {down(100.0 * share, 1)} % of the ledger\'s delta, which cannot be changed: deltas add up, so state '
+        "a much smaller privacy.delta in files that share a ledger"
+    )
 
 
 def composition_words(state: LedgerState) -> str:
     """Return how the runs are composed, in words, and whether changes need a second person."""
     stated = state.open_terms()
-    two = "; amend, void, quota and copy need a second person" if stated.two_person else ""
+    second_person = "; amend, void, quota and copy need a second person" if stated.two_person else ""
     if stated.mode == "declared":
-        return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
+        return f"declared set, composed by {(stated.certified or {})['accountant']}{second_person}"
     parameters = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
-    return f"adaptive, filter: {stated.filter}{parameters}{blocks_words(state)}{two}"
+    return f"adaptive, filter: {stated.filter}{parameters}{blocks_words(state)}{second_person}"
 
 
 def blocks_words(state: LedgerState) -> str:
@@ -164,25 +181,27 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
     """Return lines about the runs that still fit, the declared runs, reservations, quotas and proposals."""
     if state.departure is not None:
         return (str(state.departure),)
+    terms, last = state.open_terms(), state.last
     lines = []
-    if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
-        many = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
-        who = str(state.last.content["who"])
-        whose = f", by {who}, whose quota counts" if any(quotas_of(state.quotas, who)) else ""
-        lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each){whose}')
-    if state.open_terms().mode == "declared":
-        lines += [
-            f"{name} ({mechanism_names(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
-            for name, item in numbered_runs(state.open_terms().declared)
-        ]
-    elif state.open_terms().family is not None:
-        lines.append("dpcli budget windows LEDGER FILE shows the windows in which a run still fits")
+    if terms.mode == "declared":
+        for name, item in numbered_runs(terms.declared):
+            lines.append(f"{name} ({mechanism_names(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made")
     else:
-        lines.append(f"largest pure epsilon that fits in one run: {down(remaining.pure)}")
-    floor = _conversion(state)
-    if floor > 0.05 * state.epsilon:
-        taken = f"the conversion to delta = {state.open_terms().delta!r} uses up epsilon {up(floor)}, however little is spent"
-        lines.append(f"{taken}: the shares are shares of the cap in the filter's currency")
+        if last is not None and remaining.like_last is not None:
+            count = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
+            who = str(last.content["who"])
+            whose = f", by {who}, whose quota counts" if any(quotas_of(state.quotas, who)) else ""
+            lines.append(f'still fits: {count} more like the last run, "{last.key}" ({costs(last.cost)} each){whose}')
+        if terms.family is not None:
+            lines.append("dpcli budget windows LEDGER FILE shows the windows in which a run still fits")
+        else:
+            lines.append(f"largest pure epsilon that fits in one run: {down(remaining.pure)}")
+    conversion = _conversion(state)
+    if conversion > LEAST_TOLD_CONVERSION * state.epsilon:
+        lines.append(
+            f"the conversion to delta = {terms.delta!r} uses up epsilon {up(conversion)}, however little is spent: the shares are shares "
+            "of the cap in the filter's currency"
+        )
     if remaining.reserved:
         lines.append(
             f"{percent_used(remaining.reserved)} of the cap is reserved or under way, and counts in full unless it is voided"
@@ -198,42 +217,51 @@ def _conversion(state: LedgerState) -> float:
     return stated.the_filter.epsilon(dict.fromkeys(state.caps, Decimal("1e-30")), stated.delta)
 
 
-def _details(state: LedgerState, remaining: Remaining, table: Table, now: str) -> tuple[str, ...]:
-    """Return the lines of the balance for a terminal, as plain text: a bar, a line for each run, and the outlook."""
-    lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
-    return (*lines, "", *aligned_lines(table), "", *_outlook(state, remaining, now))
-
-
-def _bar(remaining: Remaining, of: str) -> str:
+def _bar(remaining: Remaining, subject: str) -> str:
+    """Return a bar of the used share of the `subject`, with a sign for each part: "#" spent, "+" reserved, "." left."""
     reserved = round(WIDTH * min(remaining.reserved, 1.0))  # the share may be huge if the cap was amended to almost 0
-    spent = max(round(WIDTH * min(remaining.spent, 1.0)), int(remaining.spent > 0))
-    bar = "#" * (spent - min(reserved, spent)) + "+" * min(reserved, spent)
-    return f"[{bar:.<{WIDTH}}] {percent_used(remaining.spent)} of the {of}" + (" (+: reserved)" if reserved else "")
+    spent = round(WIDTH * min(remaining.spent, 1.0))
+    if remaining.spent > 0:
+        spent = max(spent, 1)
+    legend = " (+: reserved)" if reserved else ""
+    reserved = min(reserved, spent)
+    bar = "#" * (spent - reserved) + "+" * reserved
+    return f"[{bar:.<{WIDTH}}] {percent_used(remaining.spent)} of the {subject}{legend}"
 
 
-def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
-    """Return the table of runs. If a run states a reason, the table has a column of reasons, as a random key does not describe a run."""
-    reasons = [_short(str(run.content.get("why", ""))) for run in last]
-    stated = any(reasons)
-    rows = [
-        (
-            run.key,
-            run.status + (f" until {run.content['expires']}" if run.status == "reserved" and "expires" in run.content else ""),
-            "-" if run.status == "void" else percent_used(share_of(state, run.cost)),
-            costs(run.cost),
-            str(run.content.get("who", "")),
-            str(run.content.get("when", "")),
-            *([why] if stated else []),
-            run.name,
-        )
-        for run, why in zip(last, reasons, strict=True)
-    ]
-    title = (
-        "runs" if state.charges <= SHOWN_RUNS else f"the last {SHOWN_RUNS} of {state.charges:,} runs (dpcli budget log lists all)"
-    )
-    heads = ("run", "status", "share", "cost", "who", "when", *(["why"] if stated else []), "mechanisms")
-    return Table(title, heads, tuple(rows), frozenset({2}))
+def _run_table(state: LedgerState, runs: Sequence[Run]) -> Table:
+    """Return the table of runs. It has a column of reasons if a run states one, as a random key does not describe a run.
+
+    It has a column of certificates, with the first digits of their SHA-256, if a run names one.
+    """
+    title = "runs"
+    if state.charges > SHOWN_RUNS:
+        title = f"the last {SHOWN_RUNS} of {state.charges:,} runs (dpcli budget log lists all)"
+    has_reasons = any(_reason(run) for run in runs)
+    columns = ["run", "status", "share", "cost", "who", "when", "mechanisms"]
+    rows = [_run_row(state, run) for run in runs]
+    if has_reasons:
+        columns.insert(-1, "why")
+        for row, run in zip(rows, runs, strict=True):
+            row.insert(-1, _reason(run))
+    certificates = [(certificate_of(run.content) or "")[:SHOWN_DIGITS] for run in runs]
+    if any(certificates):
+        columns.insert(-1, "certificate")
+        for row, certificate in zip(rows, certificates, strict=True):
+            row.insert(-1, certificate)
+    return Table(title, tuple(columns), tuple(map(tuple, rows)), frozenset({2}))
 
 
-def _short(why: str) -> str:
-    return why if len(why) <= LONGEST_REASON else why[: LONGEST_REASON - 3] + "..."
+def _run_row(state: LedgerState, run: Run) -> list[str]:
+    status = run.status
+    if status == "reserved" and "expires" in run.content:
+        status += f" until {run.content['expires']}"
+    share = "-" if run.status == "void" else percent_used(share_of(state, run.cost))
+    who, when = str(run.content.get("who", "")), str(run.content.get("when", ""))
+    return [run.key, status, share, costs(run.cost), who, when, run.name]
+
+
+def _reason(run: Run) -> str:
+    """Return the reason of a run, cut to `LONGEST_REASON` characters."""
+    reason = str(run.content.get("why", ""))
+    return reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."

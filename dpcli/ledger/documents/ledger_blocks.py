@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpcli.base.rounding import percent_used
@@ -31,9 +30,8 @@ def calendar(state: LedgerState) -> tuple[str, ...]:
     if family is None:
         return ()
     spent = spent_by_block(state.spent, state.caps)
-    marks = {block: _mark(amounts.largest_share(total, state.caps)) for block, total in spent.items()} | dict.fromkeys(
-        state.retired, "x"
-    )
+    marks = {block: _mark(amounts.largest_share(total, state.caps)) for block, total in spent.items()}
+    marks |= dict.fromkeys(state.retired, "x")
     if not marks:
         return ("no block was charged yet",)
     blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
@@ -52,9 +50,14 @@ def _week_lines(marks: dict[str, str]) -> list[str]:
     for block, mark in marks.items():
         day = date.fromisoformat(block)
         weeks.setdefault(_monday(day), ["."] * 7)[day.weekday()] = mark
-    lines = [f"{monday}  {' '.join(week)}" for monday, week in sorted(weeks.items())]
-    gaps = [""] + ["" if b - a == timedelta(7) else "..." for a, b in pairwise(sorted(weeks))]
-    return [line for gap, each in zip(gaps, lines, strict=True) for line in (gap, each) if line]
+    lines: list[str] = []
+    previous = None
+    for monday, days in sorted(weeks.items()):
+        if previous is not None and monday - previous > timedelta(weeks=1):
+            lines.append("...")
+        lines.append(f"{monday}  {' '.join(days)}")
+        previous = monday
+    return lines
 
 
 def _monday(day: date) -> date:
@@ -62,34 +65,38 @@ def _monday(day: date) -> date:
 
 
 def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
-    rows = [blocks[i : i + BLOCKS_PER_LINE] for i in range(0, len(blocks), BLOCKS_PER_LINE)]
-    wide = max(len(row[0]) for row in rows)
-    return [f"{row[0]:{wide}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
+    """Return the marks of `BLOCKS_PER_LINE` blocks in each line, after the name of the first of them."""
+    rows = [blocks[start : start + BLOCKS_PER_LINE] for start in range(0, len(blocks), BLOCKS_PER_LINE)]
+    width = max(len(row[0]) for row in rows)
+    return [f"{row[0]:{width}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
 
 
-def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
+def windows_document(ledger: Ledger, room: BlockRoom) -> Document:
     """Return the document of the windows in which one run fits. Its exit code is 1 if the run fits in no block."""
-    widest, latest = fits.widest, fits.latest
-    amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)
+    widest, latest = room.widest, room.latest
+    amount, share = costs(amounts.read(room.cost.amounts)), percent_used(room.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"
     data = {
         "schema": "dpcli/windows/v1",
         "dataset": ledger.dataset,
-        "cost": dict(fits.cost.amounts),
-        "share": fits.share,
-        "asked": len(fits.within),
-        "windows": [list(stretch.blocks) for stretch in fits.stretches],
+        "cost": dict(room.cost.amounts),
+        "share": room.share,
+        "asked": len(room.within),
+        "windows": [list(stretch.blocks) for stretch in room.stretches],
         "widest": None if widest is None else list(widest.blocks),
         "latest": None if latest is None else list(latest.blocks),
-        "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.fits_unused},
-        "exit_code": 0 if fits.stretches else 1,
+        "never_charged": {"before": room.before, "after": room.after, "takes": room.fits_unused},
+        "exit_code": 0 if room.stretches else 1,
     }
-    notes = _notes_on_unused(fits)
+    notes = _notes_on_unused(room)
     if widest is None or latest is None:
-        headline = f"{ledger.dataset}: the run fits in none of {len(fits.within)} blocks; {cost}"
+        headline = f"{ledger.dataset}: the run fits in none of {len(room.within)} blocks; {cost}"
         why = f"the run fits in no block{' that was checked' if notes else ''}"
         return Document(headline, data, "fail", notes=notes, total="0", records=[], exit_code=1, why=why, details=notes)
-    rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in fits.stretches)
+    rows = tuple((stretch.words, str(len(stretch.blocks))) for stretch in room.stretches)
+    records = [
+        {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in room.stretches
+    ]
     headline = f"{ledger.dataset}: widest --window {widest.words} ({_count(widest.blocks)}), latest --window {latest.words}; {cost}"
     return Document(
         headline,
@@ -98,20 +105,22 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
         tables=(Table("windows with room", ("window", "blocks"), rows, frozenset({1})),),
         notes=notes,
         total=str(len(widest.blocks)),
-        records=[
-            {"first": stretch.blocks[0], "last": stretch.blocks[-1], "blocks": len(stretch.blocks)} for stretch in fits.stretches
-        ],
+        records=records,
         details=(*(f"{words}  {count}" for words, count in rows), *notes),
     )
 
 
-def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
+def _notes_on_unused(room: BlockRoom) -> tuple[str, ...]:
     """Return a note about the blocks that were not checked, if it is known that they were never charged."""
-    places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
+    places = []
+    if room.before is not None:
+        places.append(f"before {room.before}")
+    if room.after is not None:
+        places.append(f"after {room.after}")
     if not places:
         return ()
-    room = "the run fits in each of them" if fits.fits_unused else "the cap of a block is too small for the run"
-    return (f"blocks {' and '.join(places)} were never charged: {room} (--within checks them)",)
+    answer = "the run fits in each of them" if room.fits_unused else "the cap of a block is too small for the run"
+    return (f"blocks {' and '.join(places)} were never charged: {answer} (--within checks them)",)
 
 
 def _count(blocks: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dpcli.base.rounding import down, up
@@ -14,34 +14,43 @@ from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance.proposals import Proposal
 from dpcli.ledger.governance.quotas import Quota, quotas_of
-from dpcli.ledger.state import LedgerState
+from dpcli.ledger.requests import certificate_of
+from dpcli.ledger.state import LedgerState, Run
+
+LARGEST_SHOWN_SHARE = 100.0  # largest used share of a quota that is printed as a number, which is 10,000 %
 
 
 def change_of(proposal: Proposal, state: LedgerState) -> str:
     """Return the change that a proposal asks for, in words."""
     asks = proposal.asks
-    if asks["kind"] == "amend":
-        return f"a cap of epsilon {asks['epsilon']!r} instead of {state.epsilon!r}"
-    if asks["kind"] == "quota":
-        return f"{asks['share']} of the cap for {'' if asks['of'] == 'person' else 'the team '}{asks['name']}"
-    return f"to move the dataset to {asks['to']}" if asks["kind"] == "moved" else f'to cancel the reservation "{asks["key"]}"'
+    match asks["kind"]:
+        case "amend":
+            return f"a cap of epsilon {asks['epsilon']!r} instead of {state.epsilon!r}"
+        case "quota":
+            return f"{asks['share']} of the cap for {'' if asks['of'] == 'person' else 'the team '}{asks['name']}"
+        case "moved":
+            return f"to move the dataset to {asks['to']}"
+        case _:
+            return f'to cancel the reservation "{asks["key"]}"'
 
 
 def proposal_answer(proposal: Proposal, state: LedgerState) -> str:
     """Return the answer to a request that became a proposal."""
-    until = f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_of(proposal, state)}"
-    raises = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
-    seen = ", who states whether an output was seen (--no-output-seen)" if raises else ""
-    return f"{until}; nothing changes before another person approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
+    raises_cap = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
+    seen = ", who states whether an output was seen (--no-output-seen)" if raises_cap else ""
+    return (
+        f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_of(proposal, state)}; nothing changes before another person "
+        f"approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
+    )
 
 
 def proposal_lines(state: LedgerState, now: str) -> tuple[str, ...]:
     """Return a line for each proposal that can still be approved."""
     return tuple(
-        f"waits for another person's approval: entry {each.seq} of {each.who}, until {each.expires}: {change_of(each, state)} "
-        f"({each.asks['why']})"
-        for each in state.proposals.values()
-        if each.expires > now
+        f"waits for another person's approval: entry {proposal.seq} of {proposal.who}, until {proposal.expires}: "
+        f"{change_of(proposal, state)} ({proposal.asks['why']})"
+        for proposal in state.proposals.values()
+        if proposal.expires > now
     )
 
 
@@ -56,13 +65,13 @@ def _is_alerting(state: LedgerState, quota: Quota) -> bool:
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
     """Return a clause about a quota, with its share of the cap, its used part and its remaining part."""
-    left = {name: max(value, ZERO) for name, value in amounts.add(quota.limits(state.caps), state.quota_used(quota), -1).items()}
-    words = " and ".join(f"{down(value)} of {label(name)}" for name, value in left.items() if state.caps[name])
+    remaining = amounts.add(quota.limits(state.caps), state.quota_used(quota), -1)
+    left = [f"{down(max(value, ZERO))} of {label(name)}" for name, value in remaining.items() if state.caps[name]]
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
-    on = "" if state.open_terms().family is None else " on the fullest block"
+    block = "" if state.open_terms().family is None else " on the fullest block"
     share = _share_of_quota(state, quota)
-    taken = f"used to {up(100.0 * share, 1)} %" if share <= 100.0 else "exceeded by earlier charges"
-    return f"{quota.words}{members}, {quota.share} of the cap, is {taken}{on}: {words} left"
+    used = f"used to {up(100.0 * share, 1)} %" if share <= LARGEST_SHOWN_SHARE else "exceeded by earlier charges"
+    return f"{quota.words}{members}, {quota.share} of the cap, is {used}{block}: {' and '.join(left)} left"
 
 
 def quota_warnings(state: LedgerState, who: str) -> tuple[str, ...]:
@@ -72,8 +81,9 @@ def quota_warnings(state: LedgerState, who: str) -> tuple[str, ...]:
 
 def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
     """Return a note if members of a quota were never charged. Their names may be misspelled, and the quota then limits nobody."""
-    names = [name for name in quota.members if name not in (state.people or {})] if quota.share < 1 else []
-    if not names:
+    charged = state.people or {}
+    names = [name for name in quota.members if name not in charged]
+    if not names or quota.share >= 1:
         return ()
     listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     limits = f"{quota.words} limits only charges that are signed with exactly {'this name' if len(names) == 1 else 'these names'}"
@@ -95,32 +105,38 @@ def balance_data(state: LedgerState) -> dict[str, Any]:
     With blocks, these are the numbers of the fullest block. "epsilon_guaranteed" is the guarantee of all runs together; None if nothing is
     guaranteed. "guarantee" is its basis (`LedgerState.guarantee`).
     """
-    remaining, full = remaining_room(state), state.fullest()
-    return {
-        "caps": amount_texts(full.caps),
-        "spent": amount_texts(full.spent),
-        "left": amount_texts(full.left()),
+    remaining, full, terms = remaining_room(state), state.fullest(), state.open_terms()
+    result = {
+        "epsilon_cap": state.epsilon,
+        "epsilon_guaranteed": state.guaranteed,
+        "guarantee": state.guarantee,
+        "delta": terms.delta,
+    }
+    if remaining.planned is not None:
+        result["epsilon_planned"] = remaining.planned
+    data: dict[str, Any] = {
+        "caps": amounts.texts(full.caps),
+        "spent": amounts.texts(full.spent),
+        "left": amounts.texts(full.left()),
         "share_spent": remaining.spent,
         "share_reserved": remaining.reserved,
-        "result": {
-            "epsilon_cap": state.epsilon,
-            "epsilon_guaranteed": state.guaranteed,
-            "guarantee": state.guarantee,
-            "delta": state.open_terms().delta,
-            **({} if remaining.planned is None else {"epsilon_planned": remaining.planned}),
-        },
+        "result": result,
         "more_like_last": remaining.like_last,
         "largest_pure_epsilon": remaining.pure,
         **block_data(state),
-        **({"proposals": [_proposal_data(each) for each in state.proposals.values()]} if state.open_terms().two_person else {}),
-        **({"quotas": [_quota_data(state, quota) for quota in state.quotas.values()]} if state.quotas else {}),
-        **({} if state.departure is None else {"moved_to": state.departure.to, "closed": str(state.departure)}),
-        "head": {"seq": state.head.seq, "hash": state.head.hash},
     }
+    if terms.two_person:
+        data["proposals"] = [_proposal_data(proposal) for proposal in state.proposals.values()]
+    if state.quotas:
+        data["quotas"] = [_quota_data(state, quota) for quota in state.quotas.values()]
+    if state.departure is not None:
+        data |= {"moved_to": state.departure.to, "closed": str(state.departure)}
+    data["head"] = {"seq": state.head.seq, "hash": state.head.hash}
+    return data
 
 
-def _proposal_data(each: Proposal) -> dict[str, Any]:
-    return {"entry": each.seq, "who": each.who, "expires": each.expires, "asks": dict(each.asks)}
+def _proposal_data(proposal: Proposal) -> dict[str, Any]:
+    return {"entry": proposal.seq, "who": proposal.who, "expires": proposal.expires, "asks": dict(proposal.asks)}
 
 
 def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
@@ -131,8 +147,8 @@ def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
         "share": str(quota.share),
         "alert_at": str(quota.alert_at),
         "entry": quota.seq,
-        "spent": amount_texts(state.quota_used(quota)),
-        "limit": amount_texts(quota.limits(state.caps)),
+        "spent": amounts.texts(state.quota_used(quota)),
+        "limit": amounts.texts(quota.limits(state.caps)),
         "share_used": _share_of_quota(state, quota),
         "alert": _is_alerting(state, quota),
     }
@@ -142,35 +158,35 @@ def block_data(state: LedgerState) -> dict[str, Any]:
     """Return the field "blocks" with the spending of each charged or retired block; an empty table if the dataset has no blocks."""
     if state.open_terms().family is None:
         return {}
-    spent, none = spent_by_block(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)
-    every = {block: spent.get(block, none) for block in sorted({*spent, *state.retired})}
-    return {
-        "blocks": [
-            {
-                "block": block,
-                "spent": amount_texts(total),
-                "share": amounts.largest_share(total, state.caps),
-                "retired": block in state.retired,
-            }
-            for block, total in every.items()
-        ]
-    }
+    spent, nothing = spent_by_block(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)
+    blocks = []
+    for block in sorted({*spent, *state.retired}):
+        total = spent.get(block, nothing)
+        share = amounts.largest_share(total, state.caps)
+        blocks.append({"block": block, "spent": amounts.texts(total), "share": share, "retired": block in state.retired})
+    return {"blocks": blocks}
 
 
 def run_data(state: LedgerState) -> list[dict[str, Any]]:
     """Return all charges as JSON values."""
-    return [
-        {
-            "key": run.key,
-            "entry": run.seq,
-            "status": run.status,
-            "cost": amount_texts(run.cost),
-            "share": 0.0 if run.status == "void" else share_of(state, run.cost),
-            **{name: run.content.get(name) for name in ("who", "when", "why", "pipeline")},
-            **({"window": list(run.window)} if run.window else {}),
-        }
-        for run in state.runs.values()
-    ]
+    return [_charge_data(state, run) for run in state.runs.values()]
+
+
+def _charge_data(state: LedgerState, run: Run) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "key": run.key,
+        "entry": run.seq,
+        "status": run.status,
+        "cost": amounts.texts(run.cost),
+        "share": 0.0 if run.status == "void" else share_of(state, run.cost),
+        "who": run.content.get("who"),
+        "when": run.content.get("when"),
+        "why": run.content.get("why"),
+        "pipeline": run.content.get("pipeline"),
+    }
+    if run.window:
+        data["window"] = list(run.window)
+    return {**data, **_certificate_data(run.content)}
 
 
 def terms_data(state: LedgerState) -> dict[str, Any]:
@@ -180,12 +196,13 @@ def terms_data(state: LedgerState) -> dict[str, Any]:
 
 def entry_data(entry: LedgerEntry | None) -> dict[str, Any] | None:
     """Return the content and the hash of an entry as JSON values; None for no entry."""
-    return None if entry is None else {**entry.content, "hash": entry.row.hash}
+    return None if entry is None else {**entry.content, **_certificate_data(entry.content), "hash": entry.row.hash}
 
 
-def amount_texts(total: amounts.Amounts) -> Mapping[str, str]:
-    """Return amounts as JSON values."""
-    return {name: str(value) for name, value in total.items()}
+def _certificate_data(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the certificate that a charge names as a JSON value; an empty table if it names none."""
+    digest = certificate_of(content)
+    return {} if digest is None else {"certificate": digest}
 
 
 def share_spent_text(state: LedgerState) -> str:
@@ -195,10 +212,10 @@ def share_spent_text(state: LedgerState) -> str:
 
 def aligned_lines(table: Table) -> tuple[str, ...]:
     """Return the lines of a table for a terminal, in aligned columns: the heads and each row. A table without rows has no lines."""
-    widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        cells = zip(row, widths, strict=True)
-        return "  ".join(cell.rjust(width) if i in table.numeric else cell.ljust(width) for i, (cell, width) in enumerate(cells))
-
-    return tuple(line(row).rstrip() for row in (table.columns, *table.rows)) if table.rows else ()
+    if not table.rows:
+        return ()
+    columns = []
+    for index, cells in enumerate(zip(table.columns, *table.rows, strict=True)):
+        width = max(map(len, cells))
+        columns.append([cell.rjust(width) if index in table.numeric else cell.ljust(width) for cell in cells])
+    return tuple("  ".join(line).rstrip() for line in zip(*columns, strict=True))

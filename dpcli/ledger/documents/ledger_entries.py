@@ -16,6 +16,7 @@ from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_balance import guarantee_words
 from dpcli.ledger.documents.ledger_data import entry_data
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.requests import certificate_of
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
@@ -29,19 +30,22 @@ Sessions = dict[tuple[str, str], int]
 
 def log(ledger: Ledger) -> Document:
     """Return the document of all entries. The table shows only the last count of a session, which contains the earlier counts."""
-    state, last, counts = _check_chain(ledger)
+    state, last_counts, counts = _check_chain(ledger)
     head = state.head
 
     def rows() -> Iterator[tuple[str, ...]]:
-        return (_table_row(e) for e in ledger.reread(head) if e.kind != "count" or last[_session(e)] == e.row.seq)
+        for entry in ledger.reread(head):
+            if entry.kind != "count" or last_counts[_session(entry)] == entry.row.seq:
+                yield _table_row(entry)
 
-    lines = head.seq - counts + len(last)
+    row_count = head.seq - counts + len(last_counts)
+    columns = ("entry", "kind", "run", "cost", "who", "when", "why")
     return Document(
         headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
         data=_data("dpcli/budget-log/v1", state, _reread_entries(ledger, state, entry_data)),
-        tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), Walked(lines, rows), frozenset({0})),),
-        records=_reread_entries(ledger, state, lambda e: entry_data(e) or {}),
-        log=Walked(lines, lambda: map("  ".join, rows())),
+        tables=(Table("entries", columns, Walked(row_count, rows), frozenset({0})),),
+        records=_reread_entries(ledger, state, lambda entry: entry_data(entry) or {}),
+        log=Walked(row_count, lambda: map("  ".join, rows())),
         long=True,
     )
 
@@ -50,29 +54,36 @@ def export(ledger: Ledger) -> Document:
     """Return the document of all entries with their canonical texts and hashes."""
     state, _, _ = _check_chain(ledger)
     entries = _reread_entries(ledger, state, _export_data)
-    rows = _reread_entries(ledger, state, lambda e: (*_table_row(e)[:3], *_table_row(e)[4:], e.row.body, e.row.hash))
+    rows = _reread_entries(ledger, state, _export_row)
+    columns = ("entry", "kind", "run", "who", "when", "why", "body", "hash")
     return Document(
         headline=f"{ledger.dataset}: {state.head.seq} entries{guarantee_words(state)}",
         data=_data("dpcli/budget-export/v1", state, entries),
-        tables=(Table("entries", ("entry", "kind", "run", "who", "when", "why", "body", "hash"), rows, frozenset({0})),),
+        tables=(Table("entries", columns, rows, frozenset({0})),),
         records=entries,
         long=True,
     )
 
 
-def _export_data(e: LedgerEntry) -> dict[str, Any]:
-    return {"seq": e.row.seq, "hash": e.row.hash, "body": e.row.body, "content": e.content}
+def _export_data(entry: LedgerEntry) -> dict[str, Any]:
+    return {"seq": entry.row.seq, "hash": entry.row.hash, "body": entry.row.body, "content": entry.content}
+
+
+def _export_row(entry: LedgerEntry) -> tuple[str, ...]:
+    number, kind, key, _, who, when, why = _table_row(entry)
+    return number, kind, key, who, when, why, entry.row.body, entry.row.hash
 
 
 def _check_chain(ledger: Ledger) -> tuple[LedgerState, Sessions, int]:
     """Read and check all of the chain. Return its state, the last count entry of each session, and the number of count entries."""
-    state, last, counts = LedgerState(ledger.dataset, hides=ledger.store.hides), Sessions(), 0
+    state, last_counts, counts = LedgerState(ledger.dataset, hides=ledger.store.hides), Sessions(), 0
     for entry, after in ledger.replay():
         state = after
         if entry.kind == "count":
-            last[_session(entry)], counts = entry.row.seq, counts + 1
+            last_counts[_session(entry)] = entry.row.seq
+            counts += 1
     state.open_terms()
-    return state, last, counts
+    return state, last_counts, counts
 
 
 def _session(entry: LedgerEntry) -> tuple[str, str]:
@@ -99,9 +110,9 @@ def anchor(ledger: Ledger) -> Document:
 
 def upgrade_document(names: tuple[str, ...]) -> Document:
     """Return the document of an upgrade, which was recorded in the datasets `names`."""
-    done = f"recorded for {', '.join(names)}" if names else "nothing to do"
+    outcome = f"recorded for {', '.join(names)}" if names else "nothing to do"
     return Document(
-        f"the definitions are those of this version: {done}",
+        f"the definitions are those of this version: {outcome}",
         {"schema": "dpcli/budget-upgrade/v1", "datasets": list(names), "exit_code": 0},
     )
 
@@ -109,37 +120,44 @@ def upgrade_document(names: tuple[str, ...]) -> Document:
 def verification_document(ledger: Ledger, result: Verified) -> Document:
     """Return the document of a verification."""
     problems, departure = result.problems, ledger.state().departure
-    wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries state"
-    closed = {} if departure is None else {"closed": str(departure)}
     headline = f"{ledger.dataset}: {result.entries} entries intact, head {result.head.hash[:16]}; {_costs_words(result)}"
-    data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": result.entries, "head": result.head.hash}
-    code, lines = int(bool(problems)), (*problems, *result.notes)
-    return Document(
-        "; ".join((f"{headline}{wrong if problems else ''}", *closed.values())),
-        {**data, **closed, "costs": result.costs, "problems": list(problems), "notes": list(result.notes), "exit_code": code},
-        "fail" if problems else "pass",
-        notes=lines,
-        log=lines,
-        exit_code=code,
-    )
+    data: dict[str, Any] = {
+        "schema": "dpcli/budget-verify/v1",
+        "dataset": ledger.dataset,
+        "entries": result.entries,
+        "head": result.head.hash,
+    }
+    if problems:
+        headline += f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries state"
+    if departure is not None:
+        headline += f"; {departure}"
+        data["closed"] = str(departure)
+    exit_code = 1 if problems else 0
+    data |= {"costs": result.costs, "problems": list(problems), "notes": list(result.notes), "exit_code": exit_code}
+    lines = (*problems, *result.notes)
+    return Document(headline, data, "fail" if problems else "pass", notes=lines, log=lines, exit_code=exit_code)
 
 
 def move_document(copies: Sequence[MovedDataset]) -> Document:
     """Return the document of a move, with the last copied entry of each dataset and the results of verifying the copies."""
     lines = [_moved_line(copy) for copy in copies]
-    problems = [f"{copy.dataset}: {problem}" for copy in copies for problem in (*copy.verified.problems, *copy.verified.notes)]
-    code = int(any(copy.verified.problems for copy in copies))
+    findings = []
+    for copy in copies:
+        findings += [f"{copy.dataset}: {text}" for text in (*copy.verified.problems, *copy.verified.notes)]
     records = [_moved_record(copy) for copy in copies]
+    has_problems = any(copy.verified.problems for copy in copies)
+    exit_code = 1 if has_problems else 0
+    is_single = len(copies) == 1
     return Document(
-        lines[0] if len(lines) == 1 else f"{len(lines)} datasets are in {copies[0].to}",
-        {"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": code},
-        "fail" if code else "pass",
-        notes=tuple(problems),
+        lines[0] if is_single else f"{len(copies)} datasets are in {copies[0].to}",
+        {"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": exit_code},
+        "fail" if has_problems else "pass",
+        notes=tuple(findings),
         records=records,
-        details=(*(lines if len(lines) > 1 else ()), *problems),
-        log=tuple(problems),
-        exit_code=code,
-        why="the copies are complete, but more was spent than the entries state" if code else "",
+        details=tuple(findings) if is_single else (*lines, *findings),
+        log=tuple(findings),
+        exit_code=exit_code,
+        why="the copies are complete, but more was spent than the entries state" if has_problems else "",
     )
 
 
@@ -148,16 +166,18 @@ def _costs_words(result: Verified) -> str:
 
 
 def _moved_line(dataset: MovedDataset) -> str:
-    done, end = "had moved before" if dataset.repeated else "moved", f"{dataset.at.seq} entries, head {dataset.at.hash[:16]}"
-    return f"{dataset.dataset}: {done} to {dataset.to}, {end}; the copy has {dataset.verified.entries}, {_costs_words(dataset.verified)}"
+    verb = "had moved before" if dataset.repeated else "moved"
+    copied = f"{dataset.closed_at.seq} entries, head {dataset.closed_at.hash[:16]}"
+    verified = f"the copy has {dataset.verified.entries}, {_costs_words(dataset.verified)}"
+    return f"{dataset.dataset}: {verb} to {dataset.to}, {copied}; {verified}"
 
 
 def _moved_record(dataset: MovedDataset) -> dict[str, Any]:
     return {
         "dataset": dataset.dataset,
         "to": dataset.to,
-        "entries": dataset.at.seq,
-        "head": dataset.at.hash,
+        "entries": dataset.closed_at.seq,
+        "head": dataset.closed_at.hash,
         "repeated": dataset.repeated,
         "copy": {
             "entries": dataset.verified.entries,
@@ -167,12 +187,15 @@ def _moved_record(dataset: MovedDataset) -> dict[str, Any]:
     }
 
 
-def _table_row(e: LedgerEntry) -> tuple[str, ...]:
-    return str(e.row.seq), e.kind, e.key, _cost(e), str(e.content.get("who", "")), str(e.content.get("when", "")), _reason(e)
+def _table_row(entry: LedgerEntry) -> tuple[str, ...]:
+    """Return the number, kind, key, cost, author, time and reason of an entry as texts."""
+    who, when = str(entry.content.get("who", "")), str(entry.content.get("when", ""))
+    return str(entry.row.seq), entry.kind, entry.key, _cost(entry), who, when, _reason(entry)
 
 
 def _reason(entry: LedgerEntry) -> str:
-    """Return the reason of an entry, with the origin of a copy or run, the target of a move, and the proposal and approval if any."""
+    """Return the reason of an entry, with the origin of a copy or run, the target of a move, the proposal and approval, and the
+    certificate of a run, if any."""
     content, why = entry.content, str(entry.content.get("why", ""))
     if entry.kind == "propose":
         return f"{_change(content['asks'])}: {content['asks'].get('why', '')} (until {content['expires']})"
@@ -183,6 +206,8 @@ def _reason(entry: LedgerEntry) -> str:
         why += f" ({approved}; proposed in entry {content['proposal']})"
     elif "approver" in content:
         why += f" (stated approver: {content['approver']})"
+    digest = certificate_of(content)
+    why += "" if digest is None else f"{' ' if why else ''}(certificate sha256:{digest})"
     return ": ".join(filter(None, (_origin(content), why)))
 
 
@@ -195,11 +220,16 @@ def _origin(content: Mapping[str, Any]) -> str:
 
 
 def _change(asks: Mapping[str, Any]) -> str:
-    if asks["kind"] == "quota":
-        return _quota(asks)
-    if asks["kind"] == "moved":
-        return f"move to {asks['to']}"
-    return f"cap epsilon {asks['epsilon']!r}" if asks["kind"] == "amend" else f'cancel "{asks["key"]}"'
+    """Return the change that a proposal asks for, in a few words."""
+    match asks["kind"]:
+        case "quota":
+            return _quota(asks)
+        case "moved":
+            return f"move to {asks['to']}"
+        case "amend":
+            return f"cap epsilon {asks['epsilon']!r}"
+        case _:
+            return f'cancel "{asks["key"]}"'
 
 
 def _quota(asks: Mapping[str, Any]) -> str:
@@ -210,12 +240,11 @@ def _quota(asks: Mapping[str, Any]) -> str:
 def _cost(entry: LedgerEntry) -> str:
     """Return the text of the column "cost": the cost of a charge, a cap, a quota or a number of answers; else ""."""
     content = entry.content
-    if "caps" in content:
-        stated = content.get("terms", {})
+    if "caps" in content:  # an opening or an amendment
+        terms = content.get("terms", {})
         unseen = ", no output seen, as stated" if "unseen" in content else ""
-        ceiling = stated.get("ceiling")
-        limit = "" if ceiling is None else f", ceiling {ceiling!r}"
-        return f"cap: epsilon {content.get('epsilon', stated.get('epsilon'))!r}{limit}{unseen}"
+        ceiling = "" if terms.get("ceiling") is None else f", ceiling {terms['ceiling']!r}"
+        return f"cap: epsilon {content.get('epsilon', terms.get('epsilon'))!r}{ceiling}{unseen}"
     if entry.kind == "quota":
         return _quota(content)
     if entry.kind == "count":

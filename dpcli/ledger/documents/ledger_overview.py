@@ -6,11 +6,11 @@ The table begins with the datasets that cannot be read. The others are sorted by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.base.rounding import percent_used
 from dpcli.document.document import Document, Table
-from dpcli.ledger.documents.ledger_data import aligned_lines as set_columns
+from dpcli.ledger.documents.ledger_data import aligned_lines
 
 if TYPE_CHECKING:
     from dpcli.ledger.dataset_overview import DatasetSummary, UnreadableDataset
@@ -31,43 +31,54 @@ COLUMNS = (
 
 def overview_document(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSummary]) -> Document:
     """Return the document, with a row for each dataset. Its exit code is 4 if a dataset or ledger cannot be read."""
-    code = 4 if unread else 0
-    table, warned = _table(unread, summaries), [summary for summary in summaries if summary.warnings]
+    table = _table(unread, summaries)
     live = [summary for summary in summaries if summary.moved_to is None]
-    reasons = tuple(f"cannot be read: {each.why}" for each in unread)
+    reasons = tuple(f"cannot be read: {dataset.why}" for dataset in unread)
+    details = ["", *aligned_lines(table)]
+    if reasons:
+        details += ["", *reasons]
     records = [*map(_unread_data, unread), *map(_data, summaries)]
+    exit_code = 4 if unread else 0
     return Document(
-        headline=_headline(unread, summaries, len(warned)),
-        data={"schema": "dpcli/budget-overview/v1", "datasets": records, "exit_code": code},
-        verdict="unknown" if unread else "warn" if warned else "pass",
+        _headline(unread, summaries),
+        {"schema": "dpcli/budget-overview/v1", "datasets": records, "exit_code": exit_code},
+        _verdict(unread, summaries),
+        exit_code=exit_code,
         tables=(table,) if table.rows else (),
         total=str(len(live)),
-        exit_code=code,
         records=records,
         title="budgets",
         notes=reasons,
-        details=("", *set_columns(table), *(("", *reasons) if reasons else ())),
+        details=tuple(details),
         why=_first_reason(unread),
     )
 
 
+def _verdict(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSummary]) -> Literal["pass", "warn", "unknown"]:
+    if unread:
+        return "unknown"
+    return "warn" if any(summary.warnings for summary in summaries) else "pass"
+
+
 def _table(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSummary]) -> Table:
     """Return the table. If there are several ledgers, its first column names the ledger of a dataset."""
-    rows: list[tuple[str, ...]] = [(each.ledger, *_unread_row(each)) for each in unread] + [
-        (each.ledger, *_row(each)) for each in summaries
-    ]
-    places = dict.fromkeys(row[0] for row in rows)
-    columns: tuple[str, ...] = ("ledger", *COLUMNS)
-    title = "datasets"
-    if len(places) < 2:
-        rows, columns, title = [row[1:] for row in rows], COLUMNS, f"datasets of {next(iter(places), 'no ledger')}"
-    flagged = frozenset(range(len(unread))) | {len(unread) + i for i, summary in enumerate(summaries) if summary.warnings}
-    numeric = frozenset(i for i, name in enumerate(columns) if name in ("used", "reserved"))
+    ledgers = [dataset.ledger for dataset in unread] + [summary.ledger for summary in summaries]
+    rows = [*map(_unread_row, unread), *map(_row, summaries)]
+    columns: tuple[str, ...] = COLUMNS
+    title = f"datasets of {ledgers[0] if ledgers else 'no ledger'}"
+    if len(set(ledgers)) > 1:
+        rows = [(ledger, *row) for ledger, row in zip(ledgers, rows, strict=True)]
+        columns, title = ("ledger", *COLUMNS), "datasets"
+    warnings = [True] * len(unread) + [bool(summary.warnings) for summary in summaries]
+    flagged = frozenset(index for index, is_flagged in enumerate(warnings) if is_flagged)
+    numeric = frozenset(index for index, name in enumerate(columns) if name in ("used", "reserved"))
     return Table(title, columns, tuple(rows), numeric, flagged=flagged)
 
 
-def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSummary], warned: int) -> str:
+def _headline(unread: Sequence[UnreadableDataset], summaries: Sequence[DatasetSummary]) -> str:
+    """Return the numbers of datasets in words. A dataset that was copied here and is not open yet counts as neither live nor gone."""
     live = [summary for summary in summaries if summary.moved_to is None]
+    warned = sum(bool(summary.warnings) for summary in summaries)
     count, waiting = len(live), sum(summary.state.not_open for summary in summaries)
     gone = len(summaries) - len(live) - waiting
     headline = f"{count:,} {'dataset' if count == 1 else 'datasets'}"
@@ -106,7 +117,8 @@ def _row(summary: DatasetSummary) -> tuple[str, ...]:
 
 
 def _unread_row(unread: UnreadableDataset) -> tuple[str, ...]:
-    return unread.dataset or "?", *["?"] * 8, "cannot be read"
+    unknown = ["?"] * (len(COLUMNS) - 2)
+    return (unread.dataset or "?", *unknown, "cannot be read")
 
 
 def _data(summary: DatasetSummary) -> dict[str, Any]:

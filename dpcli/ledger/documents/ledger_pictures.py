@@ -30,11 +30,12 @@ STEPS = (
 EMPTY, CLOSED = "no charge", "retired"
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-ACROSS = 53  # number of weeks in one strip of the calendar
-TALL = 9  # number of rows in a strip: a row of months, seven rows of days, and an empty row
-STRIPS = 10  # largest number of strips
-NAMED, ROW = 300, 6  # largest number of squares with names, and their number in a row
-NARROW, EACH = 3, 4  # number of columns that the name of a month needs, and that lie between two labels of weeks
+# A calendar of days consists of strips. Each has a column for each week, a row of months, seven rows of days, and an empty row.
+WEEKS_PER_STRIP, ROWS_PER_STRIP, MOST_STRIPS = 53, 9, 10
+MONTH_WIDTH = 3  # number of columns that the name of a month needs
+# A chart of weeks has a row for each year and a column for each week of the year, of which every fourth has a label.
+WEEKS_PER_YEAR, MOST_YEARS, WEEKS_PER_LABEL = 53, 20, 4
+MOST_NAMED, NAMED_PER_ROW = 300, 6  # largest number of squares with names, and their number in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +63,18 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
         state: The state of the ledger.
         when: The time of the state, for the title.
     """
-    terms = state.open_terms()
-    family = terms.family
-    known = set() if family is None else {*spent_by_block(state.spent, state.caps), *state.retired}
-    if family is None or not (known or family.kind.listed):
+    family = state.open_terms().family
+    if family is None:
+        return None
+    known = {*spent_by_block(state.spent, state.caps), *state.retired}
+    if not (known or family.kind.listed):
         return None
     drawn = _draw(family, known, _square_maker(state))
     grid = Grid("block", drawn.squares, drawn.headings, STEPS, EMPTY, CLOSED, drawn.named)
     return Chart(
         kind="blocks",
         title=f"blocks of {state.dataset} by used share, {when}",
-        subtitle=f"blocks by {family.by} of {family.column}, {_range_words(family, known)}; cap epsilon {state.epsilon!r} "
-        f"at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
+        subtitle=f"blocks by {family.by} of {family.column}, {_range_words(family, known)}; {_cap_words(state)}",
         x=Axis("column", 0.0, float(grid.columns)),
         y=Axis("row", 0.0, float(grid.rows)),
         grid=grid,
@@ -81,7 +82,14 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     )
 
 
+def _cap_words(state: LedgerState) -> str:
+    """Return the cap and its setting for the subtitle of a chart."""
+    terms = state.open_terms()
+    return f"cap epsilon {state.epsilon!r} at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}"
+
+
 def _range_words(family: BlockFamily, known: set[str]) -> str:
+    """Return the number of listed blocks, or else the first and the last known block."""
     if family.kind.listed:
         return f"{len(family.kind.listed):,} of them"
     return f"{min(known, key=family.kind.rank)} to {max(known, key=family.kind.rank)}"
@@ -94,8 +102,8 @@ def _square_maker(state: LedgerState) -> SquareMaker:
     def square(block: str, column: int, row: int) -> Square:
         share = amounts.largest_share(spent[block], state.caps) if block in spent else None
         retired = block in state.retired
-        words = (EMPTY if share is None else percent_used(share)) + (f", {CLOSED}" if retired else "")
-        return Square(block, column, row, share, words, retired)
+        words = EMPTY if share is None else percent_used(share)
+        return Square(block, column, row, share, f"{words}, {CLOSED}" if retired else words, retired)
 
     return square
 
@@ -103,33 +111,39 @@ def _square_maker(state: LedgerState) -> SquareMaker:
 def _draw(family: BlockFamily, known: set[str], square: SquareMaker) -> BlockDrawing:
     """Return the squares of a chart in the layout for the kind of blocks: a calendar of days, years of weeks, or a plain grid."""
     kind = family.kind
-    days = {day for block in known if (day := kind.first_day(block)) is not None}
+    first_days = map(kind.first_day, known)
+    days = {day for day in first_days if day is not None}
     if days:
         return _draw_days(days, square) if kind.weekly else _draw_weeks(days, square)
-    every = sorted(kind.listed, key=kind.rank)
-    shown = every if len(every) <= NAMED else sorted(known, key=kind.rank)[:NAMED]
-    squares = tuple(square(block, i % ROW, i // ROW) for i, block in enumerate(shown))
+    listed = sorted(kind.listed, key=kind.rank)
+    shown = listed if len(listed) <= MOST_NAMED else sorted(known, key=kind.rank)[:MOST_NAMED]
+    squares = tuple(square(block, index % NAMED_PER_ROW, index // NAMED_PER_ROW) for index, block in enumerate(shown))
     return BlockDrawing(squares, (), named=True, hidden=len(known - set(shown)))
 
 
 def _draw_days(days: set[date], square: SquareMaker) -> BlockDrawing:
-    """Draw weeks as columns, in strips of `ACROSS` weeks. The last strip ends with the last week. Strips without a charge are left out."""
+    """Draw weeks as columns, in strips of `WEEKS_PER_STRIP` weeks. The last strip ends with the last week.
+
+    Strips without a charge are left out.
+    """
     first, last = min(days), max(days)
     end = _week(last)
-    strips = sorted({(end - _week(day)) // ACROSS for day in days}, reverse=True)
-    shown = strips[-STRIPS:]
+    strips = sorted({(end - _week(day)) // WEEKS_PER_STRIP for day in days}, reverse=True)
+    shown = strips[-MOST_STRIPS:]
     squares: list[Square] = []
     headings: list[Heading] = []
     for strip, number in enumerate(shown):
-        start = max(end - ACROSS * (number + 1) + 1, _week(first))
-        weeks = range(start, end - ACROSS * number + 1)
-        within = [day for week in weeks for day in _days_of(week) if first <= day <= last]
-        squares += [square(day.isoformat(), _week(day) - start, TALL * strip + 1 + day.weekday()) for day in within]
-        headings += [Heading(name, -1, TALL * strip + 1 + i) for i, name in enumerate(WEEKDAYS)]
+        top = ROWS_PER_STRIP * strip  # the row of months
+        start = max(end - WEEKS_PER_STRIP * (number + 1) + 1, _week(first))
+        within: list[date] = []
+        for week in range(start, end - WEEKS_PER_STRIP * number + 1):
+            within += [day for day in _days_of(week) if first <= day <= last]
+        squares += [square(day.isoformat(), _week(day) - start, top + 1 + day.weekday()) for day in within]
+        headings += [Heading(name, -1, top + 1 + weekday) for weekday, name in enumerate(WEEKDAYS)]
         months = _months(within)
-        headings += [Heading(text, _week(day) - start, TALL * strip) for day, text in months]
-        headings.append(Heading(f"{months[0][0].year:04}", -1, TALL * strip))
-    hidden = sum((end - _week(day)) // ACROSS not in shown for day in days)
+        headings += [Heading(label, _week(day) - start, top) for day, label in months.items()]
+        headings.append(Heading(f"{min(months).year:04}", -1, top))
+    hidden = sum((end - _week(day)) // WEEKS_PER_STRIP not in shown for day in days)
     return BlockDrawing(tuple(squares), tuple(headings), hidden=hidden)
 
 
@@ -139,38 +153,45 @@ def _week(day: date) -> int:
 
 
 def _days_of(week: int) -> list[date]:
+    """Return the days of a week, without days after the last day of the calendar."""
     ordinals = range(7 * week + 1, 7 * week + 8)
     return [date.fromordinal(ordinal) for ordinal in ordinals if ordinal <= date.max.toordinal()]
 
 
-def _months(days: Sequence[date]) -> list[tuple[date, str]]:
-    """Return the first shown day of each month, and its label.
+def _months(days: Sequence[date]) -> dict[date, str]:
+    """Return the label of each month, by the first shown day of the month.
 
     The label is the name of the month. For a January after the first label it is the year. If the first two labels would overlap, the first
     label is left out.
     """
-    begun = [day for i, day in enumerate(days) if i == 0 or day.day == 1]
-    if len(begun) > 1 and _week(begun[1]) - _week(begun[0]) < NARROW:
-        del begun[0]
-    return [(day, f"{day.year:04}" if i and day.month == 1 else MONTHS[day.month - 1]) for i, day in enumerate(begun)]
+    first_days = [day for day in days if day == days[0] or day.day == 1]
+    if len(first_days) > 1 and _week(first_days[1]) - _week(first_days[0]) < MONTH_WIDTH:
+        del first_days[0]
+    labels = {day: MONTHS[day.month - 1] for day in first_days}
+    labels |= {day: f"{day.year:04}" for day in first_days[1:] if day.month == 1}
+    return labels
 
 
 def _draw_weeks(mondays: set[date], square: SquareMaker) -> BlockDrawing:
     """Draw years as rows, and the weeks of a year as columns."""
     first, last = min(mondays), max(mondays)
     years = sorted({day.isocalendar().year for day in mondays})
-    shown = years[-2 * STRIPS :]
+    shown = years[-MOST_YEARS:]
     squares: list[Square] = []
     for row, year in enumerate(shown, 1):
-        weeks = [(week, monday) for week in range(1, 54) if (monday := _monday(year, week)) is not None]
-        squares += [square(f"{year:04}-W{week:02}", week - 1, row) for week, monday in weeks if first <= monday <= last]
-    columns = {each.column for each in squares}
+        for week in range(1, WEEKS_PER_YEAR + 1):
+            monday = _monday(year, week)
+            if monday is not None and first <= monday <= last:
+                squares.append(square(f"{year:04}-W{week:02}", week - 1, row))
+    columns = {drawn.column for drawn in squares}
     headings = [Heading(f"{year:04}", -1, row) for row, year in enumerate(shown, 1)]
-    headings += [Heading(f"W{column + 1:02}", column, 0) for column in range(0, ACROSS, EACH) if column in columns]
+    labelled = [column for column in range(0, WEEKS_PER_YEAR, WEEKS_PER_LABEL) if column in columns]
+    headings += [Heading(f"W{column + 1:02}", column, 0) for column in labelled]
     return BlockDrawing(tuple(squares), tuple(headings), hidden=sum(day.isocalendar().year not in shown for day in mondays))
 
 
 def _monday(year: int, week: int) -> date | None:
+    """Return the first day of a week of a year; None if the year has no such week."""
     try:
         return date.fromisocalendar(year, week, 1)
     except ValueError:
@@ -182,20 +203,19 @@ def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
 
     Amendments of the cap are marked, as they can raise or lower the line.
     """
+    if len(entries) < 2:
+        return None
     state, left, amended = LedgerState(str(entries[0].content["dataset"])), [], []
     for entry in entries:
         state.apply(entry)
-        left.append(100.0 * max(1.0 - share_of(state, state.fullest().spent), 0.0))
+        left.append(_percent_left(share_of(state, state.fullest().spent)))
         if entry.kind == "amend":
             amended.append(Marker(f"cap {state.epsilon!r}", float(entry.row.seq), left[-1], Tone.LIMIT))
-    if len(entries) < 2:
-        return None
-    terms = state.open_terms()
     reserved = len(state.under_way)
     return Chart(
         kind="burn-down",
         title="remaining budget",
-        subtitle=f"{state.dataset}: cap epsilon {state.epsilon!r} at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
+        subtitle=f"{state.dataset}: {_cap_words(state)}",
         x=Axis("entry", 1.0, float(len(entries))),
         y=Axis("left of the cap", 0.0, 100.0, unit="%"),
         lines=(
@@ -207,27 +227,31 @@ def burn_down_chart(entries: Sequence[LedgerEntry]) -> Chart | None:
     )
 
 
+def _percent_left(share: float) -> float:
+    """Return the part of the cap that is left after the use of a share, in percent. It is 0 if more than the cap is used."""
+    return 100.0 * max(1.0 - share, 0.0)
+
+
 def steps(values: Sequence[float], first: int = 1) -> tuple[tuple[float, float], ...]:
     """Return the points of a line that is constant between entries and jumps at each entry. `first` is the number of the first entry."""
     points = [(float(first), values[0])]
-    for i, (before, now) in enumerate(pairwise(values), start=first + 1):
-        points += [(float(i), before), (float(i), now)]
+    for number, (before, after) in enumerate(pairwise(values), start=first + 1):
+        points += [(float(number), before), (float(number), after)]
     return tuple(points)
 
 
 def plan_chart(plan: BudgetPlan) -> Chart:
     """Return a chart of the part of the cap that remains now and after each run, as steps. The first run that does not fit is marked."""
     state = plan.before.fullest()
-    left = [100.0 * max(1.0 - used, 0.0) for used in (share_of(state, state.spent), *(run.used for run in plan.runs))]
-    terms, last = state.open_terms(), float(len(plan.runs))
-    refused = [
-        Marker(f"{run.day}: does not fit", plan.in_order + 1.0, left[plan.in_order], Tone.LIMIT) for run in (plan.refused,) if run
-    ]
+    left = [_percent_left(share_of(state, state.spent)), *(_percent_left(run.used) for run in plan.runs)]
+    last = float(len(plan.runs))
+    refused = []
+    if plan.refused is not None:
+        refused.append(Marker(f"{plan.refused.day}: does not fit", plan.in_order + 1.0, left[plan.in_order], Tone.LIMIT))
     return Chart(
         kind="plan",
         title="remaining budget during the plan",
-        subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: cap epsilon {state.epsilon!r} at delta = "
-        f"{terms.delta!r}, per {terms.unit}, {terms.adjacency}",
+        subtitle=f"{state.dataset}, runs from {plan.runs[0].day} to {plan.runs[-1].day}: {_cap_words(state)}",
         x=Axis("run of the plan", 0.0, last),
         y=Axis("left of the cap", 0.0, 100.0, unit="%"),
         lines=(

@@ -13,7 +13,7 @@ from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
-from dpcli.ledger.documents.ledger_data import aligned_lines, amount_texts, block_data
+from dpcli.ledger.documents.ledger_data import aligned_lines, block_data
 from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
@@ -30,21 +30,22 @@ def plan_document(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outl
     Its exit code is 1 if a run does not fit.
     """
     refused = plan.refused
+    reason = "" if refused is None else f"the run of {_file(plan, refused)} on {refused.day} does not fit"
     notes = (*_notes(plan, changes, outlook), UNRESERVED)
     schedule = _schedule_table(plan)
     return Document(
-        headline=_headline(plan),
-        data=_data(plan, changes, outlook),
-        verdict="fail" if refused else "pass",
+        _headline(plan),
+        _data(plan, changes, outlook),
+        "pass" if refused is None else "fail",
+        exit_code=0 if refused is None else 1,
         tables=(schedule, _run_table(plan)),
         notes=notes,
         total=str(plan.fitting),
-        exit_code=1 if refused else 0,
         records=[_run_data(plan, run) for run in plan.runs],
         title=f"plan for {plan.before.dataset}",
         pictures=(picture(plan),) if pictured else (),
         details=(*calendar(plan.after), "", *aligned_lines(schedule), "", *notes),
-        why="" if refused is None else f"the run of {_file(plan, refused)} on {refused.day} does not fit",
+        why=reason,
     )
 
 
@@ -62,10 +63,10 @@ def _file(plan: BudgetPlan, run: PlannedRun) -> str:
 def _headline(plan: BudgetPlan) -> str:
     count, refused = len(plan.runs), plan.refused
     if refused is None:
-        many = "the run fits" if count == 1 else f"all {count:,} runs fit"
-        return f"{plan.before.dataset}: {many}; {_used_words(plan)}"
-    which = f"the first run that does not fit is {_file(plan, refused)} on {refused.day}: {refused.why}"
-    return f"{plan.before.dataset}: {plan.fitting:,} of {count:,} runs fit; {which}"
+        all_fit = "the run fits" if count == 1 else f"all {count:,} runs fit"
+        return f"{plan.before.dataset}: {all_fit}; {_used_words(plan)}"
+    first = f"the first run that does not fit is {_file(plan, refused)} on {refused.day}: {refused.why}"
+    return f"{plan.before.dataset}: {plan.fitting:,} of {count:,} runs fit; {first}"
 
 
 def _used_words(plan: BudgetPlan) -> str:
@@ -86,21 +87,25 @@ def _notes(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | N
     """Return the notes of a plan: when the budget runs out, changes, the most charged blocks, the outlook and reservations."""
     lines = []
     if plan.refused is not None:
-        before = f"after {plan.in_order:,} {'run' if plan.in_order == 1 else 'runs'}" if plan.in_order else "before any run"
-        lines.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used_words(plan)}")
-        words = "; or ".join(f"{each.change}, {each.runs:,} {'run' if each.runs == 1 else 'runs'} in all" for each in changes)
-        lines.append(f"would fit: {words}" if changes else "no single change of that run was found with which all runs would fit")
-    runs_by_block = plan.runs_by_block
-    if runs_by_block:
-        most = max(runs_by_block.values())
-        blocks = sum(count == most for count in runs_by_block.values())
-        lines.append(f"{len(runs_by_block):,} blocks are charged, {blocks:,} of them by the largest number of runs, {most}")
+        moment = f"after {_run_count(plan.in_order)}" if plan.in_order else "before any run"
+        lines.append(f"the budget runs out on {plan.refused.day}, {moment}; with the runs that fit, {_used_words(plan)}")
+        fitting = "; or ".join(f"{change.change}, {_run_count(change.runs)} in all" for change in changes)
+        lines.append(f"would fit: {fitting}" if changes else "no single change of that run was found with which all runs would fit")
+    counts = list(plan.runs_by_block.values())
+    if counts:
+        most = max(counts)
+        lines.append(f"{len(counts):,} blocks are charged, {counts.count(most):,} of them by the largest number of runs, {most}")
     if outlook is not None:
         lines.append(_outlook_words(plan, outlook))
-    reserved = plan.before.fullest()
-    if share := share_of(reserved, reserved.reserved):
-        lines.append(f"{percent_used(share)} of the cap is reserved or under way, and counts in full")
+    fullest = plan.before.fullest()
+    reserved = share_of(fullest, fullest.reserved)
+    if reserved:
+        lines.append(f"{percent_used(reserved)} of the cap is reserved or under way, and counts in full")
     return lines
+
+
+def _run_count(count: int) -> str:
+    return f"{count:,} {'run' if count == 1 else 'runs'}"
 
 
 def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
@@ -112,9 +117,12 @@ def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
 
 def _schedule_table(plan: BudgetPlan) -> Table:
     """Return the table with one row for each table of the schedule."""
-    rows = []
+    rows, flagged = [], set()
     for place, run in enumerate(plan.priced):
         planned, fitting = plan.counted(place)
+        if fitting < planned:
+            flagged.add(place)
+        cost = amounts.read(run.cost.amounts)
         row = (
             run.scheduled.file,
             run.scheduled.every or "once",
@@ -122,13 +130,12 @@ def _schedule_table(plan: BudgetPlan) -> Table:
             _window_words(plan, run),
             str(planned),
             str(fitting),
-            costs(amounts.read(run.cost.amounts)),
-            percent_used(share_of(plan.before, amounts.read(run.cost.amounts))),
+            costs(cost),
+            percent_used(share_of(plan.before, cost)),
         )
         rows.append(row)
-    names = ("file", "every", "first", "last", "window", "runs", "fit", "cost of one", "share")
-    flagged = frozenset(i for i in range(len(rows)) if plan.counted(i)[0] != plan.counted(i)[1])
-    return Table("schedule", names, tuple(rows), frozenset({5, 6, 8}), flagged=flagged)
+    columns = ("file", "every", "first", "last", "window", "runs", "fit", "cost of one", "share")
+    return Table("schedule", columns, tuple(rows), frozenset({5, 6, 8}), flagged=frozenset(flagged))
 
 
 def _first_and_last_day(plan: BudgetPlan, place: int) -> tuple[str, str]:
@@ -138,55 +145,59 @@ def _first_and_last_day(plan: BudgetPlan, place: int) -> tuple[str, str]:
 
 
 def _window_words(plan: BudgetPlan, run: PricedRun) -> str:
-    return run.reads.words if isinstance(run.reads, Trailing) else window_words(plan.before, run.reads) or "-"
+    """Return the blocks that the runs of one table read, in words; "-" without blocks."""
+    if isinstance(run.reads, Trailing):
+        return run.reads.words
+    return window_words(plan.before, run.reads) or "-"
 
 
 def _run_table(plan: BudgetPlan) -> Table:
     """Return the table with one row for each planned run."""
-    rows = tuple(
-        (
-            str(number),
-            str(run.day),
-            _file(plan, run),
-            window_words(plan.before, run.window) or "-",
-            percent_used(run.used),
-            "fits" if run.fits else run.why,
-        )
-        for number, run in enumerate(plan.runs, 1)
-    )
+    rows = []
+    for number, run in enumerate(plan.runs, start=1):
+        window = window_words(plan.before, run.window) or "-"
+        answer = "fits" if run.fits else run.why
+        rows.append((str(number), str(run.day), _file(plan, run), window, percent_used(run.used), answer))
     used = "used after" if plan.before.open_terms().family is None else "used after, fullest of its blocks"
-    flagged = frozenset(i for i, run in enumerate(plan.runs) if not run.fits)
-    return Table("runs", ("run", "day", "file", "window", used, "answer"), rows, frozenset({0, 4}), flagged=flagged, folded=True)
+    columns = ("run", "day", "file", "window", used, "answer")
+    flagged = frozenset(index for index, run in enumerate(plan.runs) if not run.fits)
+    return Table("runs", columns, tuple(rows), frozenset({0, 4}), flagged=flagged, folded=True)
 
 
 def _data(plan: BudgetPlan, changes: Sequence[PlanChange], outlook: Outlook | None) -> dict[str, Any]:
-    refused, end = plan.refused, plan.after.fullest()
-    runs_by_block = plan.runs_by_block
-    blocks = [{**block, "runs": runs_by_block[block["block"]]} for block in block_data(plan.after).get("blocks", ())]
-    return {
+    start, end = plan.before.fullest(), plan.after.fullest()
+    data: dict[str, Any] = {
         "schema": "dpcli/budget-plan/v1",
         "dataset": plan.before.dataset,
         "schedule": [_table_data(plan, place, run) for place, run in enumerate(plan.priced)],
         "runs": [_run_data(plan, run) for run in plan.runs],
         "fitting": plan.fitting,
         "fitting_before_refused": plan.in_order,
-        "first_refused": None if refused is None else _run_data(plan, refused),
-        "share_before": share_of(plan.before.fullest(), plan.before.fullest().spent),
+        "first_refused": _refused_data(plan, plan.refused),
+        "share_before": share_of(start, start.spent),
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
-        "spent_after": amount_texts(end.spent),
-        **({} if plan.after.open_terms().family is None else {"blocks": blocks}),
-        "instead": [asdict(each) for each in changes],
-        "beyond": None
-        if outlook is None
-        else {"fitting": outlook.walked, "first_refused": None if outlook.refused is None else _run_data(plan, outlook.refused)},
-        "head": {"seq": plan.before.head.seq, "hash": plan.before.head.hash},
-        "exit_code": 1 if refused else 0,
+        "spent_after": amounts.texts(end.spent),
     }
+    if plan.after.open_terms().family is not None:
+        runs_by_block = plan.runs_by_block
+        data["blocks"] = [{**block, "runs": runs_by_block[block["block"]]} for block in block_data(plan.after)["blocks"]]
+    data["instead"] = [asdict(change) for change in changes]
+    data["beyond"] = None
+    if outlook is not None:
+        data["beyond"] = {"fitting": outlook.walked, "first_refused": _refused_data(plan, outlook.refused)}
+    data["head"] = {"seq": plan.before.head.seq, "hash": plan.before.head.hash}
+    data["exit_code"] = 0 if plan.refused is None else 1
+    return data
+
+
+def _refused_data(plan: BudgetPlan, run: PlannedRun | None) -> dict[str, Any] | None:
+    return None if run is None else _run_data(plan, run)
 
 
 def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
-    (first, last), (count, fitting) = _first_and_last_day(plan, place), plan.counted(place)
+    first, last = _first_and_last_day(plan, place)
+    count, fitting = plan.counted(place)
     return {
         "file": run.scheduled.file,
         "every": run.scheduled.every,

@@ -136,9 +136,8 @@ class ZcdpFilter(Filter):
         return Cost({"rho": cost_text(rho)}, "sum of rho")
 
     def pure_room(self, left: float) -> float:
-        return pure_within(
-            lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left
-        )  # rho as in dpcli.mechanisms.stated.pure_and_approx
+        # The rho of a pure epsilon, as in dpcli.mechanisms.stated.pure_and_approx.
+        return pure_within(lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self._epsilon(float_above(amounts["rho"]), delta) if amounts["rho"] else 0.0
@@ -176,7 +175,8 @@ class RdpFilter(Filter):
         cls.refuse_delta(delta)
         if order is None:
             order = float(f"{1.0 + _best_order_minus_one(epsilon, math.log(delta)):.4g}")
-        if not 1.0 + 1e-6 <= order <= 1e6:
+        lowest, highest = cls.ranges["order"]
+        if not lowest <= order <= highest:
             raise InputError(f"--order: expected a number from 1.000001 to 10^6, found {order!r}")
         return cls(order)
 
@@ -194,10 +194,8 @@ class RdpFilter(Filter):
 
         steps = steps_of(pipeline)
         rdp = at_least_smallest(float(renyi_curve(steps).at(np.array([self.order]))[0]), steps)
-        return Cost(
-            {"rdp": cost_text(require_finite(rdp, f"Renyi divergence at order {self.order:g}"))},
-            f"Renyi divergence at order {self.order:g}",
-        )
+        quantity = f"Renyi divergence at order {self.order:g}"
+        return Cost({"rdp": cost_text(require_finite(rdp, quantity))}, quantity)
 
     def pure_room(self, left: float) -> float:
         """Return the pure epsilon at which the Renyi divergence of randomised response at the order a is `left`.

@@ -220,4 +220,7 @@ def largest_within(holds: Callable[[float], bool], high: float) -> float:
         middle = 0.5 * (low + high)
         if not low < middle < high:
             return low
-        low, high = (middle, high) if holds(middle) else (low, middle)
+        if holds(middle):
+            low = middle
+        else:
+            high = middle

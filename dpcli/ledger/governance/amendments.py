@@ -205,7 +205,7 @@ def _require_open_proposal(state: LedgerState, seq: int) -> Proposal:
         raise InputError(f'expected a two-person ledger, found "{state.dataset}", which has no proposals')
     proposal = proposal_numbered(state.proposals, seq)
     if proposal is None:
-        waiting = ", ".join(str(each.seq) for each in state.proposals.values()) or "none"
+        waiting = ", ".join(str(open_proposal.seq) for open_proposal in state.proposals.values()) or "none"
         raise LedgerError(
             f"expected the number of an entry with an open proposal ({waiting}), found {seq}: a proposal is closed when it is approved or "
             "refused, or when its subject changes (the cap was amended, the run was started, or somebody made a new proposal); nothing was "

@@ -71,15 +71,17 @@ def proposal_of(entry: LedgerEntry) -> Proposal:
 
 def proposal_numbered(proposals: Proposals, seq: object) -> Proposal | None:
     """Return the open proposal with the number `seq`; None if there is none."""
-    return next((each for each in proposals.values() if each.seq == seq), None)
+    return next((proposal for proposal in proposals.values() if proposal.seq == seq), None)
 
 
 def open_proposals_after(proposals: Proposals, entry: LedgerEntry) -> Proposals:
     """Return the proposals that are open after an entry. The entry must have been checked against the proposals before it."""
     subject = subject_of(entry.content)
     refused = entry.content["proposal"] if entry.kind == "refuse" else None
-    still_open = {name: each for name, each in proposals.items() if name != subject and each.seq != refused}
-    return {**still_open, subject: proposal_of(entry)} if entry.kind == "propose" else still_open
+    still_open = {name: proposal for name, proposal in proposals.items() if name != subject and proposal.seq != refused}
+    if entry.kind == "propose":
+        still_open[subject] = proposal_of(entry)
+    return still_open
 
 
 def refuse_unapproved(proposals: Proposals, entry: LedgerEntry) -> None:
@@ -90,6 +92,11 @@ def refuse_unapproved(proposals: Proposals, entry: LedgerEntry) -> None:
     """
     content = entry.content
     proposal = proposal_numbered(proposals, content.get("proposal"))
-    sound = proposal is not None and proposal.who != content["who"] and str(content["when"]) < proposal.expires
-    if proposal is None or not sound or any(content.get(name) != value for name, value in proposal.asks.items()):
+    is_approved = (
+        proposal is not None
+        and proposal.who != content["who"]
+        and str(content["when"]) < proposal.expires
+        and all(content.get(name) == value for name, value in proposal.asks.items())
+    )
+    if not is_approved:
         raise LedgerError("its content is not an open proposal that another person approved")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dpcli.analysis.calibrate import parameter_key, substitute
+from dpcli.analysis.solved_keys import parameter_key, substitute
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.rounding import up
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -17,6 +18,7 @@ from dpcli.ledger.state import LedgerState
 
 DIGITS = 4  # significant digits of a proposed value
 DOUBLINGS = 14  # the search for more noise stops before 2^14 times the current noise
+BISECTIONS = 12  # largest number of halvings of the last interval of this search
 
 
 def changes_that_fit_now(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
@@ -40,12 +42,24 @@ def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tup
         pipeline: The pipeline.
         fits: Function that returns whether a pipeline fits. If a pipeline fits, it must also fit with more noise and with fewer steps.
     """
-    busiest = max(pipeline.mechanisms, key=lambda entry: (entry.steps if entry.epochs is None else 10**18, entry.name))
-    if busiest in _query_entries(pipeline):
-        return tuple(filter(None, (_noise_change_of_all(pipeline, _query_entries(pipeline), fits),)))
-    single = tuple(filter(None, (_noise_change(pipeline, busiest, fits), _steps_change(pipeline, busiest, fits))))
+    busiest = max(pipeline.mechanisms, key=_by_runs)
+    queries = _query_entries(pipeline)
+    if busiest in queries:
+        return _without_empty(_noise_change_of_all(pipeline, queries, fits))
+    single = _without_empty(_noise_change(pipeline, busiest, fits), _steps_change(pipeline, busiest, fits))
     noisy = tuple(entry for entry in pipeline.mechanisms if parameter_key(entry, "noise") is not None)
-    return single or tuple(filter(None, (_noise_change_of_all(pipeline, noisy, fits) if len(noisy) > 1 else "",)))
+    if single or len(noisy) < 2:
+        return single
+    return _without_empty(_noise_change_of_all(pipeline, noisy, fits))
+
+
+def _by_runs(entry: Entry) -> tuple[float, str]:
+    """Return a sorting key by the number of runs. An entry that states epochs counts as the one that runs most often."""
+    return (entry.steps if entry.epochs is None else math.inf, entry.name)
+
+
+def _without_empty(*proposals: str) -> tuple[str, ...]:
+    return tuple(proposal for proposal in proposals if proposal)
 
 
 def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
@@ -79,14 +93,16 @@ def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Cal
         return ""
     queries = _query_entries(pipeline)
     if entries != queries:
-        where = "every mechanism" if len(entries) == len(pipeline.mechanisms) else " and ".join(entry.name for entry in entries)
-        return f"{up(times)} times the noise in {where}{_section_words(_with_noise(pipeline, scaled, times))}"
+        all_named = " and ".join(entry.name for entry in entries)
+        subject = "every mechanism" if len(entries) == len(pipeline.mechanisms) else all_named
+        return f"{up(times)} times the noise in {subject}{_section_words(_with_noise(pipeline, scaled, times))}"
     names = list(dict.fromkeys(_query_of(pipeline, entry) for entry in scaled))
-    where = "every query" if len(scaled) == len(queries) and len(names) > 1 else " and ".join(names)
-    return f"{up(times)} times the noise in {where}, by a smaller epsilon, rho or weight, or a larger error"
+    subject = "every query" if len(scaled) == len(queries) and len(names) > 1 else " and ".join(names)
+    return f"{up(times)} times the noise in {subject}, by a smaller epsilon, rho or weight, or a larger error"
 
 
 def _with_noise(pipeline: Pipeline, entries: Sequence[Entry], factor: float) -> Pipeline:
+    """Return the pipeline with `factor` times the noise in these entries."""
     noisier = {entry.name: _noisier(entry, factor) or entry for entry in entries}
     return replace(pipeline, mechanisms=tuple(noisier.get(entry.name, entry) for entry in pipeline.mechanisms))
 
@@ -113,16 +129,19 @@ def _query_of(pipeline: Pipeline, entry: Entry) -> str:
 
 def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
     """Return the smallest value above `now` that fits, rounded up to `DIGITS` digits; None if no value up to 2^13 times `now` fits."""
-    doubled = (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
-    high = next((value for value in doubled if fits(value)), None)
+    doubled = (float(f"{now * 2.0**power:.{DIGITS}g}") for power in range(1, DOUBLINGS))
+    high = next(filter(fits, doubled), None)
     if high is None:
         return None
     low = high / 2.0
-    for _ in range(12):
+    for _ in range(BISECTIONS):
         middle = float(f"{0.5 * (low + high):.{DIGITS}g}")
         if not low < middle < high:
             break
-        low, high = (low, middle) if fits(middle) else (middle, high)
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -155,5 +174,8 @@ def _most_steps(fits: Callable[[int], bool], above: int) -> int:
     low, high = 1, above
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
     return low

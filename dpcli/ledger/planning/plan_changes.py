@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.ledger.planning.fit import fitting_changes
@@ -60,8 +60,8 @@ def _fewer_runs(plan: BudgetPlan, place: int) -> PlanChange | None:
     run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
     if run.every is None:
         return None
-    most = _largest(lambda count: _runs_where_all_fit(plan, place, replace(run, last=None, count=count)), planned)
-    return None if most is None else PlanChange(f"count = {most[0]} (now {planned})", most[1])
+    fitting = _largest(lambda count: _runs_where_all_fit(plan, place, replace(run, last=None, count=count)), planned)
+    return None if fitting is None else PlanChange(f"count = {fitting.value} (now {planned})", fitting.runs)
 
 
 def _longer_intervals(plan: BudgetPlan, place: int) -> PlanChange | None:
@@ -89,8 +89,10 @@ def _shorter_window(plan: BudgetPlan, place: int) -> PlanChange | None:
     run, reads = plan.priced[place].scheduled, plan.priced[place].reads
     if not isinstance(reads, Trailing):
         return None
-    most = _largest(lambda count: _runs_where_all_fit(plan, place, run, replace(reads, count=count)), reads.count)
-    return None if most is None else PlanChange(f'window = "{replace(reads, count=most[0]).words}" (now "{reads.words}")', most[1])
+    fitting = _largest(lambda count: _runs_where_all_fit(plan, place, run, replace(reads, count=count)), reads.count)
+    if fitting is None:
+        return None
+    return PlanChange(f'window = "{replace(reads, count=fitting.value).words}" (now "{reads.words}")', fitting.runs)
 
 
 def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[PlanChange]:
@@ -102,11 +104,13 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Plan
     def fits(pipeline: Pipeline) -> bool:
         with suppress(InputError, CannotCertify, NotRepresentable):
             cost, delta = ledger.cost(pipeline)
-            priced = (
-                replace(each, pipeline=pipeline, cost=cost, delta=delta) if each.scheduled.file == run.scheduled.file else each
-                for each in plan.priced
-            )
-            return bool(all_fit(plan.before, plan.schedule, tuple(priced)))
+            changed = [
+                replace(priced, pipeline=pipeline, cost=cost, delta=delta)
+                if priced.scheduled.file == run.scheduled.file
+                else priced
+                for priced in plan.priced
+            ]
+            return bool(all_fit(plan.before, plan.schedule, tuple(changed)))
         return False
 
     for text in fitting_changes(run.pipeline, fits):
@@ -117,11 +121,26 @@ def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:
     return () if plan.refused is None else plan.refused.window
 
 
-def _largest(runs: Callable[[int], int], above: int) -> tuple[int, int] | None:
-    """Return the largest count below `above` for which `runs` is not 0, and the value of `runs`; None if there is no such count."""
-    low, high, most = 0, above, 0
+class FittingNumber(NamedTuple):
+    """A number with which all runs fit, such as a number of runs or the length of a window, and the number of all runs then."""
+
+    value: int
+    runs: int
+
+
+def _largest(runs_with: Callable[[int], int], above: int) -> FittingNumber | None:
+    """Return the largest count below `above` with which all runs fit; None if there is none.
+
+    Args:
+        runs_with: Function that returns the number of all runs with a count; 0 if they do not all fit.
+        above: A count with which not all runs fit.
+    """
+    low, high, runs = 0, above, 0
     while high - low > 1:
         middle = (low + high) // 2
-        fit = runs(middle)
-        low, high, most = (middle, high, fit) if fit else (low, middle, most)
-    return (low, most) if low else None
+        fitting = runs_with(middle)
+        if fitting:
+            low, runs = middle, fitting
+        else:
+            high = middle
+    return FittingNumber(low, runs) if low else None

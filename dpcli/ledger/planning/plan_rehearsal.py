@@ -17,7 +17,7 @@ from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.chain import seal
-from dpcli.ledger.denial import full_blocks_words, shortfall
+from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.requests import Charge
@@ -108,7 +108,7 @@ class BudgetPlan:
     @property
     def in_order(self) -> int:
         """The number of runs before the first one that does not fit."""
-        return next((i for i, run in enumerate(self.runs) if not run.fits), len(self.runs))
+        return next((index for index, run in enumerate(self.runs) if not run.fits), len(self.runs))
 
     @property
     def runs_by_block(self) -> Counter[str]:
@@ -214,7 +214,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
     Raises:
         InputError: The window is not valid in this ledger, or contradicts the window of the file.
     """
-    stated = () if run.window is None else (run.window,) if isinstance(run.window, str) else run.window
+    stated = (run.window,) if isinstance(run.window, str) else run.window or ()
     family = ledger.state().open_terms().family
     trailing = trailing_of(stated[0], family.kind) if family is not None and len(stated) == 1 else None
     if trailing is None:
@@ -230,13 +230,15 @@ def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence
     """Yield each run in order. A run that fits is charged to `state`."""
     from dpcli.file.pipeline.canonical import tables_of
 
-    tables, denied = [tables_of(run.pipeline) for run in priced], 0
-    for number, (day, place) in enumerate(days, 1):
+    tables = [tables_of(run.pipeline) for run in priced]
+    denied = 0
+    for number, (day, place) in enumerate(days, start=1):
         run = priced[place]
         window = window_on(state, run, day)
         charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
         why = _charge_or_reason(state, charge, denied < MOST_NAMED)
-        denied += bool(why)
+        if why:
+            denied += 1
         full = state.on_blocks(window)
         yield PlannedRun(day, place, window, run.cost, share_of(full, full.spent), why)
 
@@ -265,6 +267,6 @@ def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
 def _denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
     closed = state.retired_block(charge.window)
     if closed is not None:
-        return f"block {closed} was retired, and accepts no further run"
+        return retired_words(closed)
     missing = shortfall(state.on_blocks(charge.window), charge.cost)
     return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing

@@ -12,7 +12,7 @@ from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.rounding import down, up
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import cost_on_blocks, most_on_one_block
-from dpcli.ledger.denial import delta_advice, percent_of_cap, shortfall
+from dpcli.ledger.denial import delta_advice, percent_of_cap, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.planning.fit import changes_that_fit_now
@@ -90,7 +90,9 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     total: dict[str, Decimal] = {}
     for request in requests:
         total = amounts.add(total, cost_on_blocks(request.wanted, request.window))
-    return tuple(_answer(state, each, total, len(requests)) if isinstance(each, RequestedRuns) else each for each in answers)
+    return tuple(
+        _answer(state, answer, total, len(requests)) if isinstance(answer, RequestedRuns) else answer for answer in answers
+    )
 
 
 def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote:
@@ -109,7 +111,7 @@ def _request_or_error(ledger: Ledger, pipeline: Pipeline, runs: int) -> Requeste
     except (InputError, CannotCertify, NotRepresentable) as error:
         return error
     wanted = {name: amounts.EXACT.multiply(value, Decimal(runs)) for name, value in amounts.read(cost.amounts).items()}
-    total = Cost({name: str(value) for name, value in wanted.items()}, cost.detail)
+    total = Cost(amounts.texts(wanted), cost.detail)
     return RequestedRuns(pipeline, runs, wanted, total, delta, window)
 
 
@@ -127,13 +129,14 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
     total = most_on_one_block(everything, state.caps, window) if window else everything
     fits = False
     if closed is not None:
-        message = f"{state.dataset}: block {closed} was retired, and accepts no further run"
+        message = f"{state.dataset}: {retired_words(closed)}"
     elif not state.fits(request.wanted):
         message = _alone_too_much(state, request)
     elif not _after_spending(balance, everything).on_blocks(window).fits({}):
         message = _together_too_much(state, request, total, files)
     else:
-        message, fits = _cost_words(state, request) + _together_words(state, total, files), True
+        fits = True
+        message = _cost_words(state, request) + _together_words(state, total, files)
     left = 1.0 - amounts.largest_share(state.spent, state.caps)
     return Quote(fits, message, amounts.largest_share(request.wanted, state.caps), left, state.open_terms().delta)
 
@@ -146,16 +149,22 @@ def _after_spending(state: LedgerState, more: dict[str, Decimal]) -> LedgerState
 
 
 def _cost_words(state: LedgerState, request: RequestedRuns) -> str:
-    name, amount = max(request.wanted.items(), key=lambda item: amounts.largest_share(dict([item]), state.caps))
-    of = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
-    return f"{request.subject} {of}; {down(state.left()[name])} is left"
+    name = _scarcest(state, request.wanted)
+    amount = request.wanted[name]
+    cost = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
+    return f"{request.subject} {cost}; {down(state.left()[name])} is left"
 
 
 def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -> str:
     if files == 1:
         return ""
-    name = max(total, key=lambda amount: amounts.largest_share({amount: total[amount]}, state.caps))
+    name = _scarcest(state, total)
     return f" ({percent_of_cap(total[name], state, name)} of the cap for all {files} files together)"
+
+
+def _scarcest(state: LedgerState, wanted: dict[str, Decimal]) -> str:
+    """Return the name of the amount that takes the largest share of its cap."""
+    return max(wanted, key=lambda name: amounts.largest_share({name: wanted[name]}, state.caps))
 
 
 def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
@@ -172,8 +181,8 @@ def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
 def _together_too_much(state: LedgerState, request: RequestedRuns, total: dict[str, Decimal], files: int) -> str:
     """Return the message for runs that would fit alone, but not together with the runs of the other files."""
     name = amounts.exceeded(amounts.add(state.spent, total), state.caps) or next(iter(total))
-    alone = request.wanted.get(name, Decimal(0))
+    subject = "this file" if request.runs == 1 else f"{request.runs} runs of this file"
     return (
         f"{state.dataset}: all {files} files together cost {up(total[name])} of {label(name)}, {down(state.left()[name])} is left; "
-        f"{'this file' if request.runs == 1 else f'{request.runs} runs of this file'} alone: {up(alone)}"
+        f"{subject} alone: {up(request.wanted.get(name, Decimal(0)))}"
     )

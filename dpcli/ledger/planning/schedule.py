@@ -160,7 +160,8 @@ class Schedule:
         Args:
             endless: Whether repeated runs continue without an end.
         """
-        return heapq.merge(*(_days_with_place(run.endless if endless else run, place) for place, run in enumerate(self.runs)))
+        runs = [run.endless for run in self.runs] if endless else self.runs
+        return heapq.merge(*(_days_with_place(run, place) for place, run in enumerate(runs)))
 
     def with_run(self, place: int, run: ScheduledRun) -> Schedule:
         """Return the schedule with another run at the position `place`."""
@@ -207,7 +208,7 @@ class Trailing:
         block_start = kind.first_day(today)
         end = day if self.unit == "day" or block_start is None else block_start
         try:
-            first, last = (kind.of_day(end - timedelta(back)) for back in (self.count * DAYS[self.unit], 1))
+            first, last = kind.of_day(end - timedelta(self.count * DAYS[self.unit])), kind.of_day(end - timedelta(1))
         except OverflowError:
             raise InputError(f'expected days of the calendar, found "{self.words}" of {day}') from None
         assert first is not None and last is not None  # the blocks are days or weeks, so every day has a block
@@ -237,7 +238,12 @@ class StatedRun:
 
 
 def _run_members(_: type) -> Members:
-    return {WORDS.get(name, name): replace(member, name=WORDS.get(name, name)) for name, member in members_of(ScheduledRun).items()}
+    """Return the keys of a [[run]] table, under the names that a file uses."""
+    members = {}
+    for name, member in members_of(ScheduledRun).items():
+        key = WORDS.get(name, name)
+        members[key] = replace(member, name=key)
+    return members
 
 
 KEYS: Members = {
@@ -274,9 +280,9 @@ def _runs(tables: Mapping[str, Any], findings: Findings) -> tuple[ScheduledRun, 
     runs = tuple(stated.run for stated in values.get("run", ()))
     if findings.items:
         return ()
-    for i, run in enumerate(runs):
+    for index, run in enumerate(runs):
         for key, expected, value in run.problems():
-            findings.add("DP005", ("run", i, *key), expected, value)
+            findings.add("DP005", ("run", index, *key), expected, value)
     if "run" not in tables or tables["run"] == []:
         findings.add("DP005", ("run",), "at least one [[run]] table", "none")
     elif not findings.items and Schedule(runs).too_long:

@@ -46,14 +46,14 @@ class MovedDataset:
     Attributes:
         dataset: Name of the dataset.
         to: Address of the target.
-        at: The entry by which the dataset was closed at its origin.
+        closed_at: The entry by which the dataset was closed at its origin.
         repeated: True if an earlier command had completed the move.
         verified: The result of verifying the copy.
     """
 
     dataset: str
     to: str
-    at: Head
+    closed_at: Head
     repeated: bool
     verified: Verified
 
@@ -92,7 +92,7 @@ class DatasetMove:
             self._refuse_origin()
             departure = self.ledger.leave(to, self.why).state.departure
             assert departure is not None
-            self._copy_entries(target, tail, state, departure.at)
+            self._copy_entries(target, tail, state, departure.closed_at)
             self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
@@ -122,10 +122,10 @@ class DatasetMove:
         store, state = self.ledger.store, self.ledger.state()
         if store.identity == target.identity:
             raise LedgerError(f"{store.place}: FROM and TO are the same ledger")
-        for each in (store, target):
-            if each.outdated:
+        for end in (store, target):
+            if end.outdated:
                 raise LedgerError(
-                    f"{each.place}: {each.outdated}; a move needs the definitions of this version: dpcli budget upgrade"
+                    f"{end.place}: {end.outdated}; a move needs the definitions of this version: dpcli budget upgrade"
                 )
         damaged = store.check(self.ledger.dataset)
         if damaged:
@@ -170,21 +170,23 @@ class DatasetMove:
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
             return None
-        rows = target.after(dataset, departure.at.seq - 1, 3)
-        complete = len(rows) > 1 and rows[0].hash == departure.at.hash and departure.copy in ("", rows[1].hash)
-        if departure.copy and not complete:
-            raise LedgerError(f"{target.place}: {_second_copy_message(dataset)}")
-        if not complete:
+        # The entry that closed the dataset, the first own entry of the copy, and the entry that opened it.
+        rows = target.after(dataset, departure.closed_at.seq - 1, 3)
+        is_complete = len(rows) > 1 and rows[0].hash == departure.closed_at.hash and departure.copy in ("", rows[1].hash)
+        if not is_complete:
+            if departure.copy:
+                raise LedgerError(f"{target.place}: {_second_copy_message(dataset)}")
             return None
-        entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
-        if entries[0].content.get("copy") != departure.at.hash:
+        own_entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
+        if own_entries[0].content.get("copy") != departure.closed_at.hash:
             return None  # the target holds the entries of the origin itself, and not a copy
-        return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
+        is_open = any(entry.kind == "copied" for entry in own_entries)
+        return DurableCopy(Head(rows[1].seq, rows[1].hash), is_open)
 
     def _end(self) -> Head:
         """Return the last entry to copy: the entry that closed the dataset or, if it is open, the end of the chain."""
         state = self.ledger.state()
-        return state.head if state.departure is None else state.departure.at
+        return state.head if state.departure is None else state.departure.closed_at
 
     def _copy_entries(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
         """Check every entry after `state` up to `end`, apply it to `state`, and append it at the target if it is missing there.
@@ -192,10 +194,11 @@ class DatasetMove:
         Raises:
             LedgerError: The chain is broken, has changed meanwhile, or differs from the entries of the target.
         """
-        store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
-        if not first and not target.after(dataset, 0, 1):
+        store, dataset, start = self.ledger.store, self.ledger.dataset, state.head.seq
+        if not start and not target.after(dataset, 0, 1):
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
-        for row, present in zip_longest(rows_up_to(store, dataset, end.seq, PAGE, first), _rows_after(target, dataset, first)):
+        rows, present_rows = rows_up_to(store, dataset, end.seq, PAGE, start), _rows_after(target, dataset, start)
+        for row, present in zip_longest(rows, present_rows):
             if present is not None and present != row:
                 raise LedgerError(
                     f'{target.place}: expected no dataset "{dataset}", or the beginning of its chain in {store.place}: entry '
@@ -263,7 +266,9 @@ def move_dataset(source: str, target: str, dataset: str, why: str = "", progress
         departure = ledger.state().departure
         assert departure is not None
         with open_ledger(target, dataset) as copy:
-            return MovedDataset(dataset, address_of(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
+            return MovedDataset(
+                dataset, address_of(target, copy.store), departure.closed_at, repeated, verify(copy, progress=progress)
+            )
 
 
 def _move(move: DatasetMove) -> bool:

@@ -11,7 +11,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.file.toml.shown import first_names
 from dpcli.ledger.chain import digest
-from dpcli.ledger.grammar import WORDS, is_a
+from dpcli.ledger.grammar import LONGEST_NAME, WORDS, is_a
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.store import Store, error_after_write
 from dpcli.ledger.terms import LedgerTerms
@@ -80,10 +80,11 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
 
 
 def _only_dataset(store: Store) -> str:
+    """Return the only dataset of a store. Raises InputError if there is none, or if there are several."""
     names = store.datasets()
     if len(names) != 1:
-        holds = "shows this login" if store.hides else "holds"
-        raise InputError(f"--dataset: state the name of a dataset; {store.place} {holds} {first_names(names, 'no dataset')}")
+        verb = "shows this login" if store.hides else "holds"
+        raise InputError(f"--dataset: state the name of a dataset; {store.place} {verb} {first_names(names, 'no dataset')}")
     return names[0]
 
 
@@ -94,8 +95,8 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         InputError: The name or the terms are invalid.
         LedgerError: The dataset exists already, or the path is not a ledger.
     """
-    if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
-        raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
+    if not dataset.strip() or not dataset.isprintable() or len(dataset) > LONGEST_NAME:
+        raise InputError(f"--dataset: expected a name of at most {LONGEST_NAME} printable characters, found {dataset[:60]!r}")
     terms.refuse_invalid()
     if terms.team is not None and not url.startswith(POSTGRES):
         raise InputError(f"--team: {path_of(url)[:60]} is a file, which cannot distinguish users; use postgresql://...")
@@ -134,8 +135,11 @@ def _refuse_changed_definitions(url: str) -> None:
     Raises:
         LedgerError: The definitions were changed.
     """
-    if _fault_of_definitions(url) is not None and (problem := _fault_of_definitions(url)) is not None:
-        raise LedgerError(problem)
+    if _fault_of_definitions(url) is None:
+        return
+    fault = _fault_of_definitions(url)
+    if fault is not None:
+        raise LedgerError(fault)
 
 
 def _fault_of_definitions(url: str) -> str | None:

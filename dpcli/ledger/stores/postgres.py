@@ -85,6 +85,7 @@ class PostgresTail:
         return rows
 
     def rows(self, statement: str, *values: object) -> list[StoredRow]:
+        """Return the rows of a query whose first parameter is the dataset."""
         return [StoredRow(*row) for row in self.connection.execute(statement, (self.dataset, *values)).fetchall()]
 
     def append(self, row: StoredRow) -> None:
@@ -196,9 +197,11 @@ class PostgresStore:
             return "\n".join(line for (line,) in connection.execute(statement).fetchall())
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
+        rows: list[tuple[str]] = []
         with self._transaction() as connection:
-            faults = [connection.execute(query, {"dataset": dataset}).fetchall() for query in (CUT_CHAINS, UNSAFE_SETTINGS)]
-        return tuple(text for rows in faults for (text,) in rows)
+            for query in (CUT_CHAINS, UNSAFE_SETTINGS):
+                rows += connection.execute(query, {"dataset": dataset}).fetchall()
+        return tuple(text for (text,) in rows)
 
     def close(self) -> None:
         self._last_connection.close()

@@ -175,14 +175,16 @@ def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> Ledge
     """Return the error for a failed connection, with every password in its text replaced by ***."""
     text = " ".join(str(error).split())
     meaning = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
-    secrets = sorted(
-        (str(value) for name, value in settings.items() if ("password" in name or name == "passfile") and value),
-        key=len,
-        reverse=True,
-    )
-    secrets = [part for each in secrets for part in dict.fromkeys((each, quote(each, safe="")))]
-    quoted = re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
-    return LedgerError(f"{place}: {meaning or f'cannot connect: {quoted}'}")
+    return LedgerError(f"{place}: {meaning or f'cannot connect: {_without_passwords(text, settings)}'}")
+
+
+def _without_passwords(text: str, settings: dict[str, Any]) -> str:
+    """Return a text with every password of the connection, as it is and as in a URL, replaced by ***."""
+    passwords = [str(value) for name, value in settings.items() if value and ("password" in name or name == "passfile")]
+    spellings: list[str] = []
+    for password in sorted(passwords, key=len, reverse=True):  # the longest first, as one may be a part of another
+        spellings += [password, quote(password, safe="")]
+    return re.sub("|".join(map(re.escape, spellings)), "***", text) if spellings else text
 
 
 def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:

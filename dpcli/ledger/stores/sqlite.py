@@ -52,6 +52,7 @@ STRAY_ENTRIES = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVI
 NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that is not UTF-8
 READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
 NO_LIMIT = -1  # a value for LIMIT that returns all rows
+MOST_FAULTS = 20  # number of faults after which a check of the file stops
 ABOUT = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
 BEGINNING = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
 NOTE = "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
@@ -92,8 +93,11 @@ class SqliteTail:
         """Return up to `most` entries after entry `seq`. Raises LedgerError if the last entries are missing."""
         end = self._end()  # read before the rows, so that an entry that is appended in between cannot seem missing
         rows = self.rows(READ, seq, most)
-        hidden = end > seq and all(row.seq != end for row in rows)
-        if len(rows) != most and (hidden or (rows and not (end or self._end()))):
+        if len(rows) == most:  # there may be further rows
+            return rows
+        last_is_missing = end > seq and all(row.seq != end for row in rows)
+        end_is_missing = len(rows) > 0 and not end and not self._end()
+        if last_is_missing or end_is_missing:
             raise LedgerError(
                 f'dataset "{self.dataset}": its entries end before entry {end}, which was written: the ledger is damaged, or was '
                 "changed by hand"
@@ -277,8 +281,8 @@ class SqliteStore:
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
         with self._explain_errors():
-            lines = [text for (text,) in self.connection.execute("PRAGMA integrity_check(20)").fetchall()]
-        return () if lines == ["ok"] else tuple(lines)
+            faults = tuple(text for (text,) in self.connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})").fetchall())
+        return () if faults == ("ok",) else faults
 
     def close(self) -> None:
         self.connection.close()
@@ -319,11 +323,11 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
     folder, name = os.path.split(os.path.abspath(path))
     if os.path.lexists(path):
         raise LedgerError(f"{path}: expected a new path, found an existing file")
-    leftover = next((path + end for end in ("-journal", "-wal") if os.path.lexists(path + end)), None)
-    if leftover is not None:
-        raise LedgerError(
-            f"{path}: expected no leftover of another ledger, found {leftover}, which SQLite would apply to the new ledger"
-        )
+    for leftover in (f"{path}-journal", f"{path}-wal"):
+        if os.path.lexists(leftover):
+            raise LedgerError(
+                f"{path}: expected no leftover of another ledger, found {leftover}, which SQLite would apply to the new ledger"
+            )
     # The temporary name is random, as processes in two containers can have the same process id.
     draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")
     try:
@@ -358,14 +362,9 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
     """Create the tables of a ledger in an empty file, and call `fill`."""
     store = SqliteStore(draft, connect, trusted=True)
     try:
+        marks = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}")
         with store._explain_errors():
-            for statement in (
-                "BEGIN",
-                *SCHEMA,
-                f"PRAGMA application_id = {APPLICATION}",
-                f"PRAGMA user_version = {VERSION}",
-                "COMMIT",
-            ):
+            for statement in ("BEGIN", *SCHEMA, *marks, "COMMIT"):
                 store.connection.execute(statement)
         fill(store)
     finally:

@@ -19,6 +19,7 @@ from typing import Any
 from dpcli.base.errors import LedgerError
 
 MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database
+HEADER_SIZE = 100  # bytes of the header of every SQLite database
 APPLICATION = 0x6470636C  # "dpcl", the application_id that distinguishes a ledger from other SQLite databases
 VERSION = 1  # user_version of the file; a later format has a larger number
 CUT_OFF = "the file was cut off: it has fewer pages than its header states; restore it from a backup"
@@ -77,7 +78,7 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
         return 0
     try:
         with open(path, "rb") as file:
-            header = file.read(100)
+            header = file.read(HEADER_SIZE)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from None
     problem = _header_problem(header)
@@ -157,7 +158,7 @@ def _header_problem(header: bytes) -> str | None:
     """
     if not header.startswith(MAGIC):
         return "not a ledger: the file is not a SQLite database"
-    if len(header) < 100:
+    if len(header) < HEADER_SIZE:
         return CUT_OFF
     if _number(header, 68, 4) != APPLICATION:
         return "an SQLite database, but not a ledger of dpcli"
@@ -182,10 +183,13 @@ def file_system_of(path: str) -> str | None:
     except OSError:
         return None
     real = os.path.realpath(path)
-    # If two file systems are mounted at one point, the later one is visible.
-    kinds = {_unescaped(fields[1]): fields[2] for line in mounts if len(fields := line.split(" ")) > 2}
-    holder = max((point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")), key=len, default="")
-    return kinds.get(holder)
+    kinds = {}
+    for line in mounts:
+        fields = line.split(" ")
+        if len(fields) > 2:  # if two file systems are mounted at one point, the later one is visible
+            kinds[_unescaped(fields[1])] = fields[2]
+    points_above = [point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")]
+    return kinds.get(max(points_above, key=len, default=""))
 
 
 def _unescaped(point: str) -> str:

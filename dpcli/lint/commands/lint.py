@@ -73,18 +73,23 @@ def command(
     given, files = files, unfolded(files, is_lintable)
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
-    refused = [file for file in files if fix and not _mend(file, given)]
-    findings = [d for file in files for d in _findings(file, given)] + (_ledger_findings(ledger, dataset) if ledger else [])
+    is_refused = [not _mend(file, given) for file in files] if fix else []
+    places = list(files)
+    findings: list[Diagnostic] = []
+    for file in files:
+        findings += _findings(file, given)
+    if ledger:
+        places.append(ledger)
+        findings += _ledger_findings(ledger, dataset)
     diagnostics, left = scope.selected(findings)
-    places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
         show(render(places, diagnostics, left))
         if code := exit_code(diagnostics):
             complain(first_error(diagnostics))
-        return max(code, 2 if refused else 0)
+        return max(code, 2 if any(is_refused) else 0)
     from dpcli.lint.documents.lint import document
 
-    return emit(document(places, diagnostics, left, bool(refused)), format_, outputs)
+    return emit(document(places, diagnostics, left, any(is_refused)), format_, outputs)
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:
@@ -154,11 +159,11 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     try:
         before = read_bytes(path)
     except InputError:
-        return ()
+        return ()  # lint reports the error
     try:
         data, repairs = mended(before, path)
     except InvalidFile:
-        return ()
+        return ()  # lint reports the error
     if not repairs:
         return ()
     require_posix("lint --fix")
@@ -181,7 +186,7 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
 
 
 def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield each reason why the replacement of a file would change more than its text: links, special bits, owner, permissions."""
+    """Yield each reason why the replacement of a file would change more than its text: links, owner, permissions."""
     from dpcli.file.pipeline.read import below
     from dpcli.file.toml.limits import escaped_path
 
@@ -190,8 +195,6 @@ def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
         yield f"it is a link to {escaped_path(real)}, outside of the folder"
     if info.st_nlink > 1:
         yield f"it has {info.st_nlink} names (hard links), which would become different files"
-    if info.st_mode & (stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX):
-        yield "it has a setuid, setgid or sticky bit"
     if not info.st_mode & 0o222 or not os.access(real, os.W_OK):
         yield "it is read-only"
     me = os.geteuid()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from dpcli.document.document import Check, Document, Finding, Sheet, Table, visible
+from dpcli.document.document import Check, Document, Finding, Sheet, Table, Value, visible
 from dpcli.file.toml.findings import Diagnostic, render_all
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
@@ -20,10 +20,14 @@ def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mappin
 
 def summary(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
     """Return a line with the numbers of errors, warnings, files and left-out findings."""
-    errors = sum(d.severity == "error" for d in diagnostics)
-    counts = ((errors, "error"), (len(diagnostics) - errors, "warning"), (len(paths), "file"))
-    counted = "{}, {} in {}".format(*(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
-    return counted + (f"; {left_out(left)}" if left else "")
+    errors = sum(diagnostic.severity == "error" for diagnostic in diagnostics)
+    warnings = len(diagnostics) - errors
+    counts = f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')} in {_counted(len(paths), 'file')}"
+    return f"{counts}; {left_out(left)}" if left else counts
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def left_out(left: Mapping[str, int]) -> str:
@@ -60,15 +64,15 @@ def document(
         repair_refused: Whether a file could not be repaired.
     """
     left = left or {}
-    errors = [d for d in diagnostics if d.severity == "error"]
+    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     code = max(exit_code(diagnostics), 2 if repair_refused else 0)
     verdict: Literal["pass", "warn", "fail"] = "warn" if diagnostics else "pass"
     if errors:
         verdict = "fail"
-    columns = ("place", "severity", "rule", "key", "message")
-    rows = tuple((f"{d.path}:{d.line}:{d.column}", d.severity, d.rule, d.key, d.message) for d in diagnostics)
-    notes = tuple((rule, left_out({rule: count})) for rule, count in left.items())
-    sheet = [(d.path, d.line, d.column, d.severity, d.rule, d.key, d.message) for d in diagnostics]
+    notes = {rule: left_out({rule: count}) for rule, count in left.items()}
+    note_findings = [Finding(".", rule, "note", note) for rule, note in notes.items()]
+    note_checks = [Check(rule, True, note, waived=True) for rule, note in notes.items()]
+    note_records = [_note_record(rule, note) for rule, note in notes.items()]
     return Document(
         headline=summary(paths, diagnostics, left),
         data={
@@ -76,29 +80,37 @@ def document(
             "files": list(paths),
             "left_out": sum(left.values()),
             "left_out_rules": dict(left),
-            "diagnostics": [diagnostic_data(d) for d in diagnostics],
+            "diagnostics": [diagnostic_data(diagnostic) for diagnostic in diagnostics],
             "exit_code": code,
         },
         verdict=verdict,
-        tables=(Table("findings", columns, rows),) if rows else (),
-        findings=(*map(finding, diagnostics), *(Finding(".", rule, "note", text) for rule, text in notes)),
-        checks=(
-            *(Check(path, not any(d.path == path for d in errors), _text(path, errors)) for path in paths),
-            *(Check(rule, True, text, waived=True) for rule, text in notes),
-        ),
+        tables=(_table(diagnostics),) if diagnostics else (),
+        findings=(*map(finding, diagnostics), *note_findings),
+        checks=(*(_check(path, errors) for path in paths), *note_checks),
         exit_code=code,
-        records=[*map(diagnostic_data, diagnostics), *(_record(rule, text) for rule, text in notes)],
-        sheet=Sheet(
-            ("file", "line", "column", "severity", "rule", "key", "message"),
-            (*sheet, *((".", 0, 0, "note", rule, "", text) for rule, text in notes)),
-        ),
+        records=[*map(diagnostic_data, diagnostics), *note_records],
+        sheet=_sheet(diagnostics, notes),
     )
 
 
-def _record(rule: str, text: str) -> dict[str, Any]:
+def _table(diagnostics: Sequence[Diagnostic]) -> Table:
+    rows = tuple((f"{d.path}:{d.line}:{d.column}", d.severity, d.rule, d.key, d.message) for d in diagnostics)
+    return Table("findings", ("place", "severity", "rule", "key", "message"), rows)
+
+
+def _sheet(diagnostics: Sequence[Diagnostic], notes: Mapping[str, str]) -> Sheet:
+    """Return the findings as rows of data, followed by the notes about left-out findings, by rule."""
+    rows: list[tuple[Value, ...]] = [(d.path, d.line, d.column, d.severity, d.rule, d.key, d.message) for d in diagnostics]
+    rows += [(".", 0, 0, "note", rule, "", note) for rule, note in notes.items()]
+    return Sheet(("file", "line", "column", "severity", "rule", "key", "message"), tuple(rows))
+
+
+def _note_record(rule: str, note: str) -> dict[str, Any]:
     """Return a note about left-out findings in the form of a diagnostic."""
-    return {**diagnostic_data(Diagnostic(rule, "warning", text, ".")), "severity": "note"}
+    return {**diagnostic_data(Diagnostic(rule, "warning", note, ".")), "severity": "note"}
 
 
-def _text(path: str, errors: Sequence[Diagnostic]) -> str:
-    return "; ".join(f"{d.line}:{d.column}: {d.rule}: {d.key}: {d.message}" for d in errors if d.path == path)
+def _check(path: str, errors: Sequence[Diagnostic]) -> Check:
+    """Return the check of a file, which fails if the file has errors."""
+    texts = [f"{d.line}:{d.column}: {d.rule}: {d.key}: {d.message}" for d in errors if d.path == path]
+    return Check(path, not texts, "; ".join(texts))

@@ -76,7 +76,7 @@ class NegativeBinomial:
     @property
     def mean(self) -> float:
         """Return an upper bound on E[K] (Papernot & Steinke 2022, Definition 1). It is less tight if eta log gamma is large."""
-        log_gamma, odds = math.log(self.gamma), (1.0 - self.gamma) / self.gamma
+        log_gamma, odds = math.log(self.gamma), self._odds
         exponent = self.eta * log_gamma
         if abs(exponent) < 1e-9:
             return odds / -log_gamma * (1.0 - 0.5 * exponent) * (1.0 + SERIES_SLACK)
@@ -93,15 +93,20 @@ class NegativeBinomial:
         growth = (1.0 - self.gamma) * -math.expm1(-epsilon) / (math.exp(-epsilon) + self.gamma)
         return (epsilon + (1.0 + self.eta) * math.log1p(growth)) * (1.0 + PURE_SLACK)
 
-    def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """Return the smallest bound, over the epsilons, on (1+eta) log((gamma + (1-gamma) v) / (gamma + (1-gamma) u)).
+    def depth(self, w: Array) -> Array:
+        return np.asarray((1.0 + self.eta) * np.log1p(self._odds * w))
 
-        Here u = 1-q and v = 1-q' <= min(1, e^eps u + delta). As long as the minimum is below 1, the quotient is monotone in u. Beyond that,
-        it decreases. It is therefore largest at u = 0 or at u = (1-delta) e^-eps.
-        """
-        at_zero = np.log1p((1.0 - self.gamma) / self.gamma * deltas)
-        at_corner = -np.log(self.gamma + (1.0 - self.gamma) * (1.0 - deltas) * np.exp(-epsilons))
-        return (1.0 + self.eta) * float(np.maximum(at_zero, at_corner).min())
+    def depth_slope(self, w: Array) -> Array:
+        return (1.0 + self.eta) * self._odds / (1.0 + self._odds * w)
+
+    def at_depth(self, depth: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return np.asarray(np.expm1(depth / (1.0 + self.eta)) / self._odds)
+
+    @property
+    def _odds(self) -> float:
+        """The odds of another trial, (1-gamma) / gamma."""
+        return (1.0 - self.gamma) / self.gamma
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Return D_a + (1+eta) c + log E[K] / (a-1), where c is the minimum over b > 1 of (1-1/b) D_b + log(1/gamma)/b.
@@ -124,9 +129,14 @@ class PoissonTrials:
         """
         return (epsilon + self.mean * math.tanh(0.5 * epsilon)) * (1.0 + TANH_SLACK)
 
-    def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """Return a bound on mean (q - q'): the mean times the total variation distance, which is delta at epsilon 0."""
-        return self.mean * float(deltas[0])
+    def depth(self, w: Array) -> Array:
+        return self.mean * w
+
+    def depth_slope(self, w: Array) -> Array:
+        return np.full_like(w, self.mean)
+
+    def at_depth(self, depth: Array) -> Array:
+        return depth / self.mean
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
         """Return the bound of Papernot & Steinke 2022, Theorem 6, with K = 0 included.

@@ -1,13 +1,24 @@
 """The privacy profile of a selection, which releases the best of a random number of runs, from the profile of one run.
 
 Let K be the number of runs, and f its generating function. The best output has at y the density Q(y) f'(X), where X is uniform between
-Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both datasets. f' increases to f'(1) = E[K]. Let R be at least
-f'(q) / f'(q') for all probabilities q and q' that one event can have under one run on neighbouring data. Then, point by point,
+Q(< y) and Q(<= y). Ties are broken by a uniform number with the same law for both datasets. f' increases to f'(1) = E[K].
 
-    Q f'(q) - e^eps Q' f'(q') <= f'(q) (Q - e^{eps - log R} Q') <= E[K] (Q - e^{eps - log R} Q')+.
+Let A be the set of pairs (q, q') of probabilities that one event can have under one run on neighbouring data. Then, point by point,
 
-So the delta of the selection at eps >= 0 is at most E[K] times the delta of one run at eps - log R. If K = 0, nothing is released. This has
-the same probability for both datasets, and adds nothing to delta. Koskela, Redberg, Wang 2024, arXiv:2402.06701, give bounds of this form.
+    (Q f'(q) - e^eps Q' f'(q'))+ <= E[K] Q G(e^eps Q'/Q),  where  G(y) = max over A of (f'(q) - y f'(q'))+ / E[K].
+
+G is a maximum of lines, so it is convex, and it falls from 1 to 0. Every chord lies above it, so that G(y) <= sum_j w_j (1 - y / y_j)+ with
+weights w_j >= 0. The integral of each term is the delta of one run at another epsilon. At eps >= 0, the delta of the selection is at most
+
+    E[K] sum_j w_j delta(eps - log y_j).
+
+If K = 0, nothing is released. This has the same probability for both datasets, and adds nothing to delta.
+
+The bound is nearly attained if delta is small. Order the outcomes of one run from the largest ratio Q/Q' to the smallest, so that all pairs
+(q, q') below an outcome are at the edge of A. Then move each outcome with a large ratio to the place at which its term is largest. Only
+these outcomes add to delta, and few of them are moved. A user may prefer outcomes in this order.
+
+Koskela, Redberg, Wang 2024, arXiv:2402.06701, have the one term with y_1 = max f'(q) / f'(q'), and weight 1, which is never smaller.
 """
 
 from __future__ import annotations
@@ -22,6 +33,7 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.stated.renyi import RenyiPairLoss, renyi_log_heights
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair
+from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import allowance, shared
@@ -32,20 +44,39 @@ if TYPE_CHECKING:
 POINTS = 2048  # points of the grid of losses
 LOG_LEAST = -180.0  # logarithm of the height of the curve at the last point
 EPSILONS = 1600  # number of epsilons at which the curve of one run is evaluated
+REACHES = 200  # number of epsilons that are tried as the last point of the grid of losses
 ROUNDING = 1e-12  # error, relative and in the logarithm, by which bounds are raised
 RUN = 4e6  # units of work that the pair of one run may take
+EVENTS = 400  # number of probabilities q', and again of q, at which the edge of A is evaluated; twice as many change epsilon by about 1e-5
+NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
+STRAIGHT = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
+SHIFTS = 160  # number of log y_j up to FAR_SHIFT; twice as many lower epsilon by about 1 part in 10,000
+LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
+FAR_SHIFT = 32.0  # log y_j up to which they are equally spaced
+LEAST_G = 1e-300  # least value of G before its end, in place of one that underflows
 
 
 class TrialCounts(Protocol):
-    """A distribution of the number of trials."""
+    """A distribution of the number of trials.
+
+    The depth at a probability w is log(f'(1) / f'(1 - w)). f'(1 - w) is convex, and defined for all w >= 0.
+    """
 
     @property
     def mean(self) -> float:
         """An upper bound on E[K]."""
         ...
 
-    def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """Return an upper bound on log R if one run has these deltas at these epsilons. The first epsilon is 0."""
+    def depth(self, w: Array) -> Array:
+        """Return the depth at w."""
+        ...
+
+    def depth_slope(self, w: Array) -> Array:
+        """Return the derivative of the depth at w."""
+        ...
+
+    def at_depth(self, depth: Array) -> Array:
+        """Return the w at which the depth has this value."""
         ...
 
 
@@ -82,8 +113,10 @@ class SelectionLoss:
 
     def log_heights(self, x: Array) -> Array:
         """Return upper bounds on log delta at increasing epsilons x >= 0, from the run's profile and the pure epsilon."""
-        shift = _growth(self.run, self.trials)
-        result = log_run(self.run, x - shift) + math.log(self.trials.mean) + ROUNDING
+        shifts, log_weights = _terms(self.run, self.trials)
+        at, places = np.unique(x[:, None] - shifts, return_inverse=True)
+        log_terms = log_run(self.run, at)[places.reshape(len(x), len(shifts))] + log_weights
+        result = np.asarray(log_sum(log_terms)) + math.log(self.trials.mean) + ROUNDING
         if self.pure < math.inf:
             with np.errstate(divide="ignore"):
                 left = np.log(-np.expm1(np.minimum(x - self.pure, 0.0))) - math.log1p(math.exp(-self.pure))
@@ -133,20 +166,77 @@ def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
 
 
 @shared(16)
-def _growth(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> float:
-    """Return log R from the privacy profile of one run."""
+def _terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Array]:
+    """Return log y_j, increasing, and log w_j of the module's docstring."""
+    log_rates, log_ratios = _edge(run, trials)
+    last = float(log_ratios.max()) * (1.0 + ROUNDING) + ROUNDING
+    shifts = np.linspace(LOG_LEAST_SHIFT, min(last, FAR_SHIFT), SHIFTS)
+    if last > FAR_SHIFT:
+        shifts = np.append(shifts, np.geomspace(FAR_SHIFT, last, SHIFTS)[1:])
+    lines = [_largest_line(log_rates, log_ratios, shift) for shift in shifts[:-1].tolist()]
+    values = np.append(np.maximum(lines, LEAST_G), 0.0)  # G at y_j
+    with np.errstate(over="ignore", divide="ignore"):
+        steps = np.diff(shifts)
+        falls = np.append(1.0, values[:-1]) - values
+        before = falls / np.append(1.0, -np.expm1(-steps))  # minus y_j times the slope of the chord that ends at y_j
+        after = np.append(falls[1:] / np.expm1(steps), 0.0)  # minus y_j times the slope of the chord that begins at y_j
+        log_weights = np.log(np.maximum(before - after, 0.0)) + ROUNDING
+    used = log_weights > -math.inf
+    return shifts[used], log_weights[used]
+
+
+def _largest_line(log_rates: Array, log_ratios: Array, shift: float) -> float:
+    """Return the largest of the lines rate (1 - y / ratio)+ at y = e^shift."""
+    return float((np.exp(log_rates) * -np.expm1(np.minimum(shift - log_ratios, 0.0))).max())
+
+
+def _edge(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Array]:
+    """Return log(f'(q) / E[K]) and log(f'(q) / f'(q')) at points whose lines together bound G from above.
+
+    Let w = 1 - q and z = 1 - q'. The profile of a run bounds z by lines in w: e^eps w + delta, and 1 - e^-eps (1 - w - delta). In a cell of
+    w, z is at most one of the lines, f'(q) is at most its chord, and f'(q') is at least its tangent at the line's middle. Their difference
+    is then linear in w, and largest at an end of the cell. In a cell that is too long for a tangent, f'(q) is that of one end and f'(q')
+    that of the other.
+    """
     epsilons = np.append(0.0, np.geomspace(1e-6, FURTHEST, EPSILONS))
     deltas = np.minimum(np.exp(log_run(run, epsilons)), 1.0)
-    growth = trials.log_growth(epsilons, deltas) * (1.0 + ROUNDING) + ROUNDING
-    if math.isnan(growth):
+    slopes = np.concatenate((np.exp(epsilons), np.exp(-epsilons), [0.0]))
+    heights = np.concatenate((deltas, -np.expm1(-epsilons) + deltas * np.exp(-epsilons), [1.0]))
+    if np.isnan(heights).any():
         raise NotRepresentable("the bound on how a choice's probability changes between neighbours is not a number")
-    return growth
+    w = _probabilities(epsilons, deltas, trials)
+    left, right = w[:-1], w[1:]
+    middle = 0.5 * (left + right)
+    line = np.array([int(np.argmin(slopes * at + heights)) for at in middle.tolist()])
+    z_left, z_middle, z_right = (slopes[line] * at + heights[line] for at in (left, middle, right))
+    rate = trials.depth_slope(z_middle)
+    straight = rate * (z_right - z_middle) < STRAIGHT
+    rise, fall = (np.where(straight, rate * np.abs(z - z_middle), 0.0) for z in (z_left, z_right))
+    depth_left, depth_right = trials.depth(left), trials.depth(right)
+    depth_middle = trials.depth(z_middle)
+    ratio_left = np.where(straight, depth_middle - np.log1p(rise), trials.depth(np.minimum(z_right, 1.0))) - depth_left
+    ratio_right = np.where(straight, depth_middle - np.log1p(-fall) - depth_right, ratio_left)
+    log_rates = -np.concatenate((depth_left, np.where(straight, depth_right, depth_left)))
+    log_ratios = np.concatenate((ratio_left, ratio_right))
+    return log_rates + ROUNDING * (1.0 - log_rates), np.maximum(log_ratios, 0.0) + ROUNDING * (1.0 - log_rates)
+
+
+def _probabilities(epsilons: Array, deltas: Array, trials: TrialCounts) -> Array:
+    """Return increasing probabilities w from 0 to 1, between which neither f'(q) nor f'(q') at the edge of A changes much."""
+    deepest = float(trials.depth(np.ones(1))[0])
+    depths = np.linspace(0.0, min(deepest, NEAR_DEPTH), EVENTS)
+    if deepest > NEAR_DEPTH:
+        depths = np.append(depths, np.geomspace(NEAR_DEPTH, deepest, EVENTS)[1:])
+    events = np.clip(trials.at_depth(depths), 0.0, 1.0)
+    least = np.array([((z - deltas) * np.exp(-epsilons)).max() for z in events.tolist()])
+    least = np.maximum(least, [(1.0 - deltas - (1.0 - z) * np.exp(epsilons)).max() for z in events.tolist()])
+    return np.unique(np.clip(np.concatenate((events, least, [0.0, 1.0])), 0.0, 1.0))
 
 
 @shared(16)
 def _pair(loss: SelectionLoss) -> ChordPair:
     """Return the pair, cached."""
-    at = np.geomspace(1e-6, FURTHEST, EPSILONS)
+    at = np.geomspace(1e-6, FURTHEST, REACHES)
     falls = loss.log_heights(at)
     end = int(np.argmax(falls <= max(LOG_LEAST, float(falls[-1]))))
     reach = min(float(at[end]), loss.pure * (1.0 + ROUNDING))

@@ -96,21 +96,26 @@ def exact_in_tree(steps: int, separation: int, participations: int) -> bool:
 
 
 def tree_sensitivity(steps: int, separation: int, participations: int) -> float:
-    """Return the sensitivity of a binary tree whose complete nodes are released with noise, rounded up.
+    """Return the sensitivity of a binary tree whose complete nodes are released with noise, rounded up: the root of `tree_squares`."""
+    return math.sqrt(tree_squares(steps, separation, participations)) * (1.0 + 1e-15)
 
-    It is the root of the largest sum over nodes of squared counts of participations. For one participation the sum is the number of levels
-    with a complete node (Kairouz et al. 2021, arXiv:2103.00039). Up to SEARCHED participations it is found by search.
+
+def tree_squares(steps: int, separation: int, participations: int) -> int:
+    """Return the largest sum over the complete nodes of a binary tree of squared counts of participations, or an upper bound on it.
+
+    For one participation the sum is the number of levels with a complete node (Kairouz et al. 2021, arXiv:2103.00039). Up to SEARCHED
+    participations it is found by search.
 
     Beyond, it is bounded level by level. A node of 2^l leaves contains at most m = min(k, ceil(2^l / b)) of the k participations. A sum of
     squares of counts that are at most m and add up to k is largest if as many counts as possible equal m.
     """
     most = min(participations, math.ceil(steps / separation))
     if most <= SEARCHED:
-        return math.sqrt(most_squares(steps, separation, most)) * (1.0 + 1e-15)
+        return most_squares(steps, separation, most)
     total = 0
     for level in range(steps.bit_length()):
         size = 2**level
         full = min(most, math.ceil(size / separation))
         counted = min(most, (steps // size) * full)
         total += counted // full * full**2 + (counted % full) ** 2
-    return math.sqrt(total) * (1.0 + 1e-15)
+    return total

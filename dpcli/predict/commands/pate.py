@@ -90,9 +90,9 @@ def label(
     Exit codes: 1 if the budget or the ledger refuses, 2 if there are no votes, 130 if the session was interrupted.
     """
     from dpcli.predict.documents.pate import label_document
-    from dpcli.predict.pate.learners import predictor
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.pate_session import hold_session
+    from dpcli.predict.pate.student import predictor
     from dpcli.sessions.commands.predicting import on_window, opened_or_none
 
     plan = plan_of(file)
@@ -129,8 +129,8 @@ def student(file: str, format_: str, outputs: tuple[str, ...]) -> int:
     The student reads only public inputs and released labels. Training it therefore costs nothing, and may be repeated at will.
     """
     from dpcli.predict.documents.pate import student_document
-    from dpcli.predict.pate.learners import teach_student
     from dpcli.predict.pate.pate_plan import plan_of
+    from dpcli.predict.pate.student import teach_student
 
     with working():
         outcome = teach_student(plan_of(file))

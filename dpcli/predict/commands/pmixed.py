@@ -169,7 +169,7 @@ def evaluate(
     an existing fit are used. Without a fit, models are fitted for this command and deleted afterwards.
     """
     from dpcli.cli.picture import destination, show
-    from dpcli.predict.documents.pmixed import evaluate_document
+    from dpcli.predict.documents.pmixed_evaluation import evaluate_document
     from dpcli.predict.pmixed.ensemble_evaluation import evaluate
     from dpcli.predict.pmixed.model_ensemble import members_of
     from dpcli.predict.pmixed.pmixed_plan import plan_of

@@ -32,11 +32,11 @@ def draw_token(scores: Array, stream: Stream) -> int:
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
     sums = [_exact_sum(weights[positions]) << power for power, positions in groups]
-    left = uniform_below(sum(sums), stream)
+    remainder = uniform_below(sum(sums), stream)
     for (power, positions), total in zip(groups, sums, strict=True):
-        if left < total:
-            return int(positions[_first_exceeding(weights[positions], left >> power)])
-        left -= total
+        if remainder < total:
+            return int(positions[_first_exceeding(weights[positions], remainder >> power)])
+        remainder -= total
     raise InternalError("a draw fell beyond the last token: this is a bug in dpcli, and no token was drawn")
 
 
@@ -73,8 +73,11 @@ def _first_exceeding(weights: IndexArray, value: int) -> int:
 
 def bernoulli_exp(exponent: Fraction, stream: Stream) -> bool:
     """Return True with probability e^-exponent, for exponent >= 0."""
-    ones, rest = divmod(exponent, 1)
-    return all(_bernoulli_exp_unit(Fraction(1), stream) for _ in range(ones)) and _bernoulli_exp_unit(rest, stream)
+    unit_count, rest = divmod(exponent, 1)
+    for _ in range(unit_count):
+        if not _bernoulli_exp_unit(Fraction(1), stream):
+            return False
+    return _bernoulli_exp_unit(rest, stream)
 
 
 def geometric(scale: Fraction, stream: Stream) -> int:

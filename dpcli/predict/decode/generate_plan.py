@@ -146,8 +146,9 @@ class GenerationPlan(PredictionPlan, PricedSession):
         """Return an upper bound on epsilon for this number of texts, all tokens private, and the rest of the file, at the file's delta."""
         from dpcli.analysis.account import headline
 
-        steps = -(-texts // self.generate.batches) * self.generate.tokens
-        return headline(with_entry(self.pipeline, replace(self.entry, steps=steps)), delta=self.account.delta).upper
+        texts_per_batch = -(-texts // self.generate.batches)
+        entry = replace(self.entry, steps=texts_per_batch * self.generate.tokens)
+        return headline(with_entry(self.pipeline, entry), delta=self.account.delta).upper
 
     @property
     def rho(self) -> float:
@@ -176,11 +177,12 @@ def plan_of(path: str) -> GenerationPlan:
         clipping, test = LogitClipping.of(session.entry.spec), PublicTest.of(session.entry.spec)
     except InputError as problem:
         raise InputError(f"{place}.{problem}") from None
-    most = generate.texts * generate.tokens
-    if session.entry.steps > most or (test is None and session.entry.steps < most):
+    steps, most = session.entry.steps, generate.texts * generate.tokens
+    if steps > most or (test is None and steps < most):
+        expected = f"{most:,}" if test is None else f"at most {most:,}"
         raise InputError(
-            f"{place}.steps: expected {'at most ' if test else ''}{most:,}, the tokens of all texts of one batch "
-            f"({generate.texts:,} texts of at most {generate.tokens:,}), found {session.entry.steps:,}"
+            f"{place}.steps: expected {expected}, the tokens of all texts of one batch ({generate.texts:,} texts of at most "
+            f"{generate.tokens:,}), found {steps:,}"
         )
     if test is not None and generate.batches > MOST_COUNTS:
         raise InputError(

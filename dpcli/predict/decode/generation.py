@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan
 from dpcli.predict.decode.private_tokens import PrivateTurns
-from dpcli.predict.decode.text_writer import Writer, WrittenText, context_batches, frame_of, require_usable
+from dpcli.predict.decode.text_writer import Writer, context_batches, frame_of, require_usable
 from dpcli.predict.models.model_answers import Vocabulary, content_of, text_of_tokens
 from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.prediction_session import (
@@ -87,30 +87,41 @@ def write_texts(
     frame = frame_of(generate, model, vocabulary)
     require_usable(generate, model, vocabulary, frame, path)
     with exclusive(plan.folder):
-        private = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
-        inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
+        contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
+        inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
         texts_path = os.path.join(plan.folder, TEXTS)
         counts = [AnswerCount(plan.texts, "texts")]
         if plan.test is not None:  # Without a test, only texts are counted.
             counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in range(generate.batches)]
-        session, (budget, *tokens) = begin_session(
+        session, (budget, *private_tokens) = begin_session(
             plan, "generate", ledger, resume, moved, inputs, counts, generate.count, released=texts_path
         )
         require_count_of(texts_path, len(whole_lines(texts_path)), budget)  # The next text begins a new line.
-        turns = [PrivateTurns(plan.test, count) for count in tokens] if plan.test is not None else []
-        differences, place = generate.method == "difference", f"{path}: generate.model"
-        writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
-        writing = WritingSession(plan, writer, vocabulary, private, turns, budget, texts_path, stream)
-        left = max(1, plan.texts - budget.taken())
-        written = writing.write(left if texts is None else texts, texts is not None, report)
-        spent = sum(turn.budget.taken() for turn in turns) if turns else None
-        cut = sum(one.cut for one, _ in written)
+        turns = [] if plan.test is None else [PrivateTurns(plan.test, count) for count in private_tokens]
+        clips_differences, place = generate.method == "difference", f"{path}: generate.model"
+        writer = Writer(model, plan.clipping, frame.prompt, clips_differences, generate.tokens, vocabulary.end, place)
+        writing = WritingSession(plan, writer, vocabulary, contexts, turns, budget, texts_path, stream)
+        written = writing.write(texts, report)
         outcome = GenerationOutcome(
-            plan, plan.folder, session.run, session.charged, tuple(text for _, text in written), budget.taken(), spent, cut
+            plan=plan,
+            folder=plan.folder,
+            run=session.run,
+            charged=session.charged,
+            written=tuple(saved.text for saved in written),
+            taken=budget.taken(),
+            private=sum(count.taken() for count in private_tokens) if private_tokens else None,
+            cut=sum(saved.cut for saved in written),
         )
         replace_file(os.path.join(plan.folder, STATEMENT), statement(plan, _summary(outcome), disclosure_answers(outcome)).encode())
         commit(session, ledger)
     return outcome
+
+
+class SavedText(NamedTuple):
+    """A text that was saved, and whether it was cut short because no private tokens were left."""
+
+    text: str
+    cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ class WritingSession:
     """The writing of a session's texts. The batches take turns.
 
     Attributes:
-        private: Contexts of each batch.
+        contexts: Contexts of each batch.
         turns: Private tokens of each batch; [] if all tokens are private and none are counted.
         budget: Durable count of the texts.
         texts_path: Path of the file of texts.
@@ -128,30 +139,33 @@ class WritingSession:
     plan: GenerationPlan
     writer: Writer
     vocabulary: Vocabulary
-    private: list[list[tuple[int, ...]]]
+    contexts: list[list[tuple[int, ...]]]
     turns: list[PrivateTurns]
     budget: QueryBudget
     texts_path: str
     stream: Stream | None
 
-    def write(self, count: int, must_write_all: bool, report: Report) -> list[tuple[WrittenText, str]]:
-        """Write `count` texts, or as many as the budget allows.
+    def write(self, texts: int | None, report: Report) -> list[SavedText]:
+        """Write a number of texts; if it is None, write as many as the budget allows.
 
-        Raises Denied if it allows none, or if it allows fewer and `must_write_all` is true.
+        Raises Denied if the budget does not allow that number, or allows no text.
         """
-        written: list[tuple[WrittenText, str]] = []
+        count = max(1, self.plan.texts - self.budget.taken()) if texts is None else texts
+        written: list[SavedText] = []
         while len(written) < count:
             try:
-                written += self._write_next()
+                saved = self._write_next()
             except Denied:
-                if must_write_all or not written:
+                if texts is not None or not written:
                     raise
                 break
+            if saved is not None:
+                written.append(saved)
             report(len(written), count)
         return written
 
-    def _write_next(self) -> list[tuple[WrittenText, str]]:
-        """Return the next text as a list of one, or [] if its batch has no private tokens left.
+    def _write_next(self) -> SavedText | None:
+        """Write the next text; return None if its batch has no private tokens left.
 
         Raises Denied if no batch has private tokens left, or no text is left.
         """
@@ -162,12 +176,14 @@ class WritingSession:
         batch = self.plan.batch(number)
         turns = self.turns[batch] if self.turns else None
         if turns is not None and not turns.open_bar(stream):
-            return []
-        written = self.writer.text(self.private[batch], stream, turns)
+            return None
+        written = self.writer.text(self.contexts[batch], stream, turns)
         text = text_of_tokens(self.vocabulary, written.tokens, f"{self.plan.path}: generate.tokenizer")
-        more = {} if turns is None else {"private": written.private, "cut": written.cut}
-        add_line(self.texts_path, {"number": number, "batch": batch, "text": text, **more})
-        return [(written, text)]
+        line = {"number": number, "batch": batch, "text": text}
+        if turns is not None:
+            line |= {"private": written.private, "cut": written.cut}
+        add_line(self.texts_path, line)
+        return SavedText(text, written.cut)
 
 
 def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
@@ -196,10 +212,11 @@ def _summary(outcome: GenerationOutcome) -> str:
     from dpcli.predict.documents.statements import guarantee
 
     plan = outcome.plan
+    restored = "" if outcome.charged else f" {RESTORED}"
     return (
         f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
         f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All texts that may be written are charged, "
-        f"written or not: {guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
+        f"written or not: {guarantee(plan.account)}.{restored}"
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Privacy
@@ -28,9 +29,10 @@ from dpcli.predict.models.model_answers import (
 )
 from dpcli.predict.models.model_loading import require_fits, require_token_texts
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
-from dpcli.predict.shards import shards_of, unit_names
+from dpcli.predict.shards import shards_of_texts
 from dpcli.random.streams import Stream
 
+SALT = "texts"  # in the hash that assigns units to batches
 AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time
 
 
@@ -114,19 +116,18 @@ class Writer:
         """
         shown = (*self.prompt, *written)
         public = next_token(self.model, shown, self.place)
-        nothing = np.zeros(len(public), np.int64)
-        sums, parts = nothing.copy(), nothing.copy()
+        no_sums = np.zeros(len(public), np.int64)
+        sums, parts = no_sums.copy(), no_sums.copy()
         for start in range(0, len(contexts), AT_ONCE):
-            private = private_rows(self.model, [(*one, *written) for one in contexts[start : start + AT_ONCE]], len(public))
+            longer_contexts = [(*context, *written) for context in contexts[start : start + AT_ONCE]]
+            private = private_rows(self.model, longer_contexts, len(public))
             sums += self.clipping.differences(private, public) if self.clips_differences else self.clipping.logits(private)
             if test is not None:
                 parts += sum(map(test.parts, private))
         require_forgetful(self.model, public, shown, self.place)
-        return NextToken(
-            self.clipping.scores(public if self.clips_differences else np.zeros(len(public)), sums),
-            self.clipping.scores(public, nothing),
-            0 if test is None else test.distance(public, parts),
-        )
+        base = public if self.clips_differences else np.zeros(len(public))
+        distance = 0 if test is None else test.distance(public, parts)
+        return NextToken(self.clipping.scores(base, sums), self.clipping.scores(public, no_sums), distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +185,19 @@ def context_batches(
     Raises:
         InputError: If the texts cannot be read.
     """
-    owned = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows))
-    # Without units, each text is a unit, and so are equal texts.
-    kept = owned if generate.units is None else _first_contributions(owned, privacy.max_contributions or 1)
-    nothing: tuple[int, ...] = ()
-    contexts = [
-        default_on_error(lambda text=text: frame.context(token_ids(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
-        for text in kept.texts
-    ]
-    names = unit_names(kept.units, generate.units is not None, privacy.adjacency)
-    return [
-        [contexts[place] for place in shard if contexts[place] and kept.texts[place].strip()]
-        for shard in shards_of(names, generate.batches, "texts")
-    ]
+    source = TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows)
+    private = owned_texts(source)
+    if generate.units is not None:  # Without units, each text is a unit, and so are equal texts.
+        private = _first_contributions(private, privacy.max_contributions or 1)
+
+    def context(text: str) -> tuple[int, ...]:
+        return frame.context(token_ids(vocabulary, text, words, ""))
+
+    no_context: tuple[int, ...] = ()
+    contexts = [default_on_error(partial(context, text), no_context) for text in private.texts]
+    names_owners = generate.units is not None
+    shards = shards_of_texts(private.texts, private.units, names_owners, privacy.adjacency, generate.batches, SALT)
+    return [[contexts[index] for index in indices if contexts[index]] for indices in shards]
 
 
 def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabulary, frame: ContextFrame, path: str) -> None:
@@ -206,20 +207,21 @@ def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabul
     context.
     """
     place = f"{path}: generate.model"
-    known = next_token(model, frame.prompt, place)
-    for other in (frame.context(frame.prompt), frame.prompt[-1:]):
-        next_token(model, other, place)
-    require_forgetful(model, known, frame.prompt, place)
-    drawn = known if generate.method == "difference" else np.zeros(len(known))
+    answer = next_token(model, frame.prompt, place)
+    for other_context in (frame.context(frame.prompt), frame.prompt[-1:]):
+        next_token(model, other_context, place)
+    require_forgetful(model, answer, frame.prompt, place)
+    drawn = answer if generate.method == "difference" else np.zeros(len(answer))
     require_token_texts(vocabulary, drawn, f"{path}: generate.tokenizer")
 
 
 def _first_contributions(texts: OwnedTexts, contributions: int) -> OwnedTexts:
     """Return the first `contributions` texts of each unit."""
     counts: Counter[str | int] = Counter()
-    chosen = []
-    for place, unit in enumerate(texts.units):
+    chosen_texts, chosen_units = [], []
+    for text, unit in zip(texts.texts, texts.units, strict=True):
         counts[unit] += 1
         if counts[unit] <= contributions:
-            chosen.append(place)
-    return OwnedTexts(tuple(texts.texts[place] for place in chosen), tuple(texts.units[place] for place in chosen))
+            chosen_texts.append(text)
+            chosen_units.append(unit)
+    return OwnedTexts(tuple(chosen_texts), tuple(chosen_units))

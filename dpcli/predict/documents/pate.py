@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.analysis.documents import account as account_report
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
 from dpcli.predict.documents.statements import BOTH, counts, sanitised_data, setting
-from dpcli.predict.pate.learners import STUDENT
 from dpcli.predict.pate.pate_session import LABELS
+from dpcli.predict.pate.student import STUDENT
 from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.predict.prediction_session import STATEMENT
 from dpcli.sessions.documents.dry_run import shown, window_note
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
-    from dpcli.predict.pate.learners import StudentOutcome
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.pate_session import SessionOutcome
+    from dpcli.predict.pate.student import StudentOutcome
     from dpcli.predict.pate.teachers import Teachers
+    from dpcli.predict.pate.transcript import Transcript
     from dpcli.predict.pate.vote_account import VoteAccount, VoteEpsilon
 
 UNSANITISED = "unsanitised, do not publish"
@@ -33,7 +34,10 @@ def account_document(votes: VoteAccount) -> Document:
     """Return the document of `dpcli pate account`."""
     plan = votes.plan
     filed = account_report.document(plan.as_filed, plan.diagnostics)
-    private = {name: one for name, one in (("expected", votes.expected), ("realised", votes.realised)) if one is not None}
+    private = _private_epsilons(votes)
+    as_planned = None
+    if votes.as_planned is not None and votes.realised is not None:
+        as_planned = _as_planned_data(votes.as_planned, votes.realised)
     data = {
         **setting(plan),
         **{key: filed.data[key] for key in ("statement", "budget", "diagnostics", "result")},
@@ -42,33 +46,37 @@ def account_document(votes: VoteAccount) -> Document:
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
         "votes": None if votes.votes is None else {"queries": len(votes.votes)},
         "sanitised": sanitised_data(plan, votes.sanitised),
-        "held": None if votes.as_planned is None or votes.realised is None else _as_planned_data(votes.as_planned, votes.realised),
-        "unsanitised_do_not_publish": {name: _numbers(one) for name, one in private.items()} or None,
+        "held": as_planned,
+        "unsanitised_do_not_publish": {name: _numbers(epsilon) for name, epsilon in private.items()} or None,
         "exit_code": filed.exit_code,
     }
-    return replace(
-        filed,
-        data=data,
-        tables=((_given_votes(private, plan),) if private else ()) + filed.tables,
-        notes=(
-            *filed.notes,
-            *window_note(plan),
-            *_budget_limit(plan),
-            *_charges_so_far(votes),
-            *_above_guarantee(private, plan),
-            *_sanitised(votes),
-            *((WHY_PRIVATE,) if private else ("no votes yet: the cost given the votes is not known",)),
-        ),
-        details=(*window_note(plan), *_budget_limit(plan)),
-        records=(),
-        sheet=None,
+    limits = (*window_note(plan), *_budget_limit(plan))
+    notes = (
+        *filed.notes,
+        *limits,
+        *_charges_so_far(votes),
+        *_above_guarantee(private, plan),
+        *_sanitised(votes),
+        WHY_PRIVATE if private else "no votes yet: the cost given the votes is not known",
     )
+    tables = (_given_votes(private, plan), *filed.tables) if private else filed.tables
+    return replace(filed, data=data, tables=tables, notes=notes, details=limits, records=(), sheet=None)
+
+
+def _private_epsilons(votes: VoteAccount) -> dict[str, VoteEpsilon]:
+    """Return the epsilons given the votes that are known, by name."""
+    epsilons = {"expected": votes.expected, "realised": votes.realised}
+    return {name: epsilon for name, epsilon in epsilons.items() if epsilon is not None}
 
 
 def _as_planned_data(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
-    numbers = {"asked": realised.queries, "answered": int(realised.answered)}
-    rows = {row.accountant.name: row.bound.upper for row in account.rows if row.bound is not None and row.accountant.sound}
-    return {**numbers, "epsilon_had_it_been_planned_so": account.upper, "by_accountant": rows}
+    sound_rows = [row for row in account.rows if row.accountant.sound]
+    return {
+        "asked": realised.queries,
+        "answered": int(realised.answered),
+        "epsilon_had_it_been_planned_so": account.upper,
+        "by_accountant": {row.accountant.name: row.bound.upper for row in sound_rows if row.bound is not None},
+    }
 
 
 def _charges_so_far(votes: VoteAccount) -> tuple[str, ...]:
@@ -84,7 +92,7 @@ def _charges_so_far(votes: VoteAccount) -> tuple[str, ...]:
 
 def _above_guarantee(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
     """Return a note if an epsilon given the votes exceeds the guarantee. It may exceed it, as fewer accountants support votes."""
-    if all(one.epsilon <= plan.account.upper for one in private.values()):
+    if all(given_votes.epsilon <= plan.account.upper for given_votes in private.values()):
         return ()
     return (
         f"an epsilon given the votes exceeds the guarantee, which still holds: epsilon <= {up(plan.account.upper)} whatever the "
@@ -104,7 +112,13 @@ def _sanitised(votes: VoteAccount) -> tuple[str, ...]:
 
 def _numbers(votes: VoteEpsilon) -> dict[str, Any]:
     """Return the fields of the epsilon under their names in JSON."""
-    return {{"classic": "epsilon_classic"}.get(name, name): value for name, value in asdict(votes).items()}
+    return {
+        "epsilon": votes.epsilon,
+        "order": votes.order,
+        "epsilon_classic": votes.classic,
+        "queries": votes.queries,
+        "answered": votes.answered,
+    }
 
 
 def _budget_limit(plan: VotingPlan) -> tuple[str, ...]:
@@ -123,30 +137,45 @@ ROWS = {
 
 
 def _given_votes(private: dict[str, VoteEpsilon], plan: VotingPlan) -> Table:
-    rows = tuple(
-        (ROWS[name], f"{one.queries:,}", f"{one.answered:,.1f}", up(one.epsilon), up(one.classic), f"{one.order:.4g}")
-        for name, one in private.items()
-    )
-    return Table(
-        f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})",
-        ("cost", "queries", "answered", "epsilon", "classic", "order"),
-        rows,
-        frozenset({1, 2, 3, 4, 5}),
-        flagged=frozenset(range(len(rows))),
-    )
+    rows = []
+    for name, votes in private.items():
+        counts = (f"{votes.queries:,}", f"{votes.answered:,.1f}")
+        rows.append((ROWS[name], *counts, up(votes.epsilon), up(votes.classic), f"{votes.order:.4g}"))
+    title = f"epsilon given these votes at delta = {plan.account.delta!r} ({UNSANITISED})"
+    columns = ("cost", "queries", "answered", "epsilon", "classic", "order")
+    return Table(title, columns, tuple(rows), frozenset({1, 2, 3, 4, 5}), flagged=frozenset(range(len(rows))))
 
 
 def label_document(outcome: SessionOutcome) -> Document:
     """Return the document of `dpcli pate label`."""
     plan, transcript = outcome.plan, outcome.transcript
-    warning = "" if transcript.private else "NOT PRIVATE (seeded noise): "
     headline = (
-        f"{warning}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= {up(plan.account.upper)} at delta = "
-        f"{plan.account.delta!r}, whatever the votes are"
+        f"{_seeded_noise(transcript)}{len(transcript.labels):,} of {len(transcript):,} queries answered; epsilon <= "
+        f"{up(plan.account.upper)} at delta = {plan.account.delta!r}, whatever the votes are"
     )
-    folder = shown(plan.folder)
+    details = tuple(_label_details(outcome))
+    data = {
+        **setting(plan),
+        "private": transcript.private,
+        "run": transcript.run,
+        "folder": plan.folder,
+        **counts(transcript),
+        "there": outcome.queries,
+        "exit_code": 0,
+    }
+    verdict: Literal["pass", "warn"] = "pass" if transcript.private else "warn"
+    return Document(headline, data, verdict, notes=details, details=details, total=repr(plan.account.upper))
+
+
+def _seeded_noise(transcript: Transcript) -> str:
+    """Return a warning if the noise of a session can be reproduced; "" otherwise."""
+    return "" if transcript.private else "NOT PRIVATE (seeded noise): "
+
+
+def _label_details(outcome: SessionOutcome) -> list[str]:
+    plan, transcript = outcome.plan, outcome.transcript
     details = [
-        f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {folder}",
+        f"{LABELS}, {STATEMENT} and {TRANSCRIPT} are in {shown(plan.folder)}",
         *window_note(plan),
         *_budget_limit(plan),
         *_unused(outcome),
@@ -163,23 +192,7 @@ def label_document(outcome: SessionOutcome) -> Document:
         details.append(
             f"{len(transcript.reinforced):,} further queries have a label that the student predicted, which costs nothing"
         )
-    data = {
-        **setting(plan),
-        "private": transcript.private,
-        "run": transcript.run,
-        "folder": plan.folder,
-        **counts(transcript),
-        "there": outcome.queries,
-        "exit_code": 0,
-    }
-    return Document(
-        headline,
-        data,
-        "pass" if transcript.private else "warn",
-        notes=tuple(details),
-        details=tuple(details),
-        total=repr(plan.account.upper),
-    )
+    return details
 
 
 def _unused(outcome: SessionOutcome) -> tuple[str, ...]:
@@ -220,13 +233,14 @@ def fit_document(plan: VotingPlan, teachers: Teachers) -> Document:
 def student_document(outcome: StudentOutcome) -> Document:
     """Return the document of `dpcli pate student`."""
     plan = outcome.plan
-    labels = f"{outcome.labelled:,} labels of teachers" + (f" and {outcome.pseudo:,} that it predicted" if outcome.pseudo else "")
-    warning = "" if outcome.transcript.private else "NOT PRIVATE (seeded noise): "
-    measured = (
-        ""
-        if outcome.accuracy is None
-        else f": accuracy {outcome.accuracy:.4f} on {outcome.tested:,} records declared public (not checked)"
-    )
+    labels = f"{outcome.labelled:,} labels of teachers"
+    if outcome.pseudo:
+        labels += f" and {outcome.pseudo:,} that it predicted"
+    headline = f"{_seeded_noise(outcome.transcript)}the student learnt from {labels}"
+    metrics = {}
+    if outcome.accuracy is not None:
+        headline += f": accuracy {outcome.accuracy:.4f} on {outcome.tested:,} records declared public (not checked)"
+        metrics["accuracy"] = outcome.accuracy
     costs = f"{STUDENT} is in {shown(plan.folder)}; it costs nothing beyond the labels: epsilon <= {up(plan.account.upper)}"
     details = (costs, *window_note(plan))
     data = {
@@ -234,8 +248,8 @@ def student_document(outcome: StudentOutcome) -> Document:
         "private": outcome.transcript.private,
         "labelled": outcome.labelled,
         "pseudo_labelled": outcome.pseudo,
-        "metrics": {} if outcome.accuracy is None else {"accuracy": outcome.accuracy},
+        "metrics": metrics,
         "folder": plan.folder,
         "exit_code": 0,
     }
-    return Document(f"{warning}the student learnt from {labels}{measured}", data, "", notes=details, details=details)
+    return Document(headline, data, "", notes=details, details=details)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
-    from dpcli.predict.pate.vote_account import Sanitised
+    from dpcli.predict.pate.vote_release import Sanitised
     from dpcli.sessions.priced import PricedSession
 
 SCHEMA = "dpcli/pate/v1"
@@ -47,10 +47,12 @@ def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
     from dpcli.document.formats import markdown as format_markdown
 
     stated = priced.pipeline.disclosure
-    known = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
-    given = replace(stated, **{name: text for name, text in known.items() if getattr(stated, name) is None})  # type: ignore[arg-type]
-    facts = gather(replace(priced.pipeline, path=priced.path, disclosure=given), None, ())
-    return format_markdown.render(disclosure_report.document(disclosure(replace(facts, rows=rows_words(priced)))))
+    answers_with_defaults = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
+    missing = {name: text for name, text in answers_with_defaults.items() if getattr(stated, name) is None}
+    completed = replace(stated, **missing)  # type: ignore[arg-type]
+    facts = gather(replace(priced.pipeline, path=priced.path, disclosure=completed), None, ())
+    facts = replace(facts, rows=rows_words(priced))
+    return format_markdown.render(disclosure_report.document(disclosure(facts)))
 
 
 def setting(plan: VotingPlan) -> dict[str, Any]:
@@ -102,19 +104,21 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, sanitised: Sanitise
 
     The numbers in them depend on the votes only through the released labels and the released sanitised epsilon.
     """
-    private = transcript.private
+    if transcript.private:
+        heading = ""
+        randomness = "the noise is drawn from the operating system (OpenSSL); there is no seed, and no random number is saved"
+    else:
+        heading = "**NOT PRIVATE: the noise was drawn from a known seed.**\n\n"
+        randomness = "NOT PRIVATE: the noise comes from a known seed"
     answers = {
-        "randomness": "the noise is drawn from the operating system (OpenSSL); there is no seed, and no random number is saved"
-        if private
-        else "NOT PRIVATE: the noise comes from a known seed",
+        "randomness": randomness,
         "floating_point": "only labels are released, never a noisy count: rounding changes a label with probability below 1e-12",
         "clipping": "none: all records of a unit are in one teacher's shard, so a unit changes one vote",
     }
-    heading = "" if private else "**NOT PRIVATE: the noise was drawn from a known seed.**\n\n"
     text = statement(plan, f"{heading}{_summary(plan, transcript)}{_sanitised_sentence(plan, sanitised)}", answers)
     machine = {
         **setting(plan),
-        "private": private,
+        "private": transcript.private,
         "run": transcript.run,
         **counts(transcript),
         "sanitised": sanitised_data(plan, sanitised),

@@ -15,7 +15,8 @@ import json
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dpcli.audit.own_code import call_user_code
 from dpcli.base.errors import DpcliError, InputError
@@ -139,24 +140,24 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     return row
 
 
-def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -> Array:
-    """Return log-probabilities after private contexts, (contexts, words). If the model fails for a context, its row is NaN."""
-    nothing = np.full(words, np.nan)
-    rows = [default_on_error(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
-    return np.stack([row if len(row) == words else nothing for row in rows])
+def private_rows(model: LanguageModel, contexts: Sequence[Tokens], vocabulary_size: int) -> Array:
+    """Return log-probabilities after private contexts, (contexts, vocabulary_size). If the model fails for a context, its row is NaN."""
+    failed = np.full(vocabulary_size, np.nan)
+    rows = [default_on_error(partial(next_token, model, context, ""), failed) for context in contexts]
+    return np.stack([row if len(row) == vocabulary_size else failed for row in rows])
 
 
-def token_ids(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
-    """Return the tokens of a text. Raises InputError if the tokenizer fails, or a token is not below `words`."""
-    ids: list[int] = call_user_code(place, lambda: [operator.index(one) for one in vocabulary.ids(text)])
-    require_ids(ids, words, f"{place}: ")
+def token_ids(vocabulary: Vocabulary, text: str, vocabulary_size: int, place: str) -> list[int]:
+    """Return the tokens of a text. Raises InputError if the tokenizer fails, or a token is not below `vocabulary_size`."""
+    ids: list[int] = call_user_code(place, lambda: list(map(operator.index, vocabulary.ids(text))))
+    require_ids(ids, vocabulary_size, f"{place}: ")
     return ids
 
 
-def require_ids(ids: Iterable[int], words: int, place: str = "") -> None:
-    """Raise InputError if a token is not one of a model's `words` tokens."""
-    if not all(0 <= token < words for token in ids):
-        raise InputError(f"{place}expected token ids below the model's {words}: the tokenizer belongs to another model")
+def require_ids(ids: Iterable[int], vocabulary_size: int, place: str = "") -> None:
+    """Raise InputError if a token is not one of a model's `vocabulary_size` tokens."""
+    if not all(0 <= token < vocabulary_size for token in ids):
+        raise InputError(f"{place}expected token ids below the model's {vocabulary_size}: the tokenizer belongs to another model")
 
 
 def text_of_tokens(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
@@ -204,15 +205,32 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
     return digest.hexdigest()
 
 
+class PublicContent(NamedTuple):
+    """The parts of the content of a public model.
+
+    Attributes:
+        model: Digest of its numbers, or its answers.
+        vocabulary: Digests of its tokens, in order and sorted; "" if the content includes no vocabulary.
+    """
+
+    model: str
+    vocabulary: str
+
+
+def _parts_of(content: str) -> PublicContent:
+    model, _, vocabulary = content.partition(VOCABULARY_MARK)
+    return PublicContent(model, vocabulary)
+
+
 def require_same_content(before: str, now: str) -> None:
     """Raise InputError if the content of a public model, or the order of its vocabulary, has changed."""
-    words_before, words = before.partition(VOCABULARY_MARK)[2], now.partition(VOCABULARY_MARK)[2]
-    if words_before and words and words_before != words:
-        order = words_before.split()[1] == words.split()[1]
-        raise InputError(
-            "the vocabulary: expected the same tokens in the same order whenever it is built, found "
-            + ("a changed order: the order of a set differs between processes; use sorted(...)" if order else "other tokens")
-        )
+    earlier, current = _parts_of(before).vocabulary, _parts_of(now).vocabulary
+    if earlier and current and earlier != current:
+        has_same_tokens = earlier.split()[1] == current.split()[1]
+        change = "other tokens"
+        if has_same_tokens:
+            change = "a changed order: the order of a set differs between processes; use sorted(...)"
+        raise InputError(f"the vocabulary: expected the same tokens in the same order whenever it is built, found {change}")
     if not same_content(before, now):
         raise InputError(CHANGED_MODEL)
 
@@ -223,31 +241,38 @@ def same_content(before: str, now: str) -> bool:
     Models are equal if their digests are equal, or if their answers are equal up to rounding. Vocabularies are compared only if both
     contents include one.
     """
-    (one, _, words_before), (other, _, words) = before.partition(VOCABULARY_MARK), now.partition(VOCABULARY_MARK)
-    return (one == other or _same_answers(one, other)) and not (words_before and words and words_before != words)
+    earlier, current = _parts_of(before), _parts_of(now)
+    if earlier.vocabulary and current.vocabulary and earlier.vocabulary != current.vocabulary:
+        return False
+    return earlier.model == current.model or _same_answers(earlier.model, current.model)
 
 
 def _vocabulary_digests(vocabulary: Vocabulary, count: int) -> str:
     """Return two digests of the tokens' texts: in their order, and in alphabetical order."""
-    words = [default_on_error(lambda token=token: str(vocabulary.text([token])), "") for token in range(count)]  # type: ignore[misc]
-    return " ".join(hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in (words, sorted(words)))
+
+    def text_of(token: int) -> str:
+        return str(vocabulary.text([token]))
+
+    texts = [default_on_error(partial(text_of, token), "") for token in range(count)]
+    in_order, sorted_ = (hashlib.sha256(json.dumps(words).encode()).hexdigest() for words in (texts, sorted(texts)))
+    return f"{in_order} {sorted_}"
 
 
 def _sample_answers(model: LanguageModel) -> str:
-    shown = range(0, model.vocabulary, -(-model.vocabulary // SAMPLE_TOKENS))
-    first = range(0, model.vocabulary, -(-model.vocabulary // SAMPLE_CONTEXTS))
-    contexts = [(token, (token + 1) % model.vocabulary, token)[: max(1, model.context)] for token in first]
-    return json.dumps(private_rows(model, contexts, model.vocabulary)[:, shown].ravel().tolist())
+    """Return the answers of a model after some contexts, as text."""
+    count = model.vocabulary
+    shown_tokens = range(0, count, -(-count // SAMPLE_TOKENS))
+    first_tokens = range(0, count, -(-count // SAMPLE_CONTEXTS))
+    contexts = [(token, (token + 1) % count, token)[: max(1, model.context)] for token in first_tokens]
+    return json.dumps(private_rows(model, contexts, count)[:, shown_tokens].ravel().tolist())
 
 
 def _same_answers(before: str, now: str) -> bool:
     """Return whether both texts are answers of models that are equal up to rounding."""
     try:
-        one, other = (np.array(json.loads(text), dtype=float) for text in (before, now))
+        earlier, current = (np.array(json.loads(text), dtype=float) for text in (before, now))
     except (ValueError, TypeError):
         return False
-    return (
-        one.ndim == 1
-        and one.shape == other.shape
-        and bool(np.isclose(one, other, rtol=0.0, atol=SAME_ANSWER, equal_nan=True).all())
-    )
+    if earlier.ndim != 1 or earlier.shape != current.shape:
+        return False
+    return bool(np.isclose(earlier, current, rtol=0.0, atol=SAME_ANSWER, equal_nan=True).all())

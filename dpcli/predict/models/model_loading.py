@@ -15,6 +15,7 @@ from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary
 if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning
 
+UNKNOWN, LINE_END = "<unk>", "<end>"  # the first two words of every `WordVocabulary`
 UNLIMITED = 10**9  # a number of tokens that no prompt reaches, for a model or tokenizer without a limit
 
 
@@ -41,8 +42,8 @@ def language_model(
         require("torch", "transformers", "safetensors")
         pretrained = _pretrained(name, path, table)
         return _wrapped(pretrained, path, table, tuning, device), vocabulary_of(tokenizer or name, path, table)
-    made = result(name, path)
-    model, vocabulary = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    built = result(name, path)
+    model, vocabulary = built if isinstance(built, tuple) and len(built) == 2 else (built, None)
     if tokenizer is not None:
         vocabulary = vocabulary_of(tokenizer, path, table)
     if vocabulary is None:
@@ -61,9 +62,9 @@ def language_model(
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
     """Raise InputError if the vocabularies of a model and the public model differ in size, so that probabilities cannot be mixed."""
-    words = getattr(model, "vocabulary", None)
-    if type(words) is not int or words != public.vocabulary or not hasattr(model, "next_token"):
-        kind = words if type(words) is int else type(model).__name__
+    size = getattr(model, "vocabulary", None)
+    if type(size) is not int or size != public.vocabulary or not hasattr(model, "next_token"):
+        kind = size if type(size) is int else type(model).__name__
         raise InputError(f"{who}: expected the public model's vocabulary of {public.vocabulary} tokens, found {kind}")
 
 
@@ -109,10 +110,10 @@ def _width(model: Any, path: str, table: str) -> int:
 
     from dpcli.train.tasks.lm_models import logits
 
-    place = next((value.device for value in model.parameters()), torch.device("cpu"))
+    device = next((value.device for value in model.parameters()), torch.device("cpu"))
     with torch.no_grad():
         try:
-            shape = logits(model, torch.zeros(1, 2, dtype=torch.int64, device=place)).shape
+            shape = logits(model, torch.zeros(1, 2, dtype=torch.int64, device=device)).shape
             rows, places, width = shape
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as problem:
             raise InputError(f"{path}: {table}.model: expected logits (B, T, vocabulary) from ids (B, T) ({problem})") from None
@@ -144,19 +145,24 @@ class WordVocabulary:
     end: int | None = 1
 
     def __init__(self, words: Sequence[str]) -> None:
-        self.words = ("<unk>", "<end>", *(word for word in dict.fromkeys(words) if word not in ("<unk>", "<end>")))
-        self._places = {word: place for place, word in enumerate(self.words)}
+        self.words = tuple(dict.fromkeys((UNKNOWN, LINE_END, *words)))
+        self._tokens = {word: token for token, word in enumerate(self.words)}
 
     @property
     def size(self) -> int:
         return len(self.words)
 
     def ids(self, text: str) -> list[int]:
-        lines = [[self._places.get(word, 0) for word in line.split()] for line in text.split("\n")]
-        return [token for place, line in enumerate(lines) for token in ([1, *line] if place else line)]
+        tokens: list[int] = []
+        for number, line in enumerate(text.split("\n")):
+            if number > 0:
+                tokens.append(self._tokens[LINE_END])
+            tokens += [self._tokens.get(word, self._tokens[UNKNOWN]) for word in line.split()]
+        return tokens
 
     def text(self, ids: Tokens) -> str:
-        return " ".join("\n" if token == 1 else self.words[token] for token in ids).replace(" \n", "\n").replace("\n ", "\n")
+        text = " ".join("\n" if token == self.end else self.words[token] for token in ids)
+        return text.replace(" \n", "\n").replace("\n ", "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +217,12 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     if source == "bytes":
         return ByteVocabulary()
     if ":" in source:
-        made = result(source, path)
-        if not all(callable(getattr(made, name, None)) for name in ("ids", "text")) or not hasattr(made, "end"):
+        built = result(source, path)
+        if not all(callable(getattr(built, name, None)) for name in ("ids", "text")) or not hasattr(built, "end"):
             raise InputError(
-                f"{path}: {table}.tokenizer: expected an object with ids, text and end from {source}, found {type(made).__name__}"
+                f"{path}: {table}.tokenizer: expected an object with ids, text and end from {source}, found {type(built).__name__}"
             )
-        vocabulary: Vocabulary = made
+        vocabulary: Vocabulary = built
         return vocabulary
     load = library("transformers").AutoTokenizer.from_pretrained
     return PretrainedVocabulary(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED), table))

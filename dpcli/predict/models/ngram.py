@@ -56,10 +56,10 @@ class NGramCounts:
         number = 0
         for token in context[len(context) - self.length :]:
             number = number * self.vocabulary + int(token)
-        place = int(np.searchsorted(self.contexts, number))
-        if place == len(self.contexts) or self.contexts[place] != number:
+        index = int(np.searchsorted(self.contexts, number))
+        if index == len(self.contexts) or self.contexts[index] != number:
             return self.tokens[:0], self.counts[:0]
-        chosen = slice(self.starts[place], self.starts[place + 1])
+        chosen = slice(self.starts[index], self.starts[index + 1])
         return self.tokens[chosen], self.counts[chosen]
 
 
@@ -94,12 +94,12 @@ class CountingModel:
     def cached_probabilities(self, context: Tokens) -> Array:
         """Return probabilities after one context. They are cached, as many fitted models ask about the same context."""
         reach = max(table.length for table in self.counts)
-        known = tuple(context[max(0, len(context) - reach) :])
-        if known not in self._known:
+        context_end = tuple(context[max(0, len(context) - reach) :])
+        if context_end not in self._known:
             if len(self._known) >= MOST_CACHED // self.vocabulary:
                 self._known.clear()
-            self._known[known] = self.probabilities([known])[0]
-        return self._known[known]
+            self._known[context_end] = self.probabilities([context_end])[0]
+        return self._known[context_end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGr
         raise InputError(
             f"expected token ids below {vocabulary}, the size of the vocabulary: the tokenizer belongs to another model"
         )
-    place = np.concatenate([np.arange(len(record)) for record in records] or [np.empty(0, np.int64)])
-    ends = np.flatnonzero(place >= length)
-    number = np.zeros(len(ends), np.int64)
+    indices_in_record = np.concatenate([np.arange(len(record)) for record in records] or [np.empty(0, np.int64)])
+    counted = np.flatnonzero(indices_in_record >= length)
+    context_numbers = np.zeros(len(counted), np.int64)
     for back in range(length, 0, -1):
-        number = number * vocabulary + flat[ends - back]
-    pairs, counts = np.unique(np.stack((number, flat[ends])), axis=1, return_counts=True)
+        context_numbers = context_numbers * vocabulary + flat[counted - back]
+    pairs, counts = np.unique(np.stack((context_numbers, flat[counted])), axis=1, return_counts=True)
     contexts, first = np.unique(pairs[0], return_index=True)
     return NGramCounts(length, vocabulary, contexts, np.append(first, len(counts)), pairs[1], counts.astype(np.float64))
 

@@ -49,10 +49,10 @@ class TextSource:
 
     def file(self) -> str:
         """Return the path of the file. Raises InputError if it does not exist."""
-        place = relative_to_file(self.source, self.path)
-        if not os.path.isfile(place):
+        file_path = relative_to_file(self.source, self.path)
+        if not os.path.isfile(file_path):
             raise self.error("a file", f"no file at {self.source}")
-        return place
+        return file_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,13 @@ class OwnedTexts:
 
     texts: tuple[str, ...]
     units: tuple[str | int, ...]
+
+    def by_unit(self) -> Mapping[str | int, list[str]]:
+        """Return the texts of each owner, in order."""
+        grouped: dict[str | int, list[str]] = {}
+        for text, unit in zip(self.texts, self.units, strict=True):
+            grouped.setdefault(unit, []).append(text)
+        return grouped
 
 
 def owned_texts(source: TextSource) -> OwnedTexts:
@@ -90,7 +97,7 @@ def owned_texts(source: TextSource) -> OwnedTexts:
 def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequence[Any]]:
     """Return the texts and their owners. If contributions are bounded per block, an owner is a pair of owner and block."""
     rows = source.rows
-    if rows is None or rows.each is None:
+    if rows is None or rows.block_part is None:
         texts, owners = read_columns(source, [source.column, units], (".txt", *READERS))
         return texts, owners
     texts, owners, blocks = read_columns(source, [source.column, units, rows.column], (".txt", *READERS))
@@ -116,8 +123,10 @@ def public_texts(source: str, path: str, key: str, record: str = "line") -> list
 
 def require_texts(texts: Sequence[Any], source: TextSource) -> None:
     """Raise InputError if there are no values, or some are not texts."""
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise source.error("texts", "no text" if not texts else "values that are not texts")
+    if not texts:
+        raise source.error("texts", "no text")
+    if not all(isinstance(text, str) for text in texts):
+        raise source.error("texts", "values that are not texts")
 
 
 def require_owners(units: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
@@ -169,8 +178,8 @@ Rows = Callable[[str, RowWindow | None], list[Any]]
 
 
 def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
-    def read_rows(place: str, window: RowWindow | None) -> list[Any]:
-        names, values = read(place, window)
+    def read_rows(file_path: str, window: RowWindow | None) -> list[Any]:
+        names, values = read(file_path, window)
         return [dict(zip(names, row, strict=True)) for row in values]
 
     return read_rows

@@ -111,23 +111,22 @@ class Transformer:
             return None
         if self._joint_pass_works is None:
             self._joint_pass_works = self._joint_agrees()
-        return (
-            _log_probabilities(last_scores(self._with_adapter_layers(), adapters, self._checked_context(tokens), self.vocabulary))
-            if self._joint_pass_works
-            else None
-        )
+        if not self._joint_pass_works:
+            return None
+        context = self._checked_context(tokens)
+        return _log_probabilities(last_scores(self._with_adapter_layers(), adapters, context, self.vocabulary))
 
     def _joint_agrees(self) -> bool:
         """Return whether two random adapters give equal answers in a joint pass and alone, up to SAME_ANSWER."""
         generator = torch.Generator().manual_seed(0)
         shapes = {name: value.shape for name, value in _low_rank(self._with_adapter_layers()).items()}
         adapters = [{name: 0.1 * torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2)]
-        known = [place % self.vocabulary for place in range(min(3, self.context))]
+        context = [token % self.vocabulary for token in range(min(3, self.context))]
         try:
-            joint = _log_probabilities(last_scores(self._with_adapter_layers(), adapters, known, self.vocabulary))
+            joint = _log_probabilities(last_scores(self._with_adapter_layers(), adapters, context, self.vocabulary))
         except (NotJoint, RuntimeError, ValueError, TypeError, IndexError):
             return False
-        alone = np.concatenate([Adapted(self, one).next_token([known]) for one in adapters])
+        alone = np.concatenate([Adapted(self, weights).next_token([context]) for weights in adapters])
         return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= SAME_ANSWER)
 
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
@@ -150,17 +149,17 @@ class Transformer:
 
     @torch.no_grad()
     def _logits(self, model: nn.Module, tokens: Tokens) -> Tensor:
-        place = next(iter(model.parameters())).device
-        return logits(model, torch.tensor([self._checked_context(tokens)], device=place))[0]
+        device = next(iter(model.parameters())).device
+        return logits(model, torch.tensor([self._checked_context(tokens)], device=device))[0]
 
     def _checked_context(self, tokens: Tokens) -> list[int]:
         """Return the tokens of a context; `start` if it is empty. Raises InputError if it is too long, or empty without a `start`."""
-        known = list(tokens)
-        if not known and self.start is not None:
-            known = [self.start]
-        if not 1 <= len(known) <= self.context:
-            raise InputError(f"expected from 1 to {self.context} tokens before the next one, found {len(known)}")
-        return known
+        context = list(tokens)
+        if not context and self.start is not None:
+            context = [self.start]
+        if not 1 <= len(context) <= self.context:
+            raise InputError(f"expected from 1 to {self.context} tokens before the next one, found {len(context)}")
+        return context
 
     def _public_model(self) -> nn.Module:
         """Return the public model, with the matrices of the adapter set to zero.
@@ -242,14 +241,15 @@ def most_adapters(adapter: Adapter, tokens: int, vocabulary: int) -> int:
     numbers per word of the vocabulary, 64 per unit of the widest adapted layer, and 64 per token. A number is estimated at 8 bytes.
     """
     widest = max(max(value.shape) for value in adapter.values())
-    numbers = sum(value.numel() for value in adapter.values()) + tokens * (3 * vocabulary + 64 * (widest + tokens))
-    return max(1, PASS_BYTES // (8 * numbers))
+    matrix_numbers = sum(value.numel() for value in adapter.values())
+    context_numbers = tokens * (3 * vocabulary + 64 * (widest + tokens))
+    return max(1, PASS_BYTES // (8 * (matrix_numbers + context_numbers)))
 
 
 def _pass(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int]) -> Tensor:
-    place = next(iter(model.parameters())).device
+    device = next(iter(model.parameters())).device
     with _stacked_adapters(model, adapters):
-        return logits(model, torch.tensor([list(tokens)] * len(adapters), device=place))[:, -1]
+        return logits(model, torch.tensor([list(tokens)] * len(adapters), device=device))[:, -1]
 
 
 @contextmanager
@@ -257,10 +257,10 @@ def _stacked_adapters(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator
     """Within the block, each low-rank layer of the model multiplies copy k of the context by the matrix of adapter k."""
     with ExitStack() as hooks:
         for name in adapters[0]:
-            owner, _, own = name.rpartition(".")
-            layer = model.get_submodule(owner)
-            if not isinstance(layer, nn.Linear) or own != "weight" or layer.bias is not None:
-                raise NotJoint(owner)
+            layer_name, _, parameter = name.rpartition(".")
+            layer = model.get_submodule(layer_name)
+            if not isinstance(layer, nn.Linear) or parameter != "weight" or layer.bias is not None:
+                raise NotJoint(layer_name)
             matrices = torch.stack([adapter[name] for adapter in adapters]).to(layer.weight)
             hooks.callback(layer.register_forward_hook(_multiply_by(matrices)).remove)
         yield

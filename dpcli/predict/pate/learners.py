@@ -1,29 +1,21 @@
-"""Learners of teachers and of the student, and the training of the student.
+"""Learners of teachers and of the student.
 
 A learner is a classifier of scikit-learn, or a function written by the user. It gets inputs (n, width) and labels (n,), and returns a model
-that predicts probabilities of labels, or only labels. The student learns from released labels and public inputs, which costs no further
-privacy.
+that predicts probabilities of labels, or only labels.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import on_private
 from dpcli.predict.pate.pate_plan import LEARNERS
-from dpcli.predict.pate.records import Records, queries_digest, query_inputs, test_records
-from dpcli.predict.pate.transcript import Transcript, read_transcript
-from dpcli.sessions.folder import replace_file
+from dpcli.predict.pate.records import Records
 from dpcli.train.tasks.user_code import user
-
-if TYPE_CHECKING:
-    from dpcli.predict.pate.pate_plan import VotingPlan
 
 MOST_ITERATIONS = 200  # largest number of iterations of scikit-learn's solvers
 
@@ -142,97 +134,3 @@ def _svm(hidden: int, count: int) -> Any:
 
 
 SKLEARN: dict[str, Callable[[int, int], Any]] = {"logistic": _logistic, "mlp": _mlp, "svm": _svm}
-
-
-STUDENT = "student.pickle"  # name of the student's file in the folder of the session
-
-
-@dataclass(frozen=True, slots=True)
-class StudentOutcome:
-    """The outcome of teaching the student.
-
-    Attributes:
-        labelled: Number of training inputs labelled by the teachers.
-        pseudo: Number of training inputs labelled by the student itself.
-        accuracy: Accuracy on the public test records; None if there are none.
-        tested: Number of test records.
-    """
-
-    plan: VotingPlan
-    transcript: Transcript
-    labelled: int
-    pseudo: int
-    accuracy: float | None
-    tested: int
-
-
-def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
-    """Return a function that predicts the labels of queries from the labels released so far.
-
-    It returns probabilities. They are equal for all labels until two different labels have been released.
-    """
-    require_learner(plan.pate.student)
-    inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
-
-    def predict(transcript: Transcript, first: int, stop: int) -> Array:
-        known = _released_records(transcript, inputs)
-        if len(np.unique(known.labels)) < 2:
-            return np.full((stop - first, pate.labels), 1.0 / pate.labels)
-        return train_learner(pate.student, known, pate.labels, pate.hidden, plan.path).probabilities(inputs[first:stop])
-
-    return predict
-
-
-def teach_student(plan: VotingPlan) -> StudentOutcome:
-    """Train the student on the released labels of a session, and then also on its own labels of the other queries.
-
-    Raises:
-        InputError: If the session has no labels, or the file does not name the inputs of its queries.
-    """
-    pate = plan.pate
-    require_learner(pate.student)
-    transcript = read_transcript(plan)
-    if transcript is None or not transcript.labels:
-        raise InputError(f"{plan.folder}: no labels of a session; run dpcli pate label {plan.path} first")
-    inputs, test = query_inputs(pate, plan.path), test_records(pate, plan.path)
-    transcript.session.require_same({"queries": queries_digest(inputs)})
-    if test is not None and test.inputs.shape[1] != inputs.shape[1]:
-        width = inputs.shape[1]
-        raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
-    known = _released_records(transcript, inputs)
-    student = train_learner(pate.student, known, pate.labels, pate.hidden, plan.path)
-    pseudo = _pseudo_labels(student, known, transcript, inputs) if pate.pseudo_labels else known.at(slice(0, 0))
-    if len(pseudo):
-        both = Records(np.concatenate((known.inputs, pseudo.inputs)), np.concatenate((known.labels, pseudo.labels)))
-        student = train_learner(pate.student, both, pate.labels, pate.hidden, plan.path)
-    _write_student(plan, student)
-    accuracy = None if test is None else float((student.probabilities(test.inputs).argmax(axis=1) == test.labels).mean())
-    return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, 0 if test is None else len(test))
-
-
-def _released_records(transcript: Transcript, inputs: Array) -> Records:
-    """Return the queries with a label, in their order. A label was released, or predicted by the student during the session."""
-    labels = {**transcript.reinforced, **transcript.labels}
-    queries = np.array(sorted(labels), dtype=int)
-    return Records(inputs[queries], np.array([labels[query] for query in queries.tolist()], dtype=int))
-
-
-def _pseudo_labels(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
-    """Return the queries without a label, with labels that the student predicts."""
-    others = np.ones(len(inputs), dtype=bool)
-    others[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
-    rest = inputs[others]
-    if isinstance(student, Constant) or not len(rest):
-        return known.at(slice(0, 0))
-    return Records(rest, np.asarray(student.probabilities(rest).argmax(axis=1)))
-
-
-def _write_student(plan: VotingPlan, student: Learnt) -> None:
-    """Write the student as a pickle, unless it cannot be pickled. Only read a pickle from a trusted folder."""
-    import pickle
-
-    try:
-        content = pickle.dumps(getattr(student, "model", student))
-    except Exception:  # An object from the user's code may raise anything.
-        return
-    replace_file(os.path.join(plan.folder, STUDENT), content)

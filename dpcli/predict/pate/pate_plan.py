@@ -33,6 +33,7 @@ BUILT_IN, HELD_OUT = "digits", "held-out"  # names of sources: a data set of sci
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
 WITH_COLUMNS = frozenset({".csv", ".parquet"})  # endings of files with named columns
 LEARNERS = ("logistic", "mlp", "svm")
+WITHIN_BUDGET = ("pass", "warn")  # verdicts of a budget that is not exceeded
 
 
 def ending(source: str) -> str:
@@ -196,11 +197,8 @@ class Pate:
 
     def problems(self) -> Iterator[Problem]:
         if (self.votes is None) == (self.data is None):
-            yield (
-                ("votes",),
-                "either votes (a file of votes) or data (the training data of the teachers)",
-                "both" if self.votes else "neither",
-            )
+            expected = "either votes (a file of votes) or data (the training data of the teachers)"
+            yield ("votes",), expected, "both" if self.votes else "neither"
         if self.classes is None and self.data != BUILT_IN:
             yield ("classes",), "the declared number of labels", "none"
         if self.data == BUILT_IN and self.classes not in (None, 10):
@@ -229,13 +227,9 @@ class Pate:
 
 # Keys that may change after the first label is released, as no label depends on them.
 FREE_KEYS = ("output", "test", "accounting", "sanitise")
-# Keys on which the votes of the teachers depend.
-VOTE_KEYS = frozenset(
-    {
-        *("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden"),
-        *("queries", "held_out", "pool"),
-    }
-)
+# Keys on which the teachers, and their votes, depend.
+TEACHER_KEYS = ("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden")
+VOTE_KEYS = frozenset({*TEACHER_KEYS, "queries", "held_out", "pool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,15 +338,18 @@ def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     """
     from dpcli.analysis.account import account
 
-    most, budget = aggregator_class(entry).most_answers(entry), as_filed.budget
-    if budget is None or budget.verdict in ("pass", "warn"):
-        return most
-    fits, fails = 0, most
+    kind, budget = aggregator_class(entry), as_filed.budget
+    if budget is None or budget.verdict in WITHIN_BUDGET:
+        return kind.most_answers(entry)
+    fits, fails = 0, kind.most_answers(entry)
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        verdict = account(with_entry(pipeline, aggregator_class(entry).limit(entry, middle))).budget
-        assert verdict is not None
-        fits, fails = (middle, fails) if verdict.verdict in ("pass", "warn") else (fits, middle)
+        limited_budget = account(with_entry(pipeline, kind.limit(entry, middle))).budget
+        assert limited_budget is not None
+        if limited_budget.verdict in WITHIN_BUDGET:
+            fits = middle
+        else:
+            fails = middle
     if not fits:
         raise Denied(
             f"{pipeline.path}: budget: {budget.wanted()} for all answers, and a single answer exceeds the budget too: ask fewer queries "

@@ -12,10 +12,10 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_transcript, read_transcript
-from dpcli.predict.pate.vote_account import require_sanitisable, sanitise, sanitised
 from dpcli.predict.pate.vote_files import read_votes
+from dpcli.predict.pate.vote_release import require_sanitisable, sanitise, sanitised
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
-from dpcli.sessions.charged import commit, require_same_books, session_there
+from dpcli.sessions.charged import commit, existing_session, require_same_books
 from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
@@ -77,26 +77,34 @@ def hold_session(
         if transcript is not None:
             _require_same(plan, transcript, ledger, insecure_seed is None)
         earlier = transcript is not None and transcript.closed
-        unsanitised = (
-            plan.pate.sanitise is not None and transcript is not None and transcript.private and transcript.sanitised is None
-        )
-        votes = read_votes(plan) if not earlier or unsanitised else None
+        votes = None
+        if transcript is None or not transcript.closed or _awaits_release(plan, transcript):
+            votes = read_votes(plan)
         if votes is not None:
             transcript = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
         if transcript is None or not (earlier or votes is not None):
             raise InputError(f"{plan.folder}: no votes of teachers; run dpcli pate fit {plan.path} first")
         _write_outputs(plan, transcript)
         commit(transcript.session, ledger)
-        # A session that ended before it used all answers had asked all its queries.
-        ended = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
-        queries = ended if earlier or votes is None else _queries(plan, votes)
+        if votes is not None and not earlier:
+            queries = _queries(plan, votes)
+        else:
+            # A session that ended before it used all answers had asked all its queries.
+            queries = plan.queries if len(transcript.answered) >= plan.answers else len(transcript)
         return SessionOutcome(plan, transcript, queries, earlier, _fitting_account(plan, queries))
+
+
+def _awaits_release(plan: VotingPlan, transcript: Transcript) -> bool:
+    """Return whether the file asks for a release of the cost given the votes that the session has not made."""
+    return plan.pate.sanitise is not None and transcript.private and transcript.sanitised is None
 
 
 def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
     from dpcli.analysis.account import account
 
-    return account(plan.with_limits(queries, min(queries, plan.answers))) if queries < plan.queries else None
+    if queries >= plan.queries:
+        return None
+    return account(plan.with_limits(queries, min(queries, plan.answers)))
 
 
 def _require_same(plan: VotingPlan, transcript: Transcript, ledger: Ledger | None, private: bool) -> None:
@@ -105,7 +113,8 @@ def _require_same(plan: VotingPlan, transcript: Transcript, ledger: Ledger | Non
     Otherwise part of the session might be charged to no ledger, or have reproducible noise.
     """
     if transcript.private != private:
-        raise InputError(f"{plan.folder}: expected {'no ' if transcript.private else ''}--insecure-seed, as when the session began")
+        expected = "no --insecure-seed" if transcript.private else "--insecure-seed"
+        raise InputError(f"{plan.folder}: expected {expected}, as when the session began")
     require_same_books(plan.folder, transcript.session.charged, ledger, "session")
 
 
@@ -128,7 +137,7 @@ def _continue_session(
         AnswerCount(plan.answers, name="answers"),
         AnswerCount(1, name="sanitised costs"),
     ]
-    resume = session_there(plan.folder) is not None
+    resume = existing_session(plan.folder) is not None
     session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, resume, moved, inputs, counts)
     file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:
@@ -191,22 +200,26 @@ class QueryRounds:
         largest = self.votes.largest[first:stop] if predictions is None else self.votes.beyond(first, predictions)
         self.queries.take(stop - first)
         self.file.ask(first, stop, predictions)
-        left = self.answers.total - self.answers.taken()
-        chosen = np.flatnonzero(self.plan.aggregator.reached(largest, self.stream))[:left]
+        remaining = self.answers.total - self.answers.taken()
+        reached = np.flatnonzero(self.plan.aggregator.reached(largest, self.stream))
+        answered = [first + index for index in reached[:remaining].tolist()]
         labels: dict[int, int] = {}
-        if len(chosen):
-            self.answers.take(len(chosen))
-            self.file.answer([first + int(place) for place in chosen])
-            winners = self.plan.aggregator.winners(self.votes.counts[first:stop][chosen], self.stream)
-            labels = {first + int(place): label for place, label in zip(chosen, winners, strict=True)}
+        if answered:
+            self.answers.take(len(answered))
+            self.file.answer(answered)
+            winners = self.plan.aggregator.winners(self.votes.counts[answered], self.stream)
+            labels = dict(zip(answered, winners, strict=True))
         self.file.outcome(first, stop, labels, self._student_labels(predictions, first, labels))
 
     def _student_labels(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
         """Return the student's confident labels of unanswered queries. They depend only on public inputs and released labels."""
         if predictions is None:
             return {}
-        confident = {first + k: int(one.argmax()) for k, one in enumerate(predictions) if one.max() >= self.plan.pate.confidence}
-        return {query: label for query, label in confident.items() if query not in labels}
+        student_labels = {}
+        for query, prediction in enumerate(predictions, first):
+            if query not in labels and prediction.max() >= self.plan.pate.confidence:
+                student_labels[query] = int(prediction.argmax())
+        return student_labels
 
 
 def _write_outputs(plan: VotingPlan, content: Transcript) -> None:

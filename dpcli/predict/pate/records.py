@@ -3,133 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.file.toml.suggest import instead_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.model_answers import digest_of, on_private
-from dpcli.predict.pate.pate_plan import BUILT_IN, HELD_OUT, Pate, ending
+from dpcli.predict.models.model_answers import digest_of
+from dpcli.predict.pate.pate_plan import HELD_OUT, Pate
+from dpcli.predict.pate.record_columns import Columns, inputs_of, labels_of, read_records
 from dpcli.predict.shards import shards_of
-from dpcli.train.tasks.array_files import images_and_labels
-from dpcli.train.tasks.user_code import relative_to_file, user
-
-Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
-INPUTS, LABELS = "inputs", "labels"
-
-
-def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
-    """Return the arrays of a source by name: the inputs, the labels if `with_labels` is set, and the arrays named in `extra`.
-
-    Args:
-        source: "digits", a file, or module:function.
-        label: Column of the label in a file with columns; the last column if None.
-        path: Path of the dpcli file that names the source.
-
-    Raises:
-        InputError: If the source cannot be read, or an array is missing.
-    """
-    wanted = (INPUTS, *((LABELS,) if with_labels else ()), *extra)
-    if source == BUILT_IN:
-        images, labels = images_and_labels(f"{path}: pate")
-        return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
-    if ending(source) in FILES:
-        place = relative_to_file(source, path)
-        if not os.path.isfile(place):
-            raise InputError(f"{path}: pate: no file at {source}")
-        return FILES[ending(source)](place, wanted, label)
-    result = on_private(source, user(source, path))
-    parts = (result,) if len(wanted) == 1 and not isinstance(result, tuple) else result
-    if not isinstance(parts, tuple | list) or len(parts) < len(wanted):
-        raise InputError(f"{path}: {source}: expected a tuple ({', '.join(wanted)})")
-    return dict(zip(wanted, parts, strict=False))
-
-
-def _npz(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
-    try:
-        with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            columns = {name: archive[name] for name in wanted if name in archive.files}
-    except Exception:  # numpy, zipfile and zlib raise many kinds of errors for a malformed file.
-        raise InputError(
-            f"{place}: expected a .npz file of plain arrays, without objects, found a file that numpy cannot read"
-        ) from None
-    if set(columns) != set(wanted):
-        absent = " and ".join(name for name in wanted if name not in columns)
-        raise InputError(f"{place}: expected arrays named {' and '.join(wanted)}; missing: {absent}")
-    return columns
-
-
-def _csv(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
-    from dpcli.train.tasks.files import csv_table
-
-    return _columns(place, wanted, label, *csv_table(place))
-
-
-def _parquet(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
-    from dpcli.train.tasks.files import parquet_table
-
-    return _columns(place, wanted, label, *parquet_table(place))
-
-
-def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
-    """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
-    columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
-    extra = [name for name in wanted if name not in (INPUTS, LABELS)]
-    missing = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
-    if missing:
-        near = instead_of(missing[0], names, (*extra, *filter(None, (label,))))
-        raise InputError(f"{place}: expected a column {missing[0]!r}, found {near}")
-    arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
-    if LABELS in wanted:
-        arrays[LABELS] = _numbers(place, columns.pop(label or next(reversed(columns))))
-    elif label is not None:
-        columns.pop(label, None)
-    if not columns:
-        raise InputError(f"{place}: expected columns of numbers besides the label; there are none")
-    return {**arrays, INPUTS: np.stack([_numbers(place, values) for values in columns.values()], axis=1)}
-
-
-def _numbers(place: str, values: list[Any]) -> Array:
-    try:
-        return np.asarray(values, dtype=np.float64).reshape(len(values))
-    except (ValueError, TypeError, OverflowError):
-        raise InputError(f"{place}: expected numbers in each column, found a value that is not a number") from None
-
-
-FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
-
-
-def inputs_of(columns: Columns, shift: float, place: str) -> Array:
-    """Return the inputs minus the declared shift, (n, width) float64. Raises InputError if they are not all finite numbers."""
-    try:
-        numbers = np.asarray(columns[INPUTS])
-    except Exception:  # The inputs may be lists of different lengths, or an array-like object from the user's code.
-        raise InputError(f"{place}: expected inputs as an array of numbers, with rows of one length") from None
-    if numbers.dtype.kind not in "biuf" or numbers.ndim < 2 or not numbers.size:
-        raise InputError(f"{place}: expected numeric inputs of shape (n, ...)")
-    rows = numbers.reshape(len(numbers), -1).astype(np.float64) - shift
-    if not np.isfinite(rows).all():
-        raise InputError(f"{place}: expected finite inputs, found NaN or inf: replace them by a declared constant first")
-    return np.asarray(rows)
-
-
-def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
-    """Return the labels, (count,) int64 from 0 to classes - 1. Raises InputError if they are not such labels."""
-    try:
-        numbers = np.asarray(columns[LABELS])
-    except Exception:  # The labels may be an array-like object from the user's code.
-        raise InputError(f"{place}: expected labels as an array of numbers") from None
-    if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
-        raise InputError(
-            f"{place}: expected a whole number as the label of each record; some records have no label, or another value"
-        )
-    if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < classes)).all():
-        raise InputError(f"{place}: expected labels from 0 to {classes - 1}; a record has another label (which record is private)")
-    return np.asarray(numbers.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +25,8 @@ class Records:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def at(self, places: Any) -> Records:
-        return Records(self.inputs[places], self.labels[places])
+    def at(self, indices: Any) -> Records:
+        return Records(self.inputs[indices], self.labels[indices])
 
 
 def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
@@ -158,13 +41,18 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
     private, columns = _labelled_records(pate, pate.data, "data", path, extra)
-    units = _record_names(private, adjacency) if pate.units is None else _units(columns[pate.units], len(private), path)
+    if pate.units is None:
+        units = _record_names(private, adjacency)
+    else:
+        units = _units(columns[pate.units], len(private), path)
     if pate.queries == HELD_OUT:
-        training = ~set_aside(pate, len(private))
-        units, private = [units[k] for k in np.flatnonzero(training)], private.at(training)
+        training = np.flatnonzero(~set_aside(pate, len(private)))
+        units, private = [units[index] for index in training], private.at(training)
     if pate.shards is not None:
-        return [private.at(places) for places in _stated_shards(columns[pate.shards], units, pate.teachers, path)]
-    return [private.at(places) for places in shards_of(units, pate.teachers, pate.salt)]
+        indices_of_shards = _stated_shards(columns[pate.shards], units, pate.teachers, path)
+    else:
+        indices_of_shards = shards_of(units, pate.teachers, pate.salt)
+    return [private.at(indices) for indices in indices_of_shards]
 
 
 def _labelled_records(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ...] = ()) -> tuple[Records, Columns]:
@@ -192,7 +80,7 @@ def _units(values: Any, count: int, path: str) -> list[Any]:
         raise InputError(str(problem).replace("train.units", "pate.units")) from None
     if len(owners) != count:
         raise InputError(f"{path}: pate.units: expected an owner for each record, found lists of different lengths")
-    return [str(unit + 0.0 if isinstance(unit, float) else unit) for unit in owners]  # adding 0.0 turns -0.0 into 0.0
+    return [str(owner + 0.0) if isinstance(owner, float) else str(owner) for owner in owners]  # adding 0.0 turns -0.0 into 0.0
 
 
 def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> list[list[int]]:
@@ -207,12 +95,12 @@ def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> l
     if len(shards) and not (shards.min() >= 0 and shards.max() < teachers):
         raise InputError(f"{place}: expected shards from 0 to {teachers - 1}, one for each teacher; a record has another shard")
     shard_of_unit: dict[Any, int] = {}
-    places: list[list[int]] = [[] for _ in range(teachers)]
-    for record, (unit, shard) in enumerate(zip(units, shards.astype(int).tolist(), strict=True)):
+    indices: list[list[int]] = [[] for _ in range(teachers)]
+    for index, (unit, shard) in enumerate(zip(units, shards.astype(int).tolist(), strict=True)):
         if shard_of_unit.setdefault(unit, shard) != shard:
             raise InputError(f"{place}: expected each unit in one shard, found a unit in two: it would change two votes")
-        places[shard].append(record)
-    return places
+        indices[shard].append(index)
+    return indices
 
 
 def set_aside(pate: Pate, count: int) -> Any:

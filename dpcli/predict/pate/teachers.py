@@ -98,7 +98,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
     with fitting_ranks() as ranks, exclusive(plan.folder) if ranks.first else nullcontext():
         queries = query_inputs(pate, plan.path)
         shard_records = shards(pate, plan.pipeline.privacy.adjacency, plan.path)
-        if any(len(one) and one.inputs.shape[1] != queries.shape[1] for one in shard_records):
+        if any(len(records) and records.inputs.shape[1] != queries.shape[1] for records in shard_records):
             raise InputError(
                 f"{plan.path}: pate.queries: expected inputs of the width of the private ones, found {queries.shape[1]}"
             )
@@ -110,18 +110,25 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
         numbers = ranks.own_numbers(unfitted, digest)
         if not _has_digest(folder, digest):
             raise InputError(f"{folder}: this is not the folder of the first process; all processes must share one folder")
-        others = 0 if ranks.several else pate.teachers - len(numbers)
-        for count, (number, labels) in enumerate(_teacher_labels(plan, shard_records, queries, numbers, jobs), 1):
+        # Each process of torchrun reports the teachers that it fits itself.
+        fitted_before = 0 if ranks.several else pate.teachers - len(numbers)
+        for count, (number, labels) in enumerate(_teacher_labels(plan, shard_records, queries, numbers, jobs), fitted_before + 1):
             replace_file(_votes_path(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
-            report(others + count, others + len(numbers))
+            report(count, fitted_before + len(numbers))
         ranks.wait_for_all()
-        columns = [one for number in range(pate.teachers) if (one := _read_labels(folder, number, len(queries))) is not None]
-        votes = counts_of_labels(np.stack(columns, axis=1), pate.teachers, pate.labels, folder)
+        votes = _count_votes(plan, folder, len(queries))
         if ranks.first:
             refuse_other_votes(plan, votes)
             write_votes(plan, votes, queries)
-    kinds = [len(np.unique(one.labels)) for one in shard_records]
-    return Teachers(votes, pate.teachers - len(unfitted or ()), kinds.count(0), kinds.count(1))
+    label_counts = [len(np.unique(records.labels)) for records in shard_records]
+    return Teachers(votes, pate.teachers - len(unfitted or ()), label_counts.count(0), label_counts.count(1))
+
+
+def _count_votes(plan: VotingPlan, folder: str, queries: int) -> VoteCounts:
+    """Return the counts of the labels that all teachers gave."""
+    columns = [_read_labels(folder, number, queries) for number in range(plan.pate.teachers)]
+    complete = [column for column in columns if column is not None]
+    return counts_of_labels(np.stack(complete, axis=1), plan.pate.teachers, plan.pate.labels, folder)
 
 
 def _teacher_labels(
@@ -138,9 +145,12 @@ def _teacher_labels(
 
 def _digest(plan: VotingPlan, shard_records: list[Records], queries: Array) -> str:
     """Return the SHA-256 of the teachers' data, their learner and the queries."""
+    arrays = [queries]
+    for records in shard_records:
+        arrays += [records.inputs, records.labels]
     digest = hashlib.sha256(plan.teaching().encode())
-    for part in (queries, *(part for one in shard_records for part in (one.inputs, one.labels))):
-        digest.update(str(part.shape).encode() + np.ascontiguousarray(part).tobytes())
+    for values in arrays:
+        digest.update(str(values.shape).encode() + np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.predict.prediction_session import add_line, whole_lines
-from dpcli.sessions.charged import session_there
+from dpcli.sessions.charged import existing_session
 from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ class TranscriptFile:
 
     def ask(self, first: int, stop: int, predictions: Iterable[Iterable[float]] | None) -> None:
         """Record the charge of queries first to stop - 1, before noise is drawn for any of them."""
-        stated = (
-            {} if predictions is None else {"predictions": [[float(value) for value in prediction] for prediction in predictions]}
-        )
-        self.add({"what": "ask", "queries": [first, stop], **stated})
+        line: dict[str, Any] = {"what": "ask", "queries": [first, stop]}
+        if predictions is not None:
+            line["predictions"] = [[float(value) for value in prediction] for prediction in predictions]
+        self.add(line)
 
     def answer(self, queries: Sequence[int]) -> None:
         """Record the charge of the answers to queries, before noise is drawn for any of them."""
@@ -118,9 +118,11 @@ class TranscriptFile:
 
     def outcome(self, first: int, stop: int, labels: Mapping[int, int], reinforced: Mapping[int, int]) -> None:
         """Record the outcome of queries first to stop - 1: the labels of those that were answered."""
-        given = {"labels": {str(query): label for query, label in labels.items()}}
-        free = {"reinforced": {str(query): label for query, label in reinforced.items()}} if reinforced else {}
-        self.add({"what": "outcome", "queries": [first, stop], **given, **free})
+        line: dict[str, Any] = {"what": "outcome", "queries": [first, stop]}
+        line["labels"] = {str(query): label for query, label in labels.items()}
+        if reinforced:
+            line["reinforced"] = {str(query): label for query, label in reinforced.items()}
+        self.add(line)
 
 
 def path_of(plan: VotingPlan) -> str:
@@ -141,7 +143,7 @@ def read_transcript(plan: VotingPlan) -> Transcript | None:
     Raises:
         InputError: If it belongs to another file, or is damaged.
     """
-    session, path = session_there(plan.folder), path_of(plan)
+    session, path = existing_session(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):
         raise InputError(f"{path}: its folder has no session: it is from an earlier version, or was moved alone")
     if session is None or not os.path.lexists(path) or os.path.getsize(path) == 0:

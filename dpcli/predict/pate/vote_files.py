@@ -17,7 +17,7 @@ from dpcli.predict.pate.pate_plan import Pate, ending
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.predict.vote_counts import MOST, VoteCounts, counts_of_labels, vote_counts
-from dpcli.sessions.charged import session_there
+from dpcli.sessions.charged import existing_session
 from dpcli.sessions.folder import replace_file
 from dpcli.train.tasks.user_code import relative_to_file
 
@@ -30,16 +30,16 @@ LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # largest
 def votes_of(pate: Pate, path: str) -> VoteCounts:
     """Return the votes in the file that the [pate] table of the file at `path` names. Raises InputError if they are not votes."""
     assert pate.votes is not None
-    place = relative_to_file(pate.votes, path)
+    file_path = relative_to_file(pate.votes, path)
     count_votes = vote_counts if pate.vote_rows == "counts" else counts_of_labels
-    return count_votes(table_of(place), pate.teachers, pate.labels, escaped_path(place))
+    return count_votes(table_of(file_path), pate.teachers, pate.labels, escaped_path(file_path))
 
 
-def table_of(place: str) -> Any:
+def table_of(file_path: str) -> Any:
     """Return the numbers in a file. Raises InputError, with a message that quotes none of them, if it has other content."""
-    shown, most = escaped_path(place), LARGEST_FILES[ending(place)]
+    shown, most = escaped_path(file_path), LARGEST_FILES[ending(file_path)]
     try:
-        info = os.stat(place)
+        info = os.stat(file_path)
     except (OSError, ValueError) as problem:
         reason = (getattr(problem, "strerror", None) or "an invalid path").lower()
         raise InputError(f"{shown}: expected a file of votes, found {reason}") from None
@@ -47,7 +47,7 @@ def table_of(place: str) -> Any:
         raise InputError(f"{shown}: expected a file of votes, found a folder or device")
     if not 0 < info.st_size <= most:
         raise InputError(f"{shown}: expected a file of votes of at most {most:,} bytes, found {info.st_size:,}")
-    return READERS[ending(place)](place, shown)
+    return READERS[ending(file_path)](file_path, shown)
 
 
 def _require_few(numbers: int, shown: str) -> None:
@@ -55,20 +55,20 @@ def _require_few(numbers: int, shown: str) -> None:
         raise InputError(f"{shown}: expected at most {MOST:,} numbers, found {numbers:,}")
 
 
-def _npy(place: str, shown: str) -> Any:
+def _npy(file_path: str, shown: str) -> Any:
     try:
         # A memory map refuses a header that claims more data than the file has, before memory is allocated.
-        table = np.lib.format.open_memmap(place, mode="r")
+        table = np.lib.format.open_memmap(file_path, mode="r")
     except Exception:  # numpy raises many kinds of errors for other files, or arrays of objects
         raise InputError(f"{shown}: expected a .npy file of plain numbers, found a file that numpy cannot read") from None
     _require_few(table.size, shown)
     return np.array(table)
 
 
-def _csv(place: str, shown: str) -> Any:
+def _csv(file_path: str, shown: str) -> Any:
     """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows."""
     try:
-        with open(place, encoding="utf-8-sig") as file, warnings.catch_warnings():
+        with open(file_path, encoding="utf-8-sig") as file, warnings.catch_warnings():
             warnings.simplefilter("error")
             has_names = not any(map(_is_number, file.readline().split(",")))
             rows = sum(1 for _ in file) + (not has_names)
@@ -91,7 +91,7 @@ def _is_number(part: str) -> bool:
         return False
 
 
-def _parquet(place: str, shown: str) -> Any:
+def _parquet(file_path: str, shown: str) -> Any:
     """Read columns of integers or floating-point numbers. Text and booleans are refused, although they could be converted."""
     try:
         import pyarrow.parquet
@@ -99,7 +99,7 @@ def _parquet(place: str, shown: str) -> Any:
     except ImportError:
         raise Unavailable(f"{shown}: pyarrow reads .parquet files and is not installed: pip install pyarrow") from None
     try:
-        file = pyarrow.parquet.ParquetFile(place)
+        file = pyarrow.parquet.ParquetFile(file_path)
         types, shape = list(file.schema_arrow.types), (file.metadata.num_rows, file.metadata.num_columns)
         if not all(pyarrow.types.is_integer(one) or pyarrow.types.is_floating(one) for one in types):
             raise InputError(f"{shown}: expected columns of numbers, found {', '.join(sorted({str(one) for one in types}))}")
@@ -124,7 +124,7 @@ def read_votes(plan: VotingPlan) -> VoteCounts | None:
     """
     if plan.pate.votes is not None:
         return votes_of(plan.pate, plan.path)
-    place = os.path.join(plan.folder, VOTES)
+    file_path = os.path.join(plan.folder, VOTES)
     try:
         with open(os.path.join(plan.folder, ORIGIN), encoding="utf-8") as file:
             origin = json.load(file)
@@ -140,7 +140,7 @@ def read_votes(plan: VotingPlan) -> VoteCounts | None:
             f"{plan.path}: pate.queries: expected the inputs that the teachers labelled, in their order, found changed inputs: restore "
             "them, or run dpcli pate fit again"
         )
-    return vote_counts(table_of(place), plan.pate.teachers, plan.pate.labels, place)
+    return vote_counts(table_of(file_path), plan.pate.teachers, plan.pate.labels, file_path)
 
 
 def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
@@ -151,7 +151,7 @@ def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
     Args:
         votes: Votes of the teachers; None if they are still to be fitted.
     """
-    session = session_there(plan.folder)
+    session = existing_session(plan.folder)
     if session is None and not os.path.exists(os.path.join(plan.folder, TRANSCRIPT)):
         return
     if session is None or votes is None or session.inputs.get("votes") != votes.digest():

@@ -5,131 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array
 from dpcli.predict.models.model_answers import LanguageModel, on_private
 from dpcli.predict.models.ngram import NGram
 from dpcli.predict.models.texts import OwnedTexts, public_texts
 from dpcli.predict.pmixed.ensemble_fit import as_fitted
-from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound, probabilities
+from dpcli.predict.pmixed.fitted_models import fitted_models
+from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
-from dpcli.predict.pmixed.private_baseline import by_unit, noise_multiplier, private_bigrams, train_privately, typical_norm
-from dpcli.predict.pmixed.projection import sample_models
+from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, train_privately, typical_norm
+from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published
-from dpcli.predict.pmixed.shard_models import (
-    FittedModel,
-    PublicSide,
-    cut_records,
-    fitted_models,
-    private_texts,
-    public_side,
-    shard_texts,
-    teach_shards,
-    tuning_processes,
-)
+from dpcli.predict.pmixed.shard_models import cut_records, private_texts, shard_texts, teach_shards, tuning_processes
+from dpcli.predict.pmixed.token_losses import Perplexity, SampledMode, ensemble_losses, losses, perplexity
 from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.random.streams import Stream, SystemStream
-from dpcli.random.subsets import below
-
-Records = Sequence[Sequence[int]]
-RESAMPLES = 2_000  # bootstrap resamples of the records
-TAIL = 0.025  # share of the resamples beyond either end of a 95 % interval
-
-
-@dataclass(frozen=True, slots=True)
-class Perplexity:
-    """A perplexity with a 95 % bootstrap interval over records. A perplexity is exp of the mean loss per token."""
-
-    value: float
-    low: float
-    high: float
-
-
-def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
-    """Return log-probabilities of the token at each place, given the tokens before it: (places, vocabulary)."""
-    if isinstance(model, FittedModel):
-        return model.answer(partial(next_token_rows, record=record, places=places))
-    along = getattr(model, "along", None)
-    if along is not None:
-        rows: Array = np.asarray(along(record[:-1]))
-        return np.asarray(rows[np.array(places) - 1])
-    return model.next_token([record[:place] for place in places])
-
-
-def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
-    """Return the loss -log p, in nats, of every token of each record except its first token."""
-    losses_of_records = []
-    for record in records:
-        places = range(1, len(record))
-        rows = probabilities(next_token_rows(model, record, places), temperature)
-        with np.errstate(divide="ignore"):
-            losses_of_records.append(-np.log(rows[np.arange(len(places)), np.array(record[1:])]))
-    return losses_of_records
-
-
-def ensemble_losses(
-    public: LanguageModel,
-    members: Sequence[LanguageModel],
-    modes: Sequence[tuple[Mode, float]],
-    records: Records,
-    temperature: float,
-    stream: Stream,
-    report: Report = lambda done, total: None,
-) -> list[list[Array]]:
-    """Return the loss -log p, in nats, of every token of each record except its first, for each mode at its sampling rate.
-
-    The participating models are drawn for each token. All modes with the same rate share the draw, so that their losses are comparable.
-    Each model is evaluated once for a record, for all modes together. Its answers are then discarded.
-    """
-    by_mode: list[list[Array]] = [[] for _ in modes]
-    for number, record in enumerate(records):
-        report(number, len(records))
-        places = list(range(1, len(record)))
-        drawn_at = {
-            rate: [sample_models(stream, len(members), rate) for _ in places] for rate in dict.fromkeys(rate for _, rate in modes)
-        }
-        drawn_by_mode = [drawn_at[rate] for _, rate in modes]
-        base = probabilities(next_token_rows(public, record, places), temperature)
-        sums = np.zeros((len(modes), len(places)))
-        for member, modes_at in _modes_by_member(drawn_by_mode).items():
-            at_places = sorted(modes_at)
-            rows = probabilities(
-                on_private("a fitted model", next_token_rows, members[member], record, [at + 1 for at in at_places]), temperature
-            )
-            for at, row in zip(at_places, rows, strict=True):
-                for index in modes_at[at]:
-                    sums[index, at] += modes[index][0].projected(base[at], row, len(drawn_by_mode[index][at]))[record[at + 1]]
-        alone = base[np.arange(len(places)), np.array(record[1:])]
-        for index, drawn in enumerate(drawn_by_mode):
-            counts = np.array([len(chosen) for chosen in drawn])
-            with np.errstate(divide="ignore"):
-                by_mode[index].append(-np.log(np.where(counts > 0, sums[index] / np.maximum(counts, 1), alone)))
-    return by_mode
-
-
-def _modes_by_member(drawn_by_mode: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
-    """Return, for each participating model and each place, the indices of the modes that drew the model there."""
-    drawn_by: dict[int, dict[int, list[int]]] = {}
-    for index, drawn in enumerate(drawn_by_mode):
-        for at, chosen in enumerate(drawn):
-            for member in chosen:
-                drawn_by.setdefault(member, {}).setdefault(at, []).append(index)
-    return drawn_by
-
-
-def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
-    """Return the perplexity with a bootstrap interval over records."""
-    sums, counts = np.array([loss.sum() for loss in per_record]), np.array([float(len(loss)) for loss in per_record])
-    drawn = below(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
-    resampled = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
-    ends = resampled[int(TAIL * RESAMPLES)], resampled[-int(TAIL * RESAMPLES) - 1]
-    low, high = (math.exp(min(end, 700.0)) for end in ends)
-    return Perplexity(math.exp(min(sums.sum() / counts.sum(), 700.0)), low, high)
 
 
 class Measured(NamedTuple):
@@ -246,15 +141,16 @@ def evaluate(
     with tuning_processes(plan, side) as processes:
         fitted = _fit_models(plan, side, processes) if models is None else models.members
         records = _test_records(plan, side, tokens)
-        known = losses(side.model, records, plan.pmixed.temperature)
-        setup = EvaluationSetup(plan, side, processes, records, known, stream or SystemStream(), epsilon, delta, report)
+        public_losses = losses(side.model, records, plan.pmixed.temperature)
+        setup = EvaluationSetup(plan, side, processes, records, public_losses, stream or SystemStream(), epsilon, delta, report)
         return setup.evaluation(fitted, axis, values)
 
 
 def _fit_models(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
     """Fit the models of the plan's shards, and return them."""
-    learnt = dict(teach_shards(processes, enumerate(cut_records(processes, shard_texts(plan, private_texts(plan))))))
-    return fitted_models(plan, side, [learnt[shard] for shard in range(len(learnt))])
+    records = cut_records(processes, shard_texts(plan, private_texts(plan)))
+    learnt_by_shard = dict(teach_shards(processes, enumerate(records)))
+    return fitted_models(plan, side, [learnt_by_shard[shard] for shard in range(len(records))])
 
 
 def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
@@ -262,10 +158,11 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
     assert plan.pmixed.test is not None
     records = side.records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
     tested: list[tuple[int, ...]] = []
+    remaining = tokens
     for record in records:
-        left = tokens - sum(len(previous) - 1 for previous in tested)
-        if len(record) > 1 and left > 0:
-            tested.append(tuple(record[: left + 1]))
+        if len(record) > 1 and remaining > 0:
+            tested.append(tuple(record[: remaining + 1]))
+            remaining -= len(tested[-1]) - 1
     if not tested:
         raise InputError(f"{plan.path}: pmixed.test: expected a text of two tokens or more")
     return tuple(tested)
@@ -277,7 +174,7 @@ class EvaluationSetup:
 
     Attributes:
         records: Records of the test text.
-        known: Losses of the public model on these records.
+        public_losses: Losses of the public model on these records.
         epsilon, delta: Epsilon and delta of the file.
     """
 
@@ -285,24 +182,27 @@ class EvaluationSetup:
     side: PublicSide
     processes: ShardProcesses
     records: tuple[tuple[int, ...], ...]
-    known: list[Array]
+    public_losses: list[Array]
     stream: Stream
     epsilon: float
     delta: float
     report: Report
 
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
-        """Measure all methods, and all points of the ablation. The fitted models are evaluated in one pass over the text."""
+        """Measure all methods, and all points of the ablation. The fitted models are evaluated in one pass over the text.
+
+        Another number of shards needs other fitted models, so that each point of that ablation has its own pass.
+        """
         ensembles_of_file = self.ensemble_ways()
-        varied = [] if axis is None else [(_varied_plan(self.plan, axis, value), value) for value in values]
-        cases = [self.case(*plan, value) for plan, value in varied]
-        shared = [] if axis == "shards" else cases
-        modes = [(way.mode, self.plan.spec.model_rate) for way in ensembles_of_file] + [
-            mode for case in shared for mode in case.modes
-        ]
+        varied = [] if axis is None else [(value, _varied_plan(self.plan, axis, value)) for value in values]
+        cases = [self.case(plan, value, value if axis == "epsilon" else self.epsilon) for value, plan in varied]
+        shared_cases = [] if axis == "shards" else cases
+        modes = [SampledMode(way.mode, self.plan.spec.model_rate) for way in ensembles_of_file]
+        for case in shared_cases:
+            modes += case.modes
         measured = iter(self.ensembles(fitted, modes))
         ensembles = [Way(way.name, way.kind, way.epsilon, *next(measured)) for way in ensembles_of_file]
-        points = tuple(self.point(case, measured if shared else None) for case in cases)
+        points = tuple(self.point(case, measured if shared_cases else None) for case in cases)
         tokens = sum(len(record) - 1 for record in self.records)
         return Evaluation(self.plan, self.epsilon, self.delta, tokens, tuple(self.ways(ensembles)), axis, points)
 
@@ -318,11 +218,10 @@ class EvaluationSetup:
 
     def measured(self, per_record: Sequence[Array]) -> Measured:
         """Return the perplexity of a model, from its losses on each record."""
-        pairs = zip(per_record, self.known, strict=True)
-        relative = [loss - public for loss, public in pairs]
+        relative = [losses - public for losses, public in zip(per_record, self.public_losses, strict=True)]
         return Measured(perplexity(per_record, self.stream), perplexity(relative, self.stream))
 
-    def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]]) -> list[Measured]:
+    def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[SampledMode]) -> list[Measured]:
         """Measure each mode at its sampling rate, in one pass over the text for all modes."""
         temperature = self.plan.pmixed.temperature
         by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, temperature, self.stream, self.report)
@@ -335,14 +234,15 @@ class EvaluationSetup:
         def measured_model(model: LanguageModel) -> Measured:
             return self.measured(on_private("a fitted model", losses, model, self.records, self.plan.pmixed.temperature))
 
-        yield Way("public model", "public", 0.0, *self.measured(self.known))
+        yield Way("public model", "public", 0.0, *self.measured(self.public_losses))
         yield from ensembles
         private = self.private_model(texts)
         if private is not None:
             name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
             yield Way(name, "dp", self.epsilon, *measured_model(private))
-        ((_, everything),) = teach_shards(self.processes, enumerate(cut_records(self.processes, [texts.texts])))
-        (model,) = fitted_models(self.plan, self.side, [everything])
+        all_records = cut_records(self.processes, [texts.texts])
+        ((_, learnt),) = teach_shards(self.processes, enumerate(all_records))
+        (model,) = fitted_models(self.plan, self.side, [learnt])
         yield Way("one model, fine-tuned without privacy", "all", math.inf, *measured_model(model))
 
     def private_model(self, texts: OwnedTexts) -> LanguageModel | None:
@@ -350,7 +250,7 @@ class EvaluationSetup:
 
         The result is None if dpcli has no private training for the model, for example if it comes from a function of the user.
         """
-        plan, model, grouped = self.plan, self.side.model, by_unit(texts.texts, texts.units)
+        plan, model, grouped = self.plan, self.side.model, texts.by_unit()
         texts_per_unit = len(texts.texts) / len(grouped)
         if isinstance(model, NGram) and model.order > 1:
             norm = typical_norm(self.records, model.vocabulary, texts_per_unit)
@@ -368,12 +268,14 @@ class EvaluationSetup:
         (private,) = fitted_models(plan, self.side, [learnt])
         return private
 
-    def case(self, plan: PmixedPlan, epsilon: float, value: float) -> AblationCase:
+    def case(self, plan: PmixedPlan, value: float, epsilon: float) -> AblationCase:
         """Return a point of the ablation before it is measured, with the radius that meets the epsilon."""
         radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
+        modes: list[Mode] = [Sound(radius, PROJECTIONS[plan.pmixed.projection])]
         published = _published(plan, epsilon, self.delta)
-        modes = [Sound(radius, PROJECTIONS[plan.pmixed.projection]), *([] if published is None else [published])]
-        return AblationCase(plan, value, radius, tuple((mode, plan.spec.model_rate) for mode in modes))
+        if published is not None:
+            modes.append(published)
+        return AblationCase(plan, value, radius, tuple(SampledMode(mode, plan.spec.model_rate) for mode in modes))
 
     def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
         """Return the measured point.
@@ -383,8 +285,9 @@ class EvaluationSetup:
         """
         if measured is None:
             measured = iter(self.ensembles(_fit_models(case.plan, self.side, self.processes), case.modes))
-        figures = [next(measured).perplexity for _ in case.modes]
-        return AblationPoint(case.value, case.radius, figures[0], figures[1] if len(figures) > 1 else None)
+        sound = next(measured).perplexity
+        paper = next(measured).perplexity if len(case.modes) > 1 else None
+        return AblationPoint(case.value, case.radius, sound, paper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,13 +295,13 @@ class AblationCase:
     """A point of an ablation before it is measured.
 
     Attributes:
-        modes: Each mode with its sampling rate: the sound one, and the published one if it has a radius.
+        modes: The sound mode, and the published one if it has a radius.
     """
 
     plan: PmixedPlan
     value: float
     radius: float
-    modes: tuple[tuple[Mode, float], ...]
+    modes: tuple[SampledMode, ...]
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
@@ -416,19 +319,15 @@ def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
     return Paper(published)
 
 
-def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan, float]:
-    """Return the plan with another value of a parameter, and the epsilon to meet."""
-    assert plan.account is not None
+def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> PmixedPlan:
+    """Return the plan with another value of a parameter. Epsilon is no parameter of a plan: the radius is solved for it."""
     if axis == "epsilon":
-        return plan, value
+        return plan
     is_count = axis in ("steps", "shards")
     if value <= 0 or (is_count and value != int(value)) or (axis == "rate" and value > 1):
-        raise InputError(
-            f"--values: expected {'whole numbers' if is_count else 'rates'} that are valid for {axis}, found {value:g}"
-        )
-    entry = {
-        "steps": lambda: replace(plan.entry, steps=int(value)),
-        "shards": lambda: replace(plan.entry, spec=replace(plan.spec, shards=int(value))),
-        "rate": lambda: replace(plan.entry, spec=replace(plan.spec, model_rate=value)),
-    }[axis]()
-    return plan.with_entry(entry), plan.account.upper
+        expected = "whole numbers" if is_count else "rates"
+        raise InputError(f"--values: expected {expected} that are valid for {axis}, found {value:g}")
+    if axis == "steps":
+        return plan.with_entry(replace(plan.entry, steps=int(value)))
+    spec = replace(plan.spec, shards=int(value)) if axis == "shards" else replace(plan.spec, model_rate=value)
+    return plan.with_entry(replace(plan.entry, spec=spec))

@@ -15,24 +15,19 @@ from dpcli.analysis.budget_verdict import OVER
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
-from dpcli.predict.pmixed.shard_models import (
-    cut_records,
-    private_texts,
-    public_side,
-    rehearse,
-    shard_texts,
-    teach_shards,
-    tuning_processes,
-)
+from dpcli.predict.pmixed.public_side import public_side
+from dpcli.predict.pmixed.shard_models import cut_records, private_texts, rehearse, shard_texts, teach_shards, tuning_processes
 from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
-from dpcli.sessions.charged import commit, session_there
+from dpcli.sessions.charged import commit, existing_session
 from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
 from dpcli.sessions.window import as_begun
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
+    from dpcli.predict.pmixed.public_side import Records
     from dpcli.predict.query_counts import QueryBudget
+    from dpcli.predict.shard_processes import ShardProcesses
     from dpcli.sessions.charged import Session
 
 FITTED = "fitted.json"
@@ -93,27 +88,34 @@ def fit(
         side.require_usable()
         shards = shard_texts(plan, private_texts(plan))
         inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
-        if os.path.exists(os.path.join(plan.folder, FITTED)):
+        fitted_file = os.path.join(plan.folder, FITTED)
+        if os.path.exists(fitted_file):
             raise InputError(
                 f"{plan.folder}: already has fitted models: fitting again is another release, which costs epsilon again; "
                 "set another pmixed.output, or remove the folder"
             )
-        files = [model_file(plan.folder, shard) for shard in range(len(shards))]
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             rehearse(processes)
-            place = plan.pmixed.queries
-            session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], place)
-            resumed = sum(os.path.exists(file) for file in files)
-            left = [(shard, texts) for shard, texts in enumerate(records) if not os.path.exists(files[shard])]
-            report(resumed, len(shards))
-            for count, (shard, content) in enumerate(teach_shards(processes, left), resumed + 1):
-                replace_file(files[shard], content, 0o600)
-                report(count, len(shards))
+            count_place = plan.pmixed.queries
+            session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], count_place)
+            resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
-        result = Fit(session, tuple(map(_digest, files)))
-        replace_file(os.path.join(plan.folder, FITTED), json.dumps({"run": session.run, "models": result.models}).encode(), 0o600)
-    return FitOutcome(plan, result, plan.folder, resumed)
+        digests = tuple(_digest(model_file(plan.folder, shard)) for shard in range(len(shards)))
+        replace_file(fitted_file, json.dumps({"run": session.run, "models": digests}).encode(), 0o600)
+    return FitOutcome(plan, Fit(session, digests), plan.folder, resumed)
+
+
+def _teach_remaining(plan: PmixedPlan, processes: ShardProcesses, records: list[Records], report: Report) -> int:
+    """Fine-tune the models that have no file yet, and write their files. Return the number of models that already had one."""
+    files = [model_file(plan.folder, shard) for shard in range(len(records))]
+    remaining = [(shard, shard_records) for shard, shard_records in enumerate(records) if not os.path.exists(files[shard])]
+    resumed = len(files) - len(remaining)
+    report(resumed, len(files))
+    for count, (shard, learnt) in enumerate(teach_shards(processes, remaining), resumed + 1):
+        replace_file(files[shard], learnt, 0o600)
+        report(count, len(files))
+    return resumed
 
 
 def read_fit(plan: PmixedPlan) -> Fit:
@@ -166,28 +168,26 @@ def _require_budget(plan: PmixedPlan) -> None:
     try:
         plan.require_budget()
     except Denied as denied:
-        budget = None if plan.account is None else plan.account.budget
-        assert budget is not None
-        cap = budget.epsilon
-        if cap is None or (budget.rho is not None and budget.rho.verdict in OVER):
+        assert plan.account is not None and plan.account.budget is not None
+        budget = plan.account.budget
+        exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER
+        if budget.epsilon is None or exceeds_rho:
             raise
+        cap = budget.epsilon
         try:
             passing = calibrate(plan.pipeline, cap.cap, cap.delta, "radius", ((plan.entry.name, "radius"),))
         except CannotCertify:
             raise Denied(f"{denied}; no radius passes, as the rest of the file alone exceeds the budget") from None
-        raise Denied(
-            f"{denied}; radius = {passing.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"
-        ) from None
+        hint = f"radius = {passing.value:.10g} would pass (dpcli pmixed account {plan.path} --solve radius)"
+        raise Denied(f"{denied}; {hint}") from None
 
 
 def _folder_hint(plan: PmixedPlan) -> str:
     """Return a hint if the folder is relative to the current one; "" if it is absolute."""
     stated = plan.stated_folder(plan.pmixed.output)
-    return (
-        ""
-        if os.path.isabs(stated)
-        else f"{stated} is relative to the current folder; change to the folder where it was fitted, or "
-    )
+    if os.path.isabs(stated):
+        return ""
+    return f"{stated} is relative to the current folder; change to the folder where it was fitted, or "
 
 
 def _read(folder: str) -> Fit | None:
@@ -201,7 +201,7 @@ def _read(folder: str) -> Fit | None:
         return None
     except (OSError, ValueError, TypeError, KeyError):
         raise InputError(f"{path}: expected a file that dpcli pmixed fit wrote; it is damaged") from None
-    session = session_there(folder)
+    session = existing_session(folder)
     if session is None or session.run != run or "public model" not in session.inputs:
         raise InputError(f"{path}: the session of these models ({run[:12]}) is not in their folder")
     return Fit(session, models)

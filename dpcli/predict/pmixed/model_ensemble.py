@@ -27,10 +27,11 @@ from dpcli.predict.models.model_answers import (
 )
 from dpcli.predict.models.model_loading import require_fits
 from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, read_fit, read_model
+from dpcli.predict.pmixed.fitted_models import fitted_models, start_answer
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.projection import Projection, ball, clip, draw_token, mix, multiples, multiples_ball, sample_models
+from dpcli.predict.pmixed.public_side import PublicSide, public_side
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
-from dpcli.predict.pmixed.shard_models import PublicSide, fitted_models, public_side, start_answer
 from dpcli.predict.query_counts import QueryBudget
 from dpcli.random.streams import Stream, SystemStream
 
@@ -67,7 +68,10 @@ class Sound:
         bounds = multiples_ball(around)
         if not private:
             return bounds.public.astype(np.int64), 1
-        return sum((bounds.rounded(self.projection(around, one)) for one in private), np.zeros(len(public), np.int64)), len(private)
+        total = np.zeros(len(public), np.int64)
+        for model in private:
+            total += bounds.rounded(self.projection(around, model))
+        return total, len(private)
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return self.projection(ball(public, self.radius), private)
@@ -81,8 +85,12 @@ class Paper:
     _radii: dict[int, float] = field(default_factory=dict, init=False)
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        models = [self.projected(public, one, len(private)) for one in private] or [public]
-        return sum((multiples(model) for model in models), np.zeros(len(public), np.int64)), len(models)
+        if not private:
+            return multiples(public), 1
+        total = np.zeros(len(public), np.int64)
+        for model in private:
+            total += multiples(self.projected(public, model, len(private)))
+        return total, len(private)
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return renyi_ball(public, float(self.published.order), self._radius(drawn)).mixed(private)
@@ -103,7 +111,7 @@ def mode_of(plan: PmixedPlan) -> Mode:
 def probabilities(log_probabilities: Array, temperature: float) -> Array:
     """Return probabilities at a temperature, along the last axis."""
     with np.errstate(all="ignore"):  # Invalid answers, such as NaN, stay invalid and are handled later.
-        scaled = log_probabilities / temperature if temperature != 1.0 else log_probabilities
+        scaled = log_probabilities / temperature
         weights = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
@@ -141,19 +149,28 @@ class Ensemble:
     def _private(self, chosen: Sequence[int], context: Tokens) -> list[Array]:
         """Return the log-probabilities of the chosen private models.
 
-        If a model fails, its row is NaN, and it counts as the public model. An error would reveal something about the private data. The
-        number of models in one joint pass may change the last bits of all answers. A joint pass is therefore used only if a change of the
-        data cannot change that number.
+        If a model fails, its row is NaN, and it counts as the public model. An error would reveal something about the private data.
         """
-        models = [self.members[place] for place in chosen]
-        words = self.public.vocabulary
-        joint_next_token = getattr(self.public, "joint_next_token", None)
-        if joint_next_token is not None and self.plan.spec.change == "replace-shard":
-            rows: Array | None = default_on_error(lambda: joint_next_token(models, context), None)
-            if rows is not None and rows.shape == (len(models), words):
-                return [row if np.isfinite(row.max()) else np.full(words, np.nan) for row in rows]
+        models = [self.members[number] for number in chosen]
+        joint_rows = self._joint_rows(models, context)
+        if joint_rows is not None:
+            return joint_rows
         started = [start_answer(model, context) for model in models]  # All processes compute at the same time.
-        return [private_rows(model, [context], words)[0] for model in started]
+        return [private_rows(model, [context], self.public.vocabulary)[0] for model in started]
+
+    def _joint_rows(self, models: Sequence[LanguageModel], context: Tokens) -> list[Array] | None:
+        """Return the log-probabilities of the models by one joint pass; None if they have to be asked one at a time.
+
+        The number of models in one joint pass may change the last bits of all answers. A joint pass is therefore used only if a change of
+        the data cannot change that number.
+        """
+        joint_next_token = getattr(self.public, "joint_next_token", None)
+        if joint_next_token is None or self.plan.spec.change != "replace-shard":
+            return None
+        rows: Array | None = default_on_error(lambda: joint_next_token(models, context), None)
+        if rows is None or rows.shape != (len(models), self.public.vocabulary):
+            return None
+        return [row if np.isfinite(row.max()) else np.full_like(row, np.nan) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +200,8 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
     require_same_content(fit.public, side.content)
     if len(fit.models) != plan.spec.shards:
         raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(fit.models)}")
-    return Ensemble(plan, fit, side, fitted_models(plan, side, [read_model(plan, fit, shard) for shard in range(len(fit.models))]))
+    learnt = [read_model(plan, fit, shard) for shard in range(plan.spec.shards)]
+    return Ensemble(plan, fit, side, fitted_models(plan, side, learnt))
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:
@@ -191,19 +209,21 @@ def members_of(plan: PmixedPlan) -> Ensemble | None:
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 
 
-def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int, stream: Stream | None = None) -> EnsembleAnswer:
-    """Return text after a prompt, of at most `most` tokens, which ends before the end token.
+def answer_prompt(
+    models: Ensemble, queries: QueryBudget, prompt: str, max_tokens: int, stream: Stream | None = None
+) -> EnsembleAnswer:
+    """Return text after a prompt, of at most `max_tokens` tokens, which ends before the end token.
 
     Raises:
         InputError: If the prompt is too long, or the vocabulary has no tokens for it.
         LedgerError: If the count cannot be written. No token is then drawn.
     """
     ids = token_ids(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
-    require_fits(models.public, ids, most)
+    require_fits(models.public, ids, max_tokens)
     answer: list[int] = []
-    why, refused = f"{most:,} tokens", None
+    why, refused = f"{max_tokens:,} tokens", None
     try:
-        for token in _tokens(models, queries, ids, most, stream or SystemStream()):
+        for token in _tokens(models, queries, ids, max_tokens, stream or SystemStream()):
             if token == models.vocabulary.end:
                 why = "the end of the text"
                 break
@@ -214,10 +234,11 @@ def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int
     return EnsembleAnswer(prompt, text, len(answer), why, queries.taken(), queries.total, refused)
 
 
-def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], most: int, stream: Stream) -> Iterator[int]:
+def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], max_tokens: int, stream: Stream) -> Iterator[int]:
     """Yield tokens. Each token is counted before it is drawn."""
     context = list(prompt)
-    for _ in range(most):
+    for _ in range(max_tokens):
         queries.take()
-        context.append(models.token(context, stream))
-        yield context[-1]
+        token = models.token(context, stream)
+        context.append(token)
+        yield token

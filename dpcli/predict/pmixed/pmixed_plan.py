@@ -221,8 +221,9 @@ class PmixedPlan(PredictionPlan):
 
         The result is None otherwise, as all texts of a unit are then in one shard.
         """
-        units = self.pmixed.units
-        return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
+        if self.pmixed.units is None or self.spec.change != "remove-shard":
+            return None
+        return "pmixed.units", self.pmixed.units
 
     def require_budget(self) -> None:
         """Raise Denied if the file's own budget does not pay for all tokens."""
@@ -256,10 +257,11 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
     tables = toml_document(data, path)[1]
     is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
-    pipeline, wrong = examine(data, path)
-    if not is_paper or pipeline is None or [problem.key for problem in wrong] != ["pmixed.mode"] or wrong[0].rule != "DP005":
-        if wrong:
-            raise InvalidFile(wrong)
+    pipeline, findings = examine(data, path)
+    judges_mode_alone = [(finding.rule, finding.key) for finding in findings] == [("DP005", "pmixed.mode")]
+    if not is_paper or pipeline is None or not judges_mode_alone:
+        if findings:
+            raise InvalidFile(findings)
         return table_of(data, path, Pmixed, "pmixed"), solved_pipeline(data, path)
     if targets(data, path):
         raise InputError(f'{path}: expected numbers with pmixed.mode = "paper", found "calibrate"')
@@ -270,21 +272,28 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
     """Raise InputError if one change may affect several shards."""
-    spec, privacy = entry.spec, pipeline.privacy
-    assert isinstance(spec, EnsembleMixtureSpec)
-    removes = spec.change == "remove-shard"
-    if table.units is None and (removes or (privacy.max_contributions or 1) > 1):
-        why = 'change = "remove-shard"' if removes else f"max_contributions = {privacy.max_contributions}"
-        raise InputError(f"{path}: pmixed.units: set it to the column that names each text's owner, which {why} needs")
-    if table.units is not None and not removes:
-        refuse_replaced_units("pmixed.units", privacy.adjacency, path)
+    privacy = pipeline.privacy
+    assert isinstance(entry.spec, EnsembleMixtureSpec)
+    removes_shards = entry.spec.change == "remove-shard"
+    if table.units is not None:
+        if not removes_shards:
+            refuse_replaced_units("pmixed.units", privacy.adjacency, path)
+        return
+    needed_by = None
+    if removes_shards:
+        needed_by = 'change = "remove-shard"'
+    elif (privacy.max_contributions or 1) > 1:
+        needed_by = f"max_contributions = {privacy.max_contributions}"
+    if needed_by is not None:
+        raise InputError(f"{path}: pmixed.units: set it to the column that names each text's owner, which {needed_by} needs")
 
 
 def _published(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
     """Return the parameters of the published protocol for the epsilon that the file's budget claims."""
-    budget, spec = pipeline.budget, entry.spec
-    assert isinstance(spec, EnsembleMixtureSpec)
-    delta = None if budget is None else budget.delta if budget.delta is not None else pipeline.privacy.delta
+    assert isinstance(entry.spec, EnsembleMixtureSpec)
+    budget, delta = pipeline.budget, pipeline.privacy.delta
+    if budget is not None and budget.delta is not None:
+        delta = budget.delta
     if budget is None or budget.epsilon is None or not delta:
         raise InputError(f'{path}: budget: state epsilon and delta > 0 with pmixed.mode = "paper"')
-    return Published(table.order, spec.model_rate, entry.steps, budget.epsilon, delta)
+    return Published(table.order, entry.spec.model_rate, entry.steps, budget.epsilon, delta)

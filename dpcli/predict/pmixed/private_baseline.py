@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 
@@ -20,18 +21,19 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.ngram import Ids, NGramCounts
-from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, PmixedPlan
+from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, Pmixed, PmixedPlan
 from dpcli.random.streams import Stream, normals
 
 MOST_PAIRS = 2**24  # largest number of pairs of tokens, each of which has a count in memory
+NORM_RECORDS = 200  # largest number of public records from which a clipping norm is computed
 THRESHOLD = 2.0  # A noisy count of at most this many standard deviations of the noise is dropped.
 
 
 def noise_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Return the noise multiplier that meets epsilon; twice as large under replace-one, where the sum moves by twice the norm."""
     entry = Entry("counts", "gaussian", GaussianSpec(noise_multiplier=1.0))
-    noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise")
-    return noise.value * (2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)
+    noise = calibrate(Pipeline(Privacy(Adjacency.ADD_REMOVE), (entry,)), epsilon, delta, "noise").value
+    return 2.0 * noise if adjacency is Adjacency.REPLACE_ONE else noise
 
 
 def private_bigrams(
@@ -48,9 +50,8 @@ def private_bigrams(
         InputError: If the vocabulary has too many pairs.
     """
     if vocabulary**2 > MOST_PAIRS:
-        raise InputError(
-            f"expected at most {int(MOST_PAIRS**0.5)} tokens for counts under differential privacy, found {vocabulary}"
-        )
+        most = int(MOST_PAIRS**0.5)
+        raise InputError(f"expected at most {most} tokens for counts under differential privacy, found {vocabulary}")
     total = np.zeros(vocabulary**2)
     for records in units:
         pairs, counts = unit_counts(records, vocabulary)
@@ -63,23 +64,20 @@ def private_bigrams(
 
 def unit_counts(records: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ids, Array]:
     """Return the distinct pairs in one unit's records, numbered first * vocabulary + second, and the count of each."""
-    pairs = [a * vocabulary + b for record in records for a, b in itertools.pairwise(record)]
+    pairs: list[int] = []
+    for record in records:
+        pairs += [first * vocabulary + second for first, second in itertools.pairwise(record)]
     numbers, counts = np.unique(np.array(pairs, np.int64), return_counts=True)
     return numbers, counts.astype(np.float64)
 
 
 def typical_norm(records: Sequence[Sequence[int]], vocabulary: int, per_unit: float) -> float:
     """Return a clipping norm from public records: the root mean square norm of their counts, for `per_unit` records."""
-    squares = [float((unit_counts([record], vocabulary)[1] ** 2).sum()) for record in records[:200]]
+    squares = []
+    for record in records[:NORM_RECORDS]:
+        _, counts = unit_counts([record], vocabulary)
+        squares.append(float((counts**2).sum()))
     return max(1.0, float(np.sqrt(per_unit * np.mean(squares)))) if squares else 1.0
-
-
-def by_unit(texts: Sequence[str], units: Sequence[str | int]) -> Mapping[str | int, list[str]]:
-    """Return the texts of each unit."""
-    grouped: dict[str | int, list[str]] = {}
-    for text, unit in zip(texts, units, strict=True):
-        grouped.setdefault(unit, []).append(text)
-    return grouped
 
 
 def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
@@ -92,6 +90,7 @@ def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
 STEPS, BATCHES = 120, 40  # number of steps, and number of batches in one pass over the data
 LEARNING_RATE, NORM = 2e-3, 0.5  # learning rate of Adam, and clipping norm of gradients
 ADAPTER = os.path.join("adapter", "adapter_model.safetensors")
+LOW_RANK_WEIGHT = re.compile(r"(\.lora_[AB])\.weight")
 
 
 def train_privately(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float) -> bytes:
@@ -110,18 +109,16 @@ def train_privately(plan: PmixedPlan, count: int, per_unit: int, epsilon: float,
     from dpcli.train.run.training_run import train
 
     with tempfile.TemporaryDirectory() as folder:
-        train(plan_of(plan.path, _training_file(plan, count, per_unit, epsilon, delta, folder).encode()).on_rows(plan.rows))
+        file = _training_file(plan, count, per_unit, epsilon, delta, folder)
+        train(plan_of(plan.path, file.encode()).on_rows(plan.rows))
         weights = load_file(os.path.join(folder, ADAPTER))
-    named = {name.replace(".lora_A.weight", ".lora_A.default.weight"): value for name, value in weights.items()}
-    return save({name.replace(".lora_B.weight", ".lora_B.default.weight"): value for name, value in named.items()})
+    # A saved adapter has no name. peft calls the adapter of a model "default".
+    return save({LOW_RANK_WEIGHT.sub(r"\1.default.weight", name): value for name, value in weights.items()})
 
 
 def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float, folder: str) -> str:
     """Return the text of a file for dpcli train, with the plan's texts and adapter."""
-    settings, privacy = plan.pmixed, plan.pipeline.privacy
-    lora, size = settings.lora, max(1, count // per_unit)
-    assert lora is not None
-    adapter = {"rank": lora.rank, "alpha": lora.alpha, "targets": None if lora.targets is None else list(lora.targets)}
+    privacy, size = plan.pipeline.privacy, max(1, count // per_unit)
     steps = {
         "name": "steps",
         "type": "gaussian",
@@ -129,7 +126,23 @@ def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, 
         "steps": STEPS,
         "sampling": {"scheme": "poisson", "batch_size": max(1, size // BATCHES)},
     }
-    train_table = {
+    return toml_text(
+        {
+            "format": 1,
+            "privacy": {"adjacency": privacy.adjacency.value, "unit": "example", "dataset_size": size, "delta": delta},
+            "budget": {"epsilon": epsilon},
+            "mechanism": [steps],
+            "train": _train_table(plan.pmixed, per_unit, folder),
+        }
+    )
+
+
+def _train_table(settings: Pmixed, per_unit: int, folder: str) -> dict[str, object]:
+    """Return the [train] table of that file."""
+    lora = settings.lora
+    assert lora is not None
+    adapter = {"rank": lora.rank, "alpha": lora.alpha, "targets": None if lora.targets is None else list(lora.targets)}
+    keys = {
         "task": "causal-lm",
         "data": settings.data,
         "model": settings.model,
@@ -147,15 +160,7 @@ def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, 
         "lora": _without_none(adapter),
         "clipping": {"norm": NORM},
     }
-    return toml_text(
-        {
-            "format": 1,
-            "privacy": {"adjacency": privacy.adjacency.value, "unit": "example", "dataset_size": size, "delta": delta},
-            "budget": {"epsilon": epsilon},
-            "mechanism": [steps],
-            "train": _without_none(train_table),
-        }
-    )
+    return _without_none(keys)
 
 
 def _without_none(keys: Mapping[str, object]) -> dict[str, object]:

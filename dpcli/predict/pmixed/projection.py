@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpcli.base.errors import InputError, InternalError
 from dpcli.numerics.arrays import Array, np
@@ -144,30 +144,43 @@ def _find_scale(total: _Total) -> bool:
 
     `total` increases with the scale, and its values start at e^-radius. The search uses secants in logarithms within a bracket.
     """
-    low, high, at = -math.inf, math.inf, 0.0  # bracket of the logarithm of the scale, and the current value
-    before: tuple[float, float] | None = None
+    low, high = -math.inf, math.inf  # bracket of the logarithm of the scale
+    log_scale = 0.0
+    previous: SearchPoint | None = None
     for attempt in range(ATTEMPTS):
-        value = math.log(total(math.exp(at)))
-        if abs(value) <= CLOSE:
+        point = SearchPoint(log_scale, math.log(total(math.exp(log_scale))))
+        if abs(point.log_total) <= CLOSE:
             return True
-        if value < 0.0 and at >= FARTHEST:
-            return False
-        low, high = (at, high) if value < 0.0 else (low, at)
-        reach = 2.0**attempt  # An early secant may be nearly flat, so that its step is limited.
-        step = -value if before is None else min(max(_secant(before, (at, value)), -reach), reach)
-        following = min(max(at + step, -FARTHEST), FARTHEST)
-        if not low < following < high or attempt % 8 == 7:
+        if point.log_total < 0.0:
+            if log_scale >= FARTHEST:
+                return False
+            low = log_scale
+        else:
+            high = log_scale
+        step = -point.log_total
+        if previous is not None:
+            longest = 2.0**attempt  # An early secant may be nearly flat, so that its step is limited.
+            step = min(max(_secant_step(previous, point), -longest), longest)
+        following = min(max(log_scale + step, -FARTHEST), FARTHEST)
+        if not low < following < high or attempt % 8 == 7:  # Every eighth step halves the bracket.
             following = 0.5 * (max(low, -FARTHEST) + min(high, FARTHEST))
         if following in (low, high):
             return True
-        before, at = (at, value), following
+        previous, log_scale = point, following
     return True
 
 
-def _secant(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return the step from `other` to the zero of the line through both points; infinite if the line does not increase."""
-    slope = (other[1] - one[1]) / (other[0] - one[0])
-    return -other[1] / slope if slope > 0.0 else math.copysign(math.inf, -other[1])
+class SearchPoint(NamedTuple):
+    """A scale of the search, and the total at it, both as logarithms."""
+
+    log_scale: float
+    log_total: float
+
+
+def _secant_step(previous: SearchPoint, point: SearchPoint) -> float:
+    """Return the step from `point` to the zero of the line through both points; infinite if the line does not increase."""
+    slope = (point.log_total - previous.log_total) / (point.log_scale - previous.log_scale)
+    return -point.log_total / slope if slope > 0.0 else math.copysign(math.inf, -point.log_total)
 
 
 if TYPE_CHECKING:
@@ -194,28 +207,28 @@ class WholeBall:
 
     def rounded(self, projected: Array) -> Multiples:
         """Return multiples within the bounds that are close to a projected model's probabilities and add up to 2^50."""
-        near = np.multiply(projected, float(ONE))
-        np.rint(near, out=near)
-        np.clip(near, self.low, self.high, out=near)
-        self._fill(near)
-        multiples: Multiples = near.astype(np.int64)
+        nearest = np.multiply(projected, float(ONE))
+        np.rint(nearest, out=nearest)
+        np.clip(nearest, self.low, self.high, out=nearest)
+        self._fill(nearest)
+        multiples: Multiples = nearest.astype(np.int64)
         if int(multiples.sum()) != ONE:
             raise InternalError("probabilities do not add up to 1: this is a bug in dpcli, and no token was drawn")
         return multiples
 
-    def _fill(self, near: Array) -> None:
+    def _fill(self, nearest: Array) -> None:
         """Change the multiples in place, within the bounds, so that they add up to 2^50."""
-        left = ONE - int(near.sum())  # The sum is exact, as all partial sums are whole numbers below 2^53.
-        bound = self.high if left > 0 else self.low
-        place = int(np.argmax(bound - near if left > 0 else near - bound))
-        if abs(left) <= abs(float(bound[place] - near[place])):
-            near[place] += left
+        missing = ONE - int(nearest.sum())  # The sum is exact, as all partial sums are whole numbers below 2^53.
+        bound = self.high if missing > 0 else self.low
+        room = np.abs(bound - nearest)
+        roomiest = int(np.argmax(room))
+        if abs(missing) <= float(room[roomiest]):
+            nearest[roomiest] += missing
             return
         # No single token has enough room. The tokens with the most room take the rest, one after another.
-        room = np.abs(bound - near)
         order = np.argsort(-room, kind="stable")
-        before = np.cumsum(room[order]) - room[order]
-        near[order] += np.sign(left) * np.clip(abs(left) - before, 0.0, room[order])
+        taken_before = np.cumsum(room[order]) - room[order]
+        nearest[order] += np.sign(missing) * np.clip(abs(missing) - taken_before, 0.0, room[order])
 
 
 def multiples_ball(ball: Ball) -> WholeBall:
@@ -227,9 +240,9 @@ def multiples_ball(ball: Ball) -> WholeBall:
 
 def multiples(probabilities: Array) -> Multiples:
     """Return the multiples of a distribution, without bounds, for the published protocol."""
-    near: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
-    near[int(np.argmax(near))] += ONE - int(near.sum())
-    return near
+    nearest: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
+    nearest[int(np.argmax(nearest))] += ONE - int(nearest.sum())
+    return nearest
 
 
 def draw_token(total: Multiples, count: int, stream: Stream) -> int:
@@ -242,18 +255,21 @@ def draw_token(total: Multiples, count: int, stream: Stream) -> int:
 
 def sample_models(stream: Stream, count: int, rate: float) -> list[int]:
     """Draw the participating models, each independently with probability exactly `rate`, and return their numbers."""
-    exact = Fraction(rate) * WORD
-    first = int(exact)
-    words = stream.words(count).tolist()
-    return [place for place, word in enumerate(words) if word < first or (word == first and _bernoulli(stream, exact - first))]
+    threshold = Fraction(rate) * WORD
+    integer_part = int(threshold)
+    drawn = []
+    for number, word in enumerate(stream.words(count).tolist()):
+        if word < integer_part or (word == integer_part and _bernoulli(stream, threshold - integer_part)):
+            drawn.append(number)
+    return drawn
 
 
 def _bernoulli(stream: Stream, rate: Fraction) -> bool:
     """Return True with exactly this probability, below 1. A uniform fraction is compared with it, one word at a time."""
     while rate > 0:
         rate *= WORD
-        first, word = int(rate), int(stream.words(1)[0])
-        if word != first:
-            return word < first
-        rate -= first
+        integer_part, word = int(rate), int(stream.words(1)[0])
+        if word != integer_part:
+            return word < integer_part
+        rate -= integer_part
     return False

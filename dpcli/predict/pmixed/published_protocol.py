@@ -16,6 +16,9 @@ from dpcli.base.errors import CannotCertify, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
 
+FIRST_BETA = 1e-6  # end of the first bracket of the search for beta, which is doubled until it is large enough
+LARGEST_EXPONENT = 700.0  # e^709 is the largest power of e in float64
+LARGEST_LOG1P = 30.0  # For larger terms the sum is far from 1, and its logarithm is accurate without log1p.
 CLOSE_BETA = 1e-13  # relative width of the bracket at which the search for beta ends
 
 
@@ -60,14 +63,17 @@ def beta(target: float, order: int, rate: float, drawn: int) -> float:
     """Return the beta at which the published bound on one query is `target`. Raises InputError unless the order is a whole number >= 2."""
     if order < 2 or int(order) != order:
         raise InputError(f"expected a whole order >= 2, found {order!r}")
-    low, high = 0.0, 1e-6
+    low, high = 0.0, FIRST_BETA
     while per_query(high, order, rate, drawn) < target:
         low, high = high, 2.0 * high
     while high - low > CLOSE_BETA * high:
         middle = 0.5 * (low + high)
         if not low < middle < high:
             break
-        low, high = (middle, high) if per_query(middle, order, rate, drawn) <= target else (low, middle)
+        if per_query(middle, order, rate, drawn) <= target:
+            low = middle
+        else:
+            high = middle
     return low
 
 
@@ -87,20 +93,20 @@ def one_sided(beta: float, order: int, drawn: int) -> float:
     """Return eps(k) = log((n - 1 + e^{4 beta k (k-1)}) / n) / (k - 1) for n > 1 models, and beta k for one; k: order, n: drawn."""
     if drawn <= 1:
         return beta * order
-    return math.log1p(math.expm1(min(4.0 * beta * order * (order - 1), 700.0)) / drawn) / (order - 1)
+    exponent = min(4.0 * beta * order * (order - 1), LARGEST_EXPONENT)
+    return math.log1p(math.expm1(exponent) / drawn) / (order - 1)
 
 
 def _log1p_sum(terms: list[float]) -> float:
     """Return log of the sum of the exponentials of the terms. It is accurate even if the sum is near 1."""
-    return math.log1p(math.fsum(map(math.expm1, terms)) + (len(terms) - 1)) if max(terms) < 30.0 else _log_sum(terms)
-
-
-def _log_sum(terms: list[float]) -> float:
     most = max(terms)
+    if most < LARGEST_LOG1P:
+        return math.log1p(math.fsum(map(math.expm1, terms)) + (len(terms) - 1))
     return most + math.log(math.fsum(math.exp(term - most) for term in terms))
 
 
 CLOSE = 1e-13  # relative width of the bracket at which the search for a share ends
+BISECTION_PERIOD = 6  # Every sixth step of that search halves the bracket.
 MOST_ROUNDS = 200  # evaluations after which that search stops
 
 
@@ -121,9 +127,10 @@ class RenyiBall:
         second = float(np.dot(private, ratios))
         if not math.isfinite(second):
             return 0.0
-        forward = (
-            self._cubic(private, ratios, scratch, second) if self.order == 3.0 else self._search(ratios, scratch, self.order, 1.0)
-        )
+        if self.order == 3.0:
+            forward = self._cubic(private, ratios, scratch, second)
+        else:
+            forward = self._search(ratios, scratch, self.order, 1.0)
         if self._divergence(ratios, scratch, 1.0 - self.order, forward) <= self.radius:
             return forward
         return self._search(ratios, scratch, 1.0 - self.order, forward)
@@ -179,20 +186,26 @@ def _largest(excess: Callable[[float], float], most: float) -> float:
         return most
     if below >= 0.0:
         return 0.0
-    side = 0
-    for round_ in range(MOST_ROUNDS):
-        at = high - above * (high - low) / (above - below) if math.isfinite(above) and round_ % 6 < 5 else 0.5 * (low + high)
-        if not low < at < high:
-            break
-        value = excess(at)
-        if value <= 0.0:
-            low, below = at, value
-            above = above / 2.0 if side < 0 else above
-            side = -1
+    moved_end = ""  # the end of the bracket that the last step moved
+    for attempt in range(MOST_ROUNDS):
+        if math.isfinite(above) and attempt % BISECTION_PERIOD < BISECTION_PERIOD - 1:
+            share = high - above * (high - low) / (above - below)
         else:
-            high, above = at, value
-            below = below / 2.0 if side > 0 else below
-            side = 1
+            share = 0.5 * (low + high)
+        if not low < share < high:
+            break
+        value = excess(share)
+        # If one end moves twice, the excess at the other end is halved.
+        if value <= 0.0:
+            low, below = share, value
+            if moved_end == "low":
+                above /= 2.0
+            moved_end = "low"
+        else:
+            high, above = share, value
+            if moved_end == "high":
+                below /= 2.0
+            moved_end = "high"
         if high - low <= CLOSE * most or value == 0.0:
             break
     return low

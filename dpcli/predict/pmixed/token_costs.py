@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from dpcli.analysis.account import account
 from dpcli.analysis.calibrate import Calibration, calibrate
@@ -54,8 +54,10 @@ class Costs:
     @property
     def best(self) -> ChangeCost:
         """Return the row with the least epsilon, or the largest solution, for the change that the file states."""
-        stated = [row for row in self.rows if row.stated and (self.solve is None or row.solved is not None)]
-        return min(stated, key=lambda row: -row.solved.value if row.solved is not None else row.epsilon)
+        stated = [row for row in self.rows if row.stated]
+        if self.solve is None:
+            return min(stated, key=lambda row: row.epsilon)
+        return max(stated, key=lambda row: -math.inf if row.solved is None else row.solved.value)
 
 
 def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = None, delta: float | None = None) -> Costs:
@@ -79,45 +81,60 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
         return Costs(plan, plan.published.delta, ())
     costs_delta = delta if delta is not None else plan.account.delta
     assert costs_delta is not None
-    if solve is None:
-        if target is not None:
-            raise InputError("--target-epsilon: needs --solve radius or --solve steps")
-        priced = Costs(plan, costs_delta, tuple(_price(plan, costs_delta)))
-        if priced.best.epsilon == math.inf:
-            raise CannotCertify(
-                f"{plan.path}: at delta = {costs_delta!r} neither accountant certifies a finite epsilon; try dpcli account"
-            )
-        return priced
-    parameter: Solvable = "steps" if solve == "steps" else "radius"
+    if solve is not None:
+        return _solution(plan, "steps" if solve == "steps" else "radius", target, costs_delta)
+    if target is not None:
+        raise InputError("--target-epsilon: needs --solve radius or --solve steps")
+    priced = Costs(plan, costs_delta, tuple(_price(plan, costs_delta)))
+    if priced.best.epsilon == math.inf:
+        raise CannotCertify(
+            f"{plan.path}: at delta = {costs_delta!r} neither accountant certifies a finite epsilon; try dpcli account"
+        )
+    return priced
+
+
+def _solution(plan: PmixedPlan, parameter: Solvable, target: float | None, delta: float) -> Costs:
+    """Return the costs with the radius or tokens that meets the target, or the epsilon of the file's budget if there is no target."""
     budget = plan.pipeline.budget
-    if target is None and budget is not None and budget.rho is not None:
-        raise InputError(f"{plan.path}: budget.rho: set --target-epsilon, as --solve cannot meet a rho")
-    aim = target if target is not None else budget.epsilon if budget is not None else None
-    if aim is None:
+    if target is None and budget is not None:
+        if budget.rho is not None:
+            raise InputError(f"{plan.path}: budget.rho: set --target-epsilon, as --solve cannot meet a rho")
+        target = budget.epsilon
+    if target is None:
         raise InputError(f"{plan.path}: set --target-epsilon, or budget.epsilon in the file")
-    solution = Costs(plan, costs_delta, tuple(_solve(plan, parameter, aim, costs_delta)), parameter, aim)
+    solution = Costs(plan, delta, tuple(_solve(plan, parameter, target, delta)), parameter, target)
     if not any(row.solved is not None for row in solution.rows if row.stated):
-        raise CannotCertify(f"{plan.path}: no {parameter} meets epsilon = {aim:g}: the rest of the file costs more")
+        raise CannotCertify(f"{plan.path}: no {parameter} meets epsilon = {target:g}: the rest of the file costs more")
     return solution
 
 
-def _pipelines(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
+class PricedCase(NamedTuple):
+    """A kind of change, the accountant that prices it, and the plan's pipeline with that kind of change."""
+
+    change: Change
+    accountant: str
+    pipeline: Pipeline
+
+
+def _cases(plan: PmixedPlan) -> Iterator[PricedCase]:
     for change in get_args(Change):
+        entry = replace(plan.entry, spec=replace(plan.spec, change=change))
         for accountant in ACCOUNTANTS:
-            yield change, accountant, plan.with_entry(replace(plan.entry, spec=replace(plan.spec, change=change))).pipeline
+            yield PricedCase(change, accountant, plan.with_entry(entry).pipeline)
 
 
 def _price(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _pipelines(plan):
-        yield ChangeCost(change, accountant, account(pipeline, [accountant], delta).upper, change == plan.spec.change)
+    for case in _cases(plan):
+        epsilon = account(case.pipeline, [case.accountant], delta).upper
+        yield ChangeCost(case.change, case.accountant, epsilon, case.change == plan.spec.change)
 
 
-def _solve(plan: PmixedPlan, solve: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _pipelines(plan):
-        stated = change == plan.spec.change
+def _solve(plan: PmixedPlan, parameter: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
+    for case in _cases(plan):
+        stated = case.change == plan.spec.change
         try:
-            solution = calibrate(pipeline, target, delta, solve, ((plan.entry.name, solve),), [accountant])
+            solution = calibrate(case.pipeline, target, delta, parameter, ((plan.entry.name, parameter),), [case.accountant])
         except CannotCertify:
-            yield ChangeCost(change, accountant, float("inf"), stated)
+            yield ChangeCost(case.change, case.accountant, math.inf, stated)
         else:
-            yield ChangeCost(change, accountant, solution.upper, stated, solution)
+            yield ChangeCost(case.change, case.accountant, solution.upper, stated, solution)

@@ -11,7 +11,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.predict.models.texts import TextSource, owned_texts
@@ -25,20 +26,18 @@ from dpcli.predict.prediction_session import (
     require_count_of,
     whole_lines,
 )
-from dpcli.predict.prompt.prompt_plan import PromptPlan
-from dpcli.predict.prompt.prompt_teachers import (
+from dpcli.predict.prompt.demonstrations import (
     Demonstration,
-    Labeller,
     Shape,
-    Student,
-    best_student,
     labelled_texts,
-    labeller_of,
-    prompt_teachers,
     prompt_that_fits,
     shape_of,
     teacher_demonstrations,
 )
+from dpcli.predict.prompt.labellers import Labeller, labeller_of
+from dpcli.predict.prompt.prompt_plan import PromptPlan
+from dpcli.predict.prompt.prompt_teachers import prompt_teachers
+from dpcli.predict.prompt.student_prompt import Student, best_student
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.sessions.charged import Session, commit
@@ -114,7 +113,7 @@ def vote_and_teach(
     texts = tuple(dict.fromkeys(owned_texts(TextSource(prompt.queries, path, "prompt.queries", prompt.text)).texts))
     public = _public(plan)
     _require_fitting(labeller, shape, texts, f"{path}: prompt.queries")
-    _require_fitting(labeller, shape, [text for text, _ in public], f"{path}: prompt.public")
+    _require_fitting(labeller, shape, [demonstration.text for demonstration in public], f"{path}: prompt.public")
     with exclusive(plan.folder):
         private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
         inputs = {"private texts": private.digest, "labeller": labeller.content}
@@ -122,15 +121,17 @@ def vote_and_teach(
         counts = [AnswerCount(plan.queries, "queries")]
         if plan.answers is not None:
             counts.append(AnswerCount(plan.answers, name="answers"))
-        with prompt_teachers(plan, labeller, teacher_demonstrations(private, prompt, plan.pipeline.privacy.adjacency)) as votes:
+        demonstrations = teacher_demonstrations(private, prompt, plan.pipeline.privacy.adjacency)
+        with prompt_teachers(plan, labeller, demonstrations) as teachers:
             session, (budget, *answers) = begin_session(
                 plan, "prompt", ledger, resume, moved, inputs, counts, prompt.count, released=transcript_path
             )
             transcript = VoteTranscript(transcript_path, len(prompt.labels))
             require_count_of(transcript_path, transcript.last, budget)
-            voting = VotingSession(plan.aggregator, budget, next(iter(answers), None), transcript, stream or SystemStream())
-            rows = votes.in_parts(texts, lambda text: transcript.answer(text) is not None)
-            released = list(_released_labels(voting, rows, texts, report))
+            answer_budget = answers[0] if answers else None
+            voting = VotingSession(plan.aggregator, budget, answer_budget, transcript, stream or SystemStream())
+            votes = teachers.in_parts(texts, lambda text: transcript.answer(text) is not None)
+            released = list(_released_labels(voting, votes, texts, report))
         outcome = _outcome(plan, session, budget.taken(), len(texts), released, labeller, public)
         _write_outputs(outcome, released)
         commit(session, ledger)
@@ -142,7 +143,7 @@ def _public(plan: PromptPlan) -> list[Demonstration]:
     if plan.prompt.public is None:
         return []
     public = labelled_texts(plan.prompt.public, plan.prompt, plan.path, "public")
-    return list(zip(public.texts, public.labels, strict=True))
+    return list(map(Demonstration, public.texts, public.labels))
 
 
 def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
@@ -155,17 +156,24 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
             )
 
 
+class PublicText(NamedTuple):
+    """A public text with its released label, which is None if the votes did not agree."""
+
+    text: str
+    label: int | None
+
+
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
-) -> Iterator[tuple[str, int | None]]:
-    """Yield each text with its released label, or None if the votes did not agree, until the budget is used up."""
-    for number, text in enumerate(texts):
+) -> Iterator[PublicText]:
+    """Yield each text with its released label, until the budget is used up."""
+    for count, text in enumerate(texts, 1):
         try:
-            answer = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
+            answer = voting.ask(text, partial(votes, text))
         except Denied:
             return
-        yield text, answer.label
-        report(number + 1, len(texts))
+        yield PublicText(text, answer.label)
+        report(count, len(texts))
 
 
 def _outcome(
@@ -173,18 +181,18 @@ def _outcome(
     session: Session,
     queries: int,
     texts: int,
-    released: list[tuple[str, int | None]],
+    released: list[PublicText],
     labeller: Labeller,
     public: list[Demonstration],
 ) -> PromptOutcome:
     prompt, shape = plan.prompt, shape_of(plan.prompt)
-    answered = [(text, label) for text, label in released if label is not None]
-    chosen = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
+    answered = [Demonstration(text, label) for text, label in released if label is not None]
+    student = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
 
     def accuracy(shown: tuple[Demonstration, ...]) -> float:
-        return sum(labeller.label(prompt_that_fits(shape, shown, text, labeller.fits)) == label for text, label in public) / len(
-            public
-        )
+        prompts = [prompt_that_fits(shape, shown, text, labeller.fits) for text, _ in public]
+        right = sum(labeller.label(prompt) == label for prompt, (_, label) in zip(prompts, public, strict=True))
+        return right / len(public)
 
     return PromptOutcome(
         plan=plan,
@@ -195,13 +203,13 @@ def _outcome(
         texts=texts,
         answered=len(answered),
         waiting=texts - len(released),
-        student=chosen,
-        prompt=shape.prompt(chosen.demonstrations, "{text}"),
-        accuracy=(accuracy(chosen.demonstrations), accuracy(())) if public else None,
+        student=student,
+        prompt=shape.prompt(student.demonstrations, "{text}"),
+        accuracy=(accuracy(student.demonstrations), accuracy(())) if public else None,
     )
 
 
-def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
+def _write_outputs(outcome: PromptOutcome, released: list[PublicText]) -> None:
     """Write the labels, the prompt and the statement, each file atomically."""
     from dpcli.predict.documents.statements import guarantee, statement
 
@@ -211,11 +219,11 @@ def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]
     replace_file(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replace_file(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
     plan = outcome.plan
+    restored = "" if outcome.charged else f" {RESTORED}"
     summary = (
         f"{plan.prompt.teachers:,} teachers, which are prompts with private demonstrations, voted on {outcome.queries:,} of at most "
         f"{plan.queries:,} public texts. {outcome.answered:,} labels are in {LABELS}. The prompt in {PROMPT} was chosen by these labels "
-        "alone. All queries are charged, asked or not: "
-        f"{guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
+        f"alone. All queries are charged, asked or not: {guarantee(plan.account)}.{restored}"
     )
     replace_file(os.path.join(outcome.folder, STATEMENT), statement(plan, summary, DISCLOSURE_ANSWERS).encode())
 
@@ -250,7 +258,7 @@ class VoteTranscript:
     @property
     def last(self) -> int:
         """Return the number of the last answer; 0 if there is none."""
-        return max((one.number for one in self._answers.values()), default=0)
+        return max((released.number for released in self._answers.values()), default=0)
 
     def answer(self, query: str) -> Released | None:
         """Return the answer that was released for a query; None if there is none."""

@@ -311,7 +311,7 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 def _by_block(plan: ReleasePlan) -> bool:
     """Return whether the rows of a unit are bounded in each block separately."""
-    return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
+    return plan.source.unit is not None and plan.window is not None and plan.window.block_part is not None
 
 
 def _bound_words(plan: ReleasePlan) -> str:

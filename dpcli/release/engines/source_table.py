@@ -111,10 +111,10 @@ class Values:
     def block(self, layers: Layers) -> str | None:
         """Return SQL for the block in which the rows of a unit are bounded; None if they are bounded over all rows that are read."""
         window = self.table.window
-        if window is None or window.each is None:
+        if window is None or window.block_part is None:
             return None
         value = self._deciding(window, layers)
-        return value.sql if window.each == "value" else layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
+        return value.sql if window.block_part == "value" else layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""

@@ -1,6 +1,6 @@
-"""The document of a dry run.
+"""The document of a dry run, and the lines and JSON values that the documents of all sessions share.
 
-It shows the actions of a command, their cost, whether the budget in the file allows them, and the rows that the command would read.
+A dry run shows the actions of a command, their cost, whether the budget in the file allows them, and the rows that the command would read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,6 @@ class Planned(Protocol):
     def fingerprint(self) -> str: ...
 
 
-OVER = "over budget: nothing would be done"
-
-
 def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequence[str]) -> Document:
     """Return the document of a dry run. Its exit code is 1 if the budget in the file does not allow the command.
 
@@ -42,30 +39,19 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
         data: Keys and values of the JSON form, without result, fingerprint and exit_code.
         details: Lines about the actions of the command.
     """
-    over, result = plan.over_budget, plan.account
-    lines = (*details, OVER) if over else tuple(details)
+    over, cost = plan.over_budget, plan.account
+    exit_code = 1 if over else 0
+    lines = (*details, "over budget: nothing would be done") if over else tuple(details)
     content = {
         "schema": schema,
         **data,
-        "result": {"epsilon_upper": result.upper, "delta": result.delta},
+        "result": {"epsilon_upper": cost.upper, "delta": cost.delta},
         "fingerprint": plan.fingerprint(),
-        "exit_code": int(over),
+        "exit_code": exit_code,
     }
     return Document(
-        headline(result),
-        content,
-        "fail" if over else "pass",
-        exit_code=int(over),
-        notes=lines,
-        details=lines,
-        total=repr(result.upper),
+        headline(cost), content, "fail" if over else "pass", exit_code=exit_code, notes=lines, details=lines, total=repr(cost.upper)
     )
-
-
-def shown(folder: str) -> str:
-    """Return the path of a folder for messages. It is relative to the current folder if the folder is inside of it."""
-    relative = os.path.relpath(folder)
-    return folder if relative.startswith("..") else relative
 
 
 def rows_words(plan: FilePlan) -> str:
@@ -78,11 +64,18 @@ def window_note(plan: FilePlan) -> tuple[str, ...]:
     return () if plan.pipeline.privacy.window is None else (rows_words(plan) or UNCHECKED,)
 
 
+def stored_rows_words(guarantee: Mapping[str, Any]) -> str:
+    """Return the line about the rows that were read, from a guarantee that a run stored with its window."""
+    rows = guarantee.get("rows")
+    return UNCHECKED if rows is None else str(rows["words"])
+
+
 def rows_data(plan: FilePlan) -> dict[str, Any]:
     """Return the window as JSON values: its blocks and, if dpcli selects them, its rows. The result is empty without a window."""
     return {**window_data(plan.pipeline.privacy), **plan.row_data}
 
 
-def rows_of(guarantee: Mapping[str, Any]) -> str:
-    """Return the line about the window of a stored guarantee."""
-    return str(guarantee["rows"]["words"]) if guarantee.get("rows") is not None else UNCHECKED
+def shown(folder: str) -> str:
+    """Return the path of a folder for messages. It is relative to the current folder if the folder is inside of it."""
+    relative = os.path.relpath(folder)
+    return folder if relative.startswith("..") else relative

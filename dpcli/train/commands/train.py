@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print the steps, the cost and an estimate of the time without training. The estimate comes from a step on synthetic records.",
 )
+@click.option(
+    "--explain-step",
+    is_flag=True,
+    help="Print what one step computes, in order, with shapes, clipping, noise and divisor, without training.",
+)
 @click.option("--resume", is_flag=True, help="Continue an unfinished run from its last saved state.")
 @charged_ledger("Charge this ledger before the first step.")
 @click.option(
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 def command(
     file: str,
     dry_run: bool,
+    explain_step: bool,
     resume: bool,
     ledger: str | None,
     dataset: str | None,
@@ -62,6 +68,10 @@ def command(
     from dpcli.train.run.processes import first_process
 
     plan = plan_of(file)
+    if explain_step:
+        from dpcli.train.documents.step import step_document
+
+        return emit(step_document(plan), format_, outputs)
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import with_quote
         from dpcli.sessions.commands.predicting import windowed
@@ -72,6 +82,7 @@ def command(
     return emit(outcome(result), format_, outputs) if first_process() else 0
 
 
+BAR_WIDTH = 30  # characters of the bar on a terminal
 TERMINAL_PAUSE = 0.5  # smallest time between two lines on a terminal, in seconds
 # In other outputs, the smallest time between two lines in seconds, and as a share of the run's duration so far. With the share, a run
 # of a day prints fewer than a hundred lines.
@@ -86,19 +97,20 @@ def run_with_progress(
     from dpcli.train.run.processes import first_process
     from dpcli.train.run.training_run import train
 
-    first = first_process()
-    logging.getLogger("dpcli").setLevel(logging.ERROR if click.get_current_context().obj.quiet else logging.WARNING)
-    with opened_ledger(ledger, dataset) if ledger is not None and first else nullcontext() as books:
-        if first:
-            plan = on_window(plan, books, window)  # only the first process charges and prints
+    is_first = first_process()  # only the first process charges and prints
+    quiet = click.get_current_context().obj.quiet
+    logging.getLogger("dpcli").setLevel(logging.ERROR if quiet else logging.WARNING)
+    with opened_ledger(ledger, dataset) if ledger is not None and is_first else nullcontext() as books:
+        if is_first:
+            plan = on_window(plan, books, window)
         try:
             return train(plan, books, resume, seed, _progress(plan))
         except KeyboardInterrupt:
-            if first:
+            if is_first:
                 click.echo(f"\ndpcli: stopped; {_interrupted(plan.folder)}", err=True)
             raise
         finally:
-            if sys.stderr.isatty() and first:
+            if sys.stderr.isatty() and is_first:
                 click.echo(err=True)
 
 
@@ -118,24 +130,29 @@ def _progress(plan: TrainingPlan) -> Report:
     from dpcli.train.documents.run_statement import metrics_words
     from dpcli.train.run.processes import first_process
 
-    begun = last = time.monotonic()
-    first, measured = -1, ""  # the remaining time is computed from the first report on, because the time before includes other work
+    # The remaining time is computed from the first report on, because the time before includes other work.
+    first_step, first_time, last_line, measured = -1, 0.0, 0.0, ""
 
     def report(step: int, metrics: Mapping[str, float] | None) -> None:
-        nonlocal begun, last, first, measured
+        nonlocal first_step, first_time, last_line, measured
         now = time.monotonic()
-        if first < 0:
-            begun, last, first = now, now, step
-        measured = f", {metrics_words(metrics)}" if metrics else measured
-        if not first_process() or click.get_current_context().obj.quiet or not _due(now - last, now - begun, step == plan.steps):
+        if first_step < 0:
+            first_step, first_time, last_line = step, now, now
+        if metrics:
+            measured = f", {metrics_words(metrics)}"
+        silent = not first_process() or click.get_current_context().obj.quiet
+        if silent or not _due(now - last_line, now - first_time, step == plan.steps):
             return
-        last = now
+        last_line = now
         spent = up(account(plan.costs([(0, step)]), ["exact", "rdp"]).upper, 3)
-        bar = "#" * round(30 * step / plan.steps)
-        left = (plan.steps - step) * (now - begun) / max(1, step - first)
-        line = f"step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {left:,.0f} s left"
-        moving = sys.stderr.isatty()
-        click.echo(f"\r[{bar:.<30}] {line}  " if moving else line, nl=not moving, err=True)
+        seconds_per_step = (now - first_time) / max(1, step - first_step)
+        seconds_left = (plan.steps - step) * seconds_per_step
+        line = f"step {step:,} of {plan.steps:,}, epsilon so far {spent}{measured}, {seconds_left:,.0f} s left"
+        if sys.stderr.isatty():
+            bar = "#" * round(BAR_WIDTH * step / plan.steps)
+            click.echo(f"\r[{bar:.<{BAR_WIDTH}}] {line}  ", nl=False, err=True)
+        else:
+            click.echo(line, err=True)
 
     return report
 

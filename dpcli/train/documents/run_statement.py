@@ -22,22 +22,27 @@ if TYPE_CHECKING:
     from dpcli.train.run.outcome import Outcome
 
 
+FLOATING_POINT = (
+    "single precision in the sum of each micro-batch, and double precision in the sum of the micro-batches; the noise is "
+    "enlarged by a bound on the rounding; the noise itself has single precision, so its last bits are not protected (Mironov 2012)"
+)
+VERIFICATION = "before the first step, per-record gradients of a few records were compared with gradients computed one at a time"
+
+
 def disclosed(outcome: Outcome) -> Disclosure:
     """Return the file's [disclosure] table, with missing answers completed from the run."""
     stated = outcome.plan.pipeline.disclosure
+    samplers = dict.fromkeys(_sampler(stage) for stage in outcome.plan.stages)
     answers: dict[str, Any] = {
         "implementation": f"dpcli {__version__} on torch; clipped sums by {outcome.method}",
         "randomness": _randomness(outcome),
-        "floating_point": (
-            "single precision in the sum of each micro-batch, and double precision in the sum of the micro-batches; the noise is "
-            "enlarged by a bound on the rounding; the noise itself has single precision, so its last bits are not protected (Mironov 2012)"
-        ),
+        "floating_point": FLOATING_POINT,
         "clipping": _clipping(outcome),
-        "sampler": "; ".join(dict.fromkeys(_sampler(stage) for stage in outcome.plan.stages)) + ", as the accountant assumes",
+        "sampler": f"{'; '.join(samplers)}, as the accountant assumes",
         "privacy_model": "central",
         "query_model": "one-release",
-        "utility": _utility(outcome.metrics),
-        "verification": "before the first step, per-record gradients of a few records were compared with gradients computed one at a time",
+        "utility": f"{metrics_words(outcome.metrics)} on the data declared public" if outcome.metrics else None,
+        "verification": VERIFICATION,
     }
     missing = {name: value for name, value in answers.items() if value is not None and getattr(stated, name) is None}
     return replace(stated, **missing)
@@ -80,11 +85,6 @@ def _sampler(stage: Stage) -> str:
     return f"{stage.entry.name}: {scheme}, drawn by dpcli itself"
 
 
-def _utility(metrics: Mapping[str, float]) -> str | None:
-    """Return the metrics in words; None if there are none."""
-    return f"{metrics_words(metrics)} on the data declared public" if metrics else None
-
-
 def statement(outcome: Outcome) -> str:
     """Return the statement in Markdown."""
     from dpcli.disclosure.disclosed_facts import gather
@@ -98,15 +98,17 @@ def statement(outcome: Outcome) -> str:
     facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)), None, ())
     facts = replace(facts, rows=rows_words(plan))
     report = format_markdown.render(disclosure_report.document(disclosure(facts)))
-    return f"{heading}{' '.join([*_performed(outcome), *_not_checked(outcome)])}\n\n{report}"
+    sentences = " ".join([*_performed(outcome), *_not_checked(outcome)])
+    return f"{heading}{sentences}\n\n{report}"
 
 
 def _performed(outcome: Outcome) -> list[str]:
     """Return sentences about the steps of the run and their guarantee."""
     plan = outcome.plan
-    noises = dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
+    noise_multipliers = dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
+    noise = ", then ".join(figures(noise_multiplier, 7, ROUND_FLOOR) for noise_multiplier in noise_multipliers)
     lines = [
-        f"This run took {outcome.taken:,} steps with noise multiplier {', then '.join(figures(z, 7, ROUND_FLOOR) for z in noises)} and "
+        f"This run took {outcome.taken:,} steps with noise multiplier {noise} and "
         f"clipping norm {plan.train.clipping.norm:g} ({plan.train.clipping.style}): {outcome.guarantee}.",
         f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}.",
     ]

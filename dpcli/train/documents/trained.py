@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpcli.certify.named_certificate import NamedProof
 from dpcli.document.document import Document, Sheet, Table, visible
 from dpcli.file.pipeline.datasets import blocks_words
-from dpcli.sessions.documents.dry_run import rows_of, shown
+from dpcli.sessions.documents.dry_run import shown, stored_rows_words
 from dpcli.train.documents.run_statement import metrics_words
 from dpcli.train.run.outcome import epsilon_at_delta
 
@@ -29,19 +30,21 @@ SEEDED = "NOT PRIVATE (the noise is seeded, or visible to an audit): the run gua
 
 def predictions(description: Description, answers: Predictions) -> Document:
     """Return the document of `dpcli predict`."""
-    columns, count = answers.columns[: answers.brief], len(answers.rows)
+    private, count = description.guarantee["private"], len(answers.rows)
+    columns = answers.columns[: answers.brief]
     rows = tuple(tuple(map(_cell, row[: answers.brief])) for row in answers.rows[:LARGEST_TABLE])
     more = (f"{count - LARGEST_TABLE:,} more rows: -f csv and -f json have all of them",) if count > LARGEST_TABLE else ()
-    numeric = frozenset(at for at in range(len(columns)) if answers.rows and not isinstance(answers.rows[0][at], str))
+    first_row = answers.rows[0][: answers.brief] if answers.rows else ()
+    numeric = frozenset(number for number, value in enumerate(first_row) if not isinstance(value, str))
     headline = f"{count:,} answers of {shown(description.folder)}, {guaranteed(description)}"
     records = tuple(dict(zip(answers.columns, row, strict=True)) for row in answers.rows)
     data = {"schema": "dpcli/predict/v1", "run": description.run, "result": result(description), "answers": records, "exit_code": 0}
     return Document(
         headline,
         data,
-        "pass" if description.guarantee["private"] else "warn",
-        (Table("answers", columns, rows, numeric, more),),
-        (FREE,) if description.guarantee["private"] else (SEEDED,),
+        verdict="pass" if private else "warn",
+        tables=(Table("answers", columns, rows, numeric, more),),
+        notes=(FREE,) if private else (SEEDED,),
         records=records,
         sheet=Sheet(answers.columns, answers.rows),
     )
@@ -77,9 +80,8 @@ def guaranteed(description: Description) -> str:
     guarantee = description.guarantee
     if guarantee["epsilon"] is None:
         return SEEDED
-    return (
-        f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} (per {visible(guarantee['unit'])}, {guarantee['adjacency']})"
-    )
+    setting = f"per {visible(guarantee['unit'])}, {guarantee['adjacency']}"
+    return f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} ({setting})"
 
 
 def result(description: Description) -> dict[str, Any]:
@@ -95,7 +97,7 @@ COVERS = "the signer vouches that the run followed its file; no file can prove t
 def attested(statement: Mapping[str, Any], path: str) -> Document:
     """Return the document of `dpcli attest`, after the attestation was written to `path`."""
     predicate = statement["predicate"]
-    details = (f"written to {shown(path)}", UNSIGNED)
+    details = (*_proof_lines(predicate.get("certificate")), f"written to {shown(path)}", UNSIGNED)
     data = {"schema": "dpcli/attest/v1", "path": path, "attestation": statement, "exit_code": 0}
     headline = f"attested: {statement['subject'][0]['name']} has {_guarantee(predicate['guarantee'])}"
     return Document(headline, data, "pass", notes=details, details=details)
@@ -116,13 +118,19 @@ def verified(verification: Verification) -> Document:
         headline = f"NOT verified: {place} does not match the attestation {visible(verification.file)}"
         return Document(headline, data, "fail", details=problems, notes=problems, exit_code=1, why=f"{headline}: {problems[0]}")
     headline = f"verified: {place} matches the attestation {visible(verification.file)}: {_guarantee(verification.claimed)}"
-    return Document(headline, data, "pass", notes=(signed, COVERS), details=(signed, COVERS))
+    lines = (*_proof_lines(verification.proof), signed, COVERS)
+    return Document(headline, data | {"certificate": verification.proof}, "pass", notes=lines, details=lines)
+
+
+def _proof_lines(proof: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the line about the certificate that an attestation names; an empty tuple if it names none."""
+    return () if proof is None else (NamedProof(proof["digest"]["sha256"], proof["epsilon"], proof["delta"]).words,)
 
 
 def _guarantee(guarantee: Mapping[str, Any]) -> str:
     """Return the guarantee of a private run in words, with its setting."""
-    window = (
-        f"; window {visible(blocks_words(guarantee['window']))}, {visible(rows_of(guarantee))}" if "window" in guarantee else ""
-    )
+    window = ""
+    if "window" in guarantee:
+        window = f"; window {visible(blocks_words(guarantee['window']))}, {visible(stored_rows_words(guarantee))}"
     setting = f"per {visible(guarantee['unit'])}, {guarantee['adjacency']}; {guarantee['accountant']} accountant{window}"
     return f"{epsilon_at_delta(guarantee['epsilon'], guarantee['delta'])} ({setting})"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpcli.document.document import Document, visible
 from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
@@ -17,6 +16,9 @@ from dpcli.train.run.outcome import MODEL, STATEMENT, Outcome
 if TYPE_CHECKING:
     from dpcli.train.loop.private import PrivateResult
     from dpcli.train.run.training_run import Estimate
+
+
+MINUTE, HOUR = 60.0, 3600.0  # in seconds
 
 
 def planned(plan: TrainingPlan) -> Document:
@@ -41,18 +43,20 @@ def planned(plan: TrainingPlan) -> Document:
         details.append(f"the program also reads {', '.join(constants)}: none of these may come from private records")
     data = {
         "steps": plan.steps,
-        "stages": [
-            {
-                "mechanism": stage.entry.name,
-                "steps": _steps_of(plan, stage),
-                "noise_multiplier": stage.noise_multiplier,
-                "expected_batch": stage.expected_batch,
-            }
-            for stage in plan.first_stages
-        ],
+        "stages": [_stage_data(plan, stage) for stage in plan.first_stages],
         "estimate": measured if isinstance(measured, str) else asdict(measured),
     }
     return dry_run(plan, "dpcli/train-plan/v1", data, tuple(details))
+
+
+def _stage_data(plan: TrainingPlan, stage: Stage) -> dict[str, Any]:
+    """Return an entry of the file as JSON values, given its first stage."""
+    return {
+        "mechanism": stage.entry.name,
+        "steps": _steps_of(plan, stage),
+        "noise_multiplier": stage.noise_multiplier,
+        "expected_batch": stage.expected_batch,
+    }
 
 
 def _steps_of(plan: TrainingPlan, first: Stage) -> int:
@@ -72,9 +76,11 @@ def estimate_words(measured: Estimate | str) -> str:
 
 def duration(seconds: float) -> str:
     """Return a duration in words, in seconds, minutes or hours, depending on its length."""
-    units = (("s", 1.0, 120.0), ("minutes", 60.0, 7200.0), ("hours", 3600.0, math.inf))
-    name, length, _ = next(unit for unit in units if seconds < unit[2])
-    return f"{seconds / length:.3g} {name}"
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.3g} s"
+    if seconds < 2 * HOUR:
+        return f"{seconds / MINUTE:.3g} minutes"
+    return f"{seconds / HOUR:.3g} hours"
 
 
 def outcome(result: Outcome) -> Document:
@@ -98,16 +104,17 @@ def outcome(result: Outcome) -> Document:
         **rows_data(plan),
         "exit_code": 0,
     }
-    details: tuple[str, ...] = (*window_note(plan), f"model, metrics and statement are in {shown(result.folder)}")
+    details = [*window_note(plan), f"model, metrics and statement are in {shown(result.folder)}"]
     if result.unmeasured:
-        details += (f"no metrics: {visible(result.unmeasured)}; measure the model with dpcli evaluate",)
+        details.append(f"no metrics: {visible(result.unmeasured)}; measure the model with dpcli evaluate")
     if result.charged:
-        details += (f"charged to the ledger: {result.charged}",)
+        details.append(f"charged to the ledger: {result.charged}")
     elif result.earlier:
-        details += ("the files of an earlier run were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up",)
-    return Document(
-        headline, data, "pass" if result.private else "warn", notes=details, details=details, total=repr(result.epsilon)
-    )
+        details.append(
+            "the files of an earlier run were replaced: both runs cost epsilon, and only a ledger (--ledger) adds them up"
+        )
+    verdict: Literal["pass", "warn"] = "pass" if result.private else "warn"
+    return Document(headline, data, verdict, notes=tuple(details), details=tuple(details), total=repr(result.epsilon))
 
 
 def of_result(result: PrivateResult) -> Document:

@@ -21,37 +21,16 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.capture import Call, ExampleDim, Recorder, Use, edges, gradients, hooks_refused, recording
+from dpcli.train.engine.capture import Call, ExampleDim, Recorder, Use, edges, gradients, growing_dim, hooks_refused, recording
 from dpcli.train.engine.compound import Compound, Forward, attention, layer_by_layer
 from dpcli.train.engine.layers import Layer, rule_of, trainable
-from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses
-from dpcli.train.engine.operands import Leaves, Operand, OperandUse
+from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses, trained_parameters
+from dpcli.train.engine.operands import Leaves, Operand
 from dpcli.train.engine.pieces import Piece, PlainRows, merge
 from dpcli.train.engine.recurrent import gru, lstm
 
 # Names of the autograd nodes that repeat a tensor for each example.
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
-
-
-def repeats(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
-    """Return the uses of layers that run once for all examples, one for each repetition of their outputs.
-
-    Raises:
-        Unsuitable: An output enters an operator other than a repetition. The gradients of several examples would be added there.
-    """
-    uses = []
-    sources = {use.edge.node: use for use in shared_uses}
-    for node, _, source in edges(losses):
-        if source not in sources:
-            continue
-        if node.name() not in REPEATING:
-            raise Unsuitable(
-                f"{sources[source].layer.name} runs once for all examples, and {node.name()} is no repetition of its output"
-            )
-        uses.append(replace(sources[source], edge=GradientEdge(node, 0)))
-    return uses
-
-
 # Modules that consist of several layers. Each has a function that returns a forward which calls the layers one by one.
 COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
     nn.MultiheadAttention: attention,
@@ -84,7 +63,7 @@ def divide_parameters(model: nn.Module) -> Division:
         if forward is not None and any(p.requires_grad for p in module.parameters()):
             trained = {local: canonical[id(p)] for local, p in module.named_parameters(remove_duplicate=False) if p.requires_grad}
             division.compounds.append(Compound(name, module, trained, forward))
-            inside |= {id(each) for each in module.modules()}
+            inside.update(map(id, module.modules()))
         elif id(module) not in inside:
             add(division, name, module, canonical)
     return division
@@ -180,13 +159,14 @@ class BookKeeping:
         losses, leaves = self.forward(batch, recorder)
         uses = [*recorder.uses, *(repeats(losses, recorder.shared_uses) if recorder.shared_uses else ())]
         operand_uses = self.leaves.uses(losses, leaves, recorder.size) if leaves else []
-        gradients = self.gradients(losses, [*(use.edge for use in uses), *(use.edge for use in operand_uses)])
+        gradients = self.gradients(losses, [use.edge for use in (*uses, *operand_uses)])
         with full_precision(losses.device):
             by_name = pieces(uses, gradients[: len(uses)])
-            for name, piece in operand_pieces(operand_uses, gradients[len(uses) :]):
-                by_name.setdefault(name, []).append(piece)
-            every = {name: merge(several) for name, several in by_name.items()}
-        yield every, recorder.size
+            for use, gradient in zip(operand_uses, gradients[len(uses) :], strict=True):
+                if gradient is not None:
+                    by_name.setdefault(use.name, []).append(PlainRows(use.rows(gradient)))
+            merged = {name: merge(uses_of_parameter) for name, uses_of_parameter in by_name.items()}
+        yield merged, recorder.size
 
     def example_dim(self, call: Call, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of a call. Raises Unsuitable if the probe did not record the call."""
@@ -211,7 +191,7 @@ class BookKeeping:
         """
         if not losses.requires_grad:
             return [None] * len(edges)
-        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        parameters = trained_parameters(self.model)
         inputs: list[Any] = [*edges, *parameters.values()]
         with nothing_caught():
             gradients_at = gradients(losses, torch.ones_like(losses), inputs)
@@ -219,6 +199,25 @@ class BookKeeping:
             if gradient is not None:
                 raise Unsuitable(f"{name} is used outside the forward of its own module")
         return list(gradients_at[: len(edges)])
+
+
+def repeats(losses: Tensor, shared_uses: Sequence[Use]) -> list[Use]:
+    """Return the uses of layers that run once for all examples, one for each repetition of their outputs.
+
+    Raises:
+        Unsuitable: An output enters an operator other than a repetition. The gradients of several examples would be added there.
+    """
+    uses = []
+    sources = {use.edge.node: use for use in shared_uses}
+    for node, _, source in edges(losses):
+        if source not in sources:
+            continue
+        if node.name() not in REPEATING:
+            raise Unsuitable(
+                f"{sources[source].layer.name} runs once for all examples, and {node.name()} is no repetition of its output"
+            )
+        uses.append(replace(sources[source], edge=GradientEdge(node, 0)))
+    return uses
 
 
 def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> ExampleDim:
@@ -233,29 +232,23 @@ def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: 
     """
     if one == several:
         return None
-    differing = [dim for dim, lengths in enumerate(zip(one or (), several, strict=False)) if lengths[0] != lengths[1]]
-    if one is None or len(one) != len(several) or len(differing) != 1 or (one[differing[0]], several[differing[0]]) != (1, count):
+    dim = None if one is None else growing_dim(one, several, count)
+    if dim is None:
         raise Unsuitable(f"{call[0]}: expected a dimension that counts {count} examples, found {tuple(several)}")
-    return differing[0]
+    return dim
 
 
 def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str, list[Piece]]:
     """Return the pieces of each parameter, one for each use that the losses depend on."""
     by_name: dict[str, list[Piece]] = {}
     for use, gradient in zip(uses, gradients, strict=True):
-        if gradient is not None:
-            if gradient.numel() != use.output_shape.numel():
-                raise Unsuitable(f"{use.layer.name} has a gradient of shape {tuple(gradient.shape)}, not one row per example")
-            use.require_unchanged()
-            rows = gradient.reshape(use.output_shape).movedim(use.dim, 0)
-            builders = use.layer.rule(use.layer.module, use.inputs.movedim(use.dim, 0), rows)
-            for local, name in use.layer.parameters.items():
-                by_name.setdefault(name, []).append(builders[local]())
+        if gradient is None:
+            continue
+        if gradient.numel() != use.output_shape.numel():
+            raise Unsuitable(f"{use.layer.name} has a gradient of shape {tuple(gradient.shape)}, not one row per example")
+        use.require_unchanged()
+        rows = gradient.reshape(use.output_shape).movedim(use.dim, 0)
+        builders = use.layer.rule(use.layer.module, use.inputs.movedim(use.dim, 0), rows)
+        for local, name in use.layer.parameters.items():
+            by_name.setdefault(name, []).append(builders[local]())
     return by_name
-
-
-def operand_pieces(uses: Sequence[OperandUse], gradients: Sequence[Tensor | None]) -> Iterator[tuple[str, Piece]]:
-    """Yield the gradients of parameters without a layer, each with the parameter's name."""
-    for use, gradient in zip(uses, gradients, strict=True):
-        if gradient is not None:
-            yield use.name, PlainRows(use.rows(gradient))

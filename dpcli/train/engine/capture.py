@@ -29,12 +29,12 @@ def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
         node = stack.pop()
         if node is None:
             continue
-        for operand, (following, _) in enumerate(node.next_functions):
-            if following is not None:
-                yield node, operand, following
-                if following not in visited:
-                    visited.add(following)
-                    stack.append(following)
+        for operand, (operand_node, _) in enumerate(node.next_functions):
+            if operand_node is not None:
+                yield node, operand, operand_node
+                if operand_node not in visited:
+                    visited.add(operand_node)
+                    stack.append(operand_node)
 
 
 def gradients(losses: Tensor, weights: Tensor, inputs: Sequence[Any]) -> tuple[Tensor | None, ...]:
@@ -58,6 +58,14 @@ def accumulate_gradients(loss: Tensor) -> None:
     """Add the gradients of a loss to `.grad`, as `torch.autograd.backward` does. Torch's engine is called directly, as in `gradients`."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
+
+
+def growing_dim(one: Sequence[int], several: Sequence[int], count: int) -> int | None:
+    """Return the dimension that has length 1 in one shape and length `count` in another; None unless it is their only difference."""
+    if len(one) != len(several):
+        return None
+    differing = [dim for dim, lengths in enumerate(zip(one, several, strict=True)) if lengths[0] != lengths[1]]
+    return differing[0] if len(differing) == 1 and (one[differing[0]], several[differing[0]]) == (1, count) else None
 
 
 def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
@@ -103,6 +111,38 @@ class Use:
             raise Unsuitable(f"{self.layer.name}: its input is overwritten after the call")
 
 
+@dataclass(frozen=True, slots=True)
+class RunningLayer:
+    """A recorded layer that is running.
+
+    Attributes:
+        inputs: Input of the layer, with a row for each example.
+        rows: Number of rows of the input that the layer received.
+        dim: Dimension that counts the examples.
+        input_node: Node of the input in the autograd graph; None if the input needs no gradient.
+    """
+
+    inputs: Tensor
+    rows: int
+    dim: int
+    input_node: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallNodes:
+    """The part of the autograd graph that belongs to one call of a layer.
+
+    Attributes:
+        name: Name of the layer.
+        nodes: Nodes of the call.
+        outputs: Nodes of the call's output, which later operators may use.
+    """
+
+    name: str
+    nodes: set[Node]
+    outputs: set[Node]
+
+
 @dataclass(slots=True)
 class Recorder:
     """A record of the calls of every layer, in the order of the calls. Hooks write it.
@@ -116,19 +156,18 @@ class Recorder:
         size: Number of examples.
         uses: Calls whose output has a row for each example.
         counts: Number of calls of each layer so far.
-        pending: Running layers. Each has its input, the number of rows of the input, the example dimension, and the node of the input.
-            It is None for a layer whose call is not recorded.
-        insides: Name of the layer of each call, the nodes of the call, and its output nodes; None if they are not requested.
+        running: Running layers, by name. It is None for a layer whose call is not recorded.
+        insides: Part of the graph of each call; None if it is not requested.
     """
 
     example_dims: Callable[[Call, Tensor], ExampleDim]
     size: int
     uses: list[Use] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    pending: dict[str, tuple[Tensor, int, int, Node | None] | None] = field(default_factory=dict)
+    running: dict[str, RunningLayer | None] = field(default_factory=dict)
     keeps_shared: bool = False
     shared_uses: list[Use] = field(default_factory=list)
-    insides: list[tuple[str, set[Node], set[Node]]] | None = None
+    insides: list[CallNodes] | None = None
 
     def example_dim(self, layer: Layer, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of the next call of a layer.
@@ -154,31 +193,33 @@ class Recorder:
         (inputs,) = (*args, *kwargs.values())
         dim = self.example_dim(layer, inputs)
         if dim is None and inputs.is_floating_point():
-            self.pending[layer.name] = None
+            self.running[layer.name] = None
             return (inputs,), {}
         input_node = get_gradient_edge(inputs).node if inputs.requires_grad else None
         if dim is None:
             repeated = repeat_for_examples(layer.name, inputs, self.size)
             inputs = inputs if self.keeps_shared and inputs.dim() > 1 else repeated
-            self.pending[layer.name] = repeated, inputs.shape[0], 0, input_node
+            self.running[layer.name] = RunningLayer(repeated, inputs.shape[0], 0, input_node)
         else:
-            self.pending[layer.name] = inputs.detach(), self.size, dim, input_node
+            self.running[layer.name] = RunningLayer(inputs.detach(), self.size, dim, input_node)
         detach_parameters(layer)
         return (inputs,), {}
 
     def leave(self, layer: Layer, output: Tensor) -> None:
         """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output."""
-        entered = self.pending.pop(layer.name)
+        entered = self.running.pop(layer.name)
         if entered is None:
             return
-        inputs, rows, dim, input_node = entered
-        if not torch.is_tensor(output) or not output.requires_grad or output.shape[dim : dim + 1] != (rows,):
+        dim = entered.dim
+        if not torch.is_tensor(output) or not output.requires_grad or output.shape[dim : dim + 1] != (entered.rows,):
             raise Unsuitable(f"{layer.name}: expected an output with one row per example that gradients reach")
         shape = torch.Size((*output.shape[:dim], self.size, *output.shape[dim + 1 :]))
-        uses = self.uses if rows == self.size else self.shared_uses
-        uses.append(Use(layer, inputs, edge := get_gradient_edge(whole_tensor(output)), shape, dim, inputs._version))
+        edge = get_gradient_edge(whole_tensor(output))
+        uses = self.uses if entered.rows == self.size else self.shared_uses
+        uses.append(Use(layer, entered.inputs, edge, shape, dim, entered.inputs._version))
         if self.insides is not None and output.grad_fn is not None:
-            self.insides.append((layer.name, ancestors(output.grad_fn, input_node), {output.grad_fn, edge.node}))
+            nodes = ancestors(output.grad_fn, entered.input_node)
+            self.insides.append(CallNodes(layer.name, nodes, {output.grad_fn, edge.node}))
 
     def record(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
         """Record the call of a layer within a compound. Such a layer runs without hooks.
@@ -193,11 +234,13 @@ class Recorder:
 
     def require_inside(self, losses: Tensor) -> None:
         """Raise Unsuitable if a parameter of a call is used for anything but the call's output, such as a gradient within the loss."""
-        within = {node: (name, inside) for name, inside, tops in self.insides or () for node in inside - tops}
-        for node, _, following in edges(losses):
-            name, inside = within.get(following, ("", {node}))
-            if node not in inside:
-                raise Unsuitable(f"{name} has parameters that a gradient in the loss depends on")
+        call_of_node: dict[Node, CallNodes] = {}
+        for inside in self.insides or ():
+            call_of_node.update(dict.fromkeys(inside.nodes - inside.outputs, inside))
+        for node, _, operand_node in edges(losses):
+            call = call_of_node.get(operand_node)
+            if call is not None and node not in call.nodes:
+                raise Unsuitable(f"{call.name} has parameters that a gradient in the loss depends on")
 
 
 def repeat_for_examples(name: str, inputs: Tensor, size: int) -> Tensor:
@@ -243,9 +286,12 @@ def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
 @contextmanager
 def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
     """Record the calls of the layers during one forward pass, which the block runs. The parameters are always restored afterwards."""
-    originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
-    handles = [handle for layer, parameters in zip(layers, originals, strict=True) for handle in hook(layer, recorder, parameters)]
+    originals: list[dict[str, Tensor]] = []
+    handles: list[torch.utils.hooks.RemovableHandle] = []
     for layer in layers:
+        parameters = {local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters}
+        originals.append(parameters)
+        handles.extend(hook(layer, recorder, parameters))
         if layer.rule.forward is not None:
             vars(layer.module)["forward"] = partial(layer.rule.forward, layer.module)
     try:

@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from textwrap import shorten
 from typing import Any
 
@@ -25,25 +26,130 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic
 from dpcli.train.engine.draws import EXPECTED_LOSS, same_draws, seed_all
-from dpcli.train.engine.method import Loss, Method, Unsuitable, per_example_losses
+from dpcli.train.engine.method import Loss, Method, Unsuitable, per_example_losses, trained_parameters
 from dpcli.train.engine.sums import Sums, clipped_sums
 from dpcli.train.engine.vectorised import Looped, Vectorised
 
 SEED = 20221  # an arbitrary number
 SHIFT = 0.02  # standard deviation of the shifts of parameters
 TRIED = 3  # number of examples of a batch that are replaced in turn, and that are also processed alone
-
+LONGEST_REASON = 120  # characters of a reason against a method in a report
+EXAMPLES = 3  # number of synthetic examples on which methods are compared
+UNIT = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each example counts equally in a comparison
 MIXED = "one that depends on other examples of the batch"  # end of several messages
 
 Trace = dict[str, list[Tensor]]
-TracedRows = tuple[Trace, list[int]]
+Build = Callable[[nn.Module, Loss, Batch], Method]
+
+
+def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
+    """Return the method that uses vmap."""
+    return Vectorised(model, loss)
+
+
+# The methods that are tried, the fastest first.
+CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.after_probe), ("vmap", vectorised))
+
+
+def modes(model: nn.Module) -> bytes:
+    """Return the mode of each module: 1 for training, 0 for evaluation."""
+    return bytes(module.training for module in model.modules())
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChoice:
+    """A method, and the reason against each faster method."""
+
+    method: Method
+    passed_over: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join((self.method.name, *self.passed_over))
+
+
+def choose(
+    model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
+) -> MethodChoice:
+    """Return the fastest method that agrees with a loop over a few synthetic examples. The comparison uses a copy of the model."""
+    spare = copy.deepcopy(model)
+    with shift_parameters(spare):
+        chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
+    return MethodChoice(chosen.method.on(model), chosen.passed_over)
+
+
+def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
+    """Return the first method that agrees with the loop, or the loop itself, which is always correct."""
+    reasons: list[str] = []
+    expected = one_by_one(model, loss, few)
+    for name, build in candidates:
+        try:
+            with fixed_seed(model):
+                method = build(model, loss, few)
+            verify(model, method, few, expected)
+            return MethodChoice(method, tuple(reasons))
+        except InputError:
+            raise
+        except Exception as problem:  # any error of torch or the model under hooks or vmap is a reason not to use the method
+            first_line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+            reasons.append(f"not {name}: {shorten(first_line, LONGEST_REASON, placeholder=' ...')}")
+    return MethodChoice(Looped(model, loss), tuple(reasons))
+
+
+def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
+    """Check that a method gives the norms and sums of the loop, and that no example changes the norm of another.
+
+    Args:
+        few: A few synthetic examples.
+        expected: Sums of the loop.
+
+    Raises:
+        Unsuitable: A norm or a sum differs, or an example changes the norm of another. The message names the parameter if a sum differs.
+    """
+    tolerance = tolerance_of(model)
+    sums = unit_sums(model, method, few)
+    if not near(sums.norms, expected.norms, tolerance):
+        raise Unsuitable("its norms differ from norms computed one example at a time")
+    length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
+    for name, gradient in expected.gradients.items():
+        slack = tolerance * (float(gradient.norm()) + 0.02 * length)
+        if not float((sums.gradients[name] - gradient).norm()) <= slack:
+            raise Unsuitable(f"its gradient of {name} differs from the gradient computed one example at a time")
+    check_neighbours(model, method, few, tolerance)
+
+
+def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: float) -> None:
+    """Raise Unsuitable if the norm of an example changes when another example is replaced."""
+    norms = unit_sums(model, method, few).norms
+    for row in range(size(few)):
+        others = [other for other in range(size(few)) if other != row]
+        changed_norms = unit_sums(model, method, replace_example(few, row, others[0])).norms
+        if not near(changed_norms[others], norms[others], tolerance):
+            raise Unsuitable("the norm of one example depends on another")
+
+
+def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
+    """Return the sums of gradients that are scaled to norm one. All examples draw the same random numbers."""
+    parameters = trained_parameters(model)
+    with same_draws(size(batch), SEED):
+        return clipped_sums(method.parts(batch), UNIT, parameters)
+
+
+def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
+    """Return the sums that `unit_sums` returns, computed one example at a time."""
+    method = Looped(model, loss)
+    return reduce(add, (unit_sums(model, method, take(batch, [row])) for row in range(size(batch))))
+
+
+def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    """Check whether norms agree up to the relative tolerance. Two infinite norms agree."""
+    return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)
 
 
 @contextmanager
 def shift_parameters(model: nn.Module) -> Iterator[None]:
     """Shift trainable parameters away from special values within the block, and restore them exactly afterwards."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    before = [p.detach().clone() for p in parameters]
+    parameters = list(trained_parameters(model).values())
+    values = [p.detach().clone() for p in parameters]
     try:
         with torch.no_grad(), fixed_seed(model):
             for parameter in parameters:
@@ -51,7 +157,7 @@ def shift_parameters(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         with torch.no_grad():
-            for parameter, value in zip(parameters, before, strict=True):
+            for parameter, value in zip(parameters, values, strict=True):
                 parameter.copy_(value)
 
 
@@ -105,10 +211,12 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
         others = [other for other in rows if other != row]
         changed, changed_trace = trace_outputs(model, loss, replace_example(batch, row, others[0]), seed)
         if not close(changed[others], together[others], exact):
-            raise mixing_error(model, doubt, (trace, others), (changed_trace, others), exact)
+            first, second = TracedRows(trace, others, len(rows)), TracedRows(changed_trace, others, len(rows))
+            raise mixing_error(model, doubt, first, second, exact)
         alone, alone_trace = trace_outputs(model, loss, take(batch, [row]), seed)
         if not close(together[row : row + 1], alone, tolerance):
-            raise mixing_error(model, doubt, (trace, [row]), (alone_trace, [0]), tolerance)
+            first, second = TracedRows(trace, [row], len(rows)), TracedRows(alone_trace, [0], count=1)
+            raise mixing_error(model, doubt, first, second, tolerance)
 
 
 def replace_example(batch: Batch, row: int, by: int) -> Batch:
@@ -117,28 +225,42 @@ def replace_example(batch: Batch, row: int, by: int) -> Batch:
     return take(batch, rows)
 
 
-def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
-    """Return the error for a model that combines examples.
+@dataclass(frozen=True, slots=True)
+class TracedRows:
+    """The outputs of the modules in one run of a batch, and the records that are compared.
 
-    It names the first module, in the order in which calls end, whose outputs differ in the given rows. If there is none, it names the loss.
-
-    Args:
-        first: Outputs of the modules in one run, and the rows to compare.
-        second: Outputs of the modules in the other run, and the rows to compare.
+    Attributes:
+        trace: Outputs of each module, by its name.
+        rows: Rows of the records.
+        count: Number of records in the batch.
     """
-    (trace, rows), (other_trace, other_rows) = first, second
-    where = "" if doubt is None else f"; the program could not be followed: {doubt}"
-    for name, outputs in trace.items():
-        for a, b in zip(outputs, other_trace.get(name, []), strict=False):
-            if (
-                comparable(a, b)
-                and max(rows) < len(a)
-                and max(other_rows) < len(b)
-                and not close(a[rows], b[other_rows], tolerance)
-            ):
-                place = f"model: {name or 'the model'} ({type(model.get_submodule(name)).__name__})"
-                return InputError(f"{place}: expected an output for each example that depends on it alone, found {MIXED}{where}")
-    return InputError(f"loss: {EXPECTED_LOSS}, found {MIXED}{where}")
+
+    trace: Trace
+    rows: list[int]
+    count: int
+
+
+def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
+    """Return the error for a model that combines examples. It names the module from `differing_module`, or else the loss."""
+    doubted = "" if doubt is None else f"; the program could not be followed: {doubt}"
+    name = differing_module(first, second, tolerance)
+    if name is None:
+        return InputError(f"loss: {EXPECTED_LOSS}, found {MIXED}{doubted}")
+    place = f"model: {name or 'the model'} ({type(model.get_submodule(name)).__name__})"
+    return InputError(f"{place}: expected an output for each example that depends on it alone, found {MIXED}{doubted}")
+
+
+def differing_module(first: TracedRows, second: TracedRows, tolerance: float) -> str | None:
+    """Return the name of the first module, in the order in which calls end, whose outputs differ for the compared records.
+
+    Outputs whose first dimension is not the number of records are passed over. Returns None if no module is left.
+    """
+    for name, outputs in first.trace.items():
+        for output, other_output in zip(outputs, second.trace.get(name, []), strict=False):
+            has_records = comparable(output, other_output) and len(output) == first.count and len(other_output) == second.count
+            if has_records and not close(output[first.rows], other_output[second.rows], tolerance):
+                return name
+    return None
 
 
 def comparable(a: Tensor, b: Tensor) -> bool:
@@ -155,114 +277,3 @@ def tolerance_of(model: nn.Module) -> float:
     """Return the largest relative difference due to rounding: about 2e-3 in single precision, 5e-7 in double precision."""
     coarsest: float = max(float(torch.finfo(p.dtype).eps) for p in model.parameters() if p.is_floating_point())
     return math.pow(coarsest, 0.4)
-
-
-EXAMPLES = 3  # number of synthetic examples on which methods are compared
-UNIT = Automatic(1.0, 1e-6)  # scales every gradient to norm one, so that each example counts equally in a comparison
-
-Build = Callable[[nn.Module, Loss, Batch], Method]
-
-
-def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
-    """Return the method that uses vmap."""
-    return Vectorised(model, loss)
-
-
-# The methods that are tried, the fastest first.
-CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.after_probe), ("vmap", vectorised))
-
-
-def modes(model: nn.Module) -> bytes:
-    """Return the mode of each module: 1 for training, 0 for evaluation."""
-    return bytes(module.training for module in model.modules())
-
-
-@dataclass(frozen=True, slots=True)
-class MethodChoice:
-    """A method, and the reason against each faster method."""
-
-    method: Method
-    passed_over: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "; ".join((self.method.name, *self.passed_over))
-
-
-def choose(
-    model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
-) -> MethodChoice:
-    """Return the fastest method that agrees with a loop over a few synthetic examples. The comparison uses a copy of the model."""
-    spare = copy.deepcopy(model)
-    with shift_parameters(spare):
-        chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
-    return MethodChoice(chosen.method.on(model), chosen.passed_over)
-
-
-def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
-    """Return the first method that agrees with the loop, or the loop itself, which is always correct."""
-    reasons: list[str] = []
-    expected = one_by_one(model, loss, few)
-    for name, build in candidates:
-        try:
-            with fixed_seed(model):
-                method = build(model, loss, few)
-            verify(model, method, few, expected)
-            return MethodChoice(method, tuple(reasons))
-        except InputError:
-            raise
-        except Exception as problem:  # any error of torch or the model under hooks or vmap is a reason not to use the method
-            why = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-            reasons.append(f"not {name}: {shorten(why, 120, placeholder=' ...')}")
-    return MethodChoice(Looped(model, loss), tuple(reasons))
-
-
-def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
-    """Check that a method gives the norms and sums of the loop, and that no example changes the norm of another.
-
-    Args:
-        few: A few synthetic examples.
-        expected: Sums of the loop.
-
-    Raises:
-        Unsuitable: A norm or a sum differs, or an example changes the norm of another. The message names the parameter if a sum differs.
-    """
-    tolerance = tolerance_of(model)
-    sums = unit_sums(model, method, few)
-    if not near(sums.norms, expected.norms, tolerance):
-        raise Unsuitable("its norms differ from norms computed one example at a time")
-    length = sum(float(g.square().sum()) for g in expected.gradients.values()) ** 0.5
-    for name, gradient in expected.gradients.items():
-        slack = tolerance * (float(gradient.norm()) + 0.02 * length)
-        if not float((sums.gradients[name] - gradient).norm()) <= slack:
-            raise Unsuitable(f"its gradient of {name} differs from the gradient computed one example at a time")
-    check_neighbours(model, method, few, tolerance)
-
-
-def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: float) -> None:
-    """Raise Unsuitable if the norm of an example changes when another example is replaced."""
-    before = unit_sums(model, method, few).norms
-    for row in range(size(few)):
-        others = [other for other in range(size(few)) if other != row]
-        after = unit_sums(model, method, replace_example(few, row, others[0])).norms
-        if not near(after[others], before[others], tolerance):
-            raise Unsuitable("the norm of one example depends on another")
-
-
-def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
-    """Return the sums of gradients that are scaled to norm one. All examples draw the same random numbers."""
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with same_draws(size(batch), SEED):
-        return clipped_sums(method.parts(batch), UNIT, parameters)
-
-
-def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
-    """Return the sums that `unit_sums` returns, computed one example at a time."""
-    first, *rest = (unit_sums(model, Looped(model, loss), take(batch, [row])) for row in range(size(batch)))
-    for one in rest:
-        first = first + one
-    return first
-
-
-def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Check whether norms agree up to the relative tolerance. Two infinite norms agree."""
-    return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)

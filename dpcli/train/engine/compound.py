@@ -70,13 +70,15 @@ class CompoundRun:
         Args:
             rows: Rows of W and b to use; None for all.
         """
-        matrix, several = self.value(weight), [b for b in map(self.value, biases) if b is not None]
+        matrix = self.value(weight)
         assert matrix is not None
-        bias = torch.stack(several).sum(0) if several else None
+        terms = [term for term in map(self.value, biases) if term is not None]
+        bias = torch.stack(terms).sum(0) if terms else None
         if rows is not None:
             matrix, bias = matrix[rows], None if bias is None else bias[rows]
-        trained = bool({weight, *biases} & set(self.compound.parameters))
-        output = aligned(inputs, matrix.detach().requires_grad_() if trained else matrix, bias)
+        if {weight, *biases} & set(self.compound.parameters):
+            matrix = matrix.detach().requires_grad_()
+        output = aligned(inputs, matrix, bias)
         self.record(inputs, output, weight, biases, rows)
         return output
 
@@ -85,23 +87,25 @@ class CompoundRun:
         trained = {local: self.compound.parameters[local] for local in (weight, *biases) if local in self.compound.parameters}
         matrix = self.value(weight)
         if trained and matrix is not None:
-            formula = partial(product, weight, tuple(biases), (0 if rows is None else rows.start), matrix.shape)
+            first_row = 0 if rows is None else rows.start
+            formula = partial(product, weight, tuple(biases), first_row, matrix.shape)
             layer = Layer(f"{self.compound.name}.{weight}", self.compound.module, LayerRule(formula, anywhere=True), trained)
             self.recorder.record(layer, inputs, output)
 
 
 def product(
-    weight: str, biases: Sequence[str], start: int, shape: torch.Size, module: nn.Module, inputs: Tensor, gradient: Tensor
+    weight: str, biases: Sequence[str], first_row: int, shape: torch.Size, module: nn.Module, inputs: Tensor, gradient: Tensor
 ) -> Pieces:
     """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero.
 
     Args:
-        start: Number of the first row that was used.
+        first_row: Number of the first row that was used.
         shape: Shape of the weight.
     """
     left = wide(positions(gradient))
-    if left.shape[2] != shape[0]:
-        left = functional.pad(left, (start, shape[0] - start - left.shape[2]))
+    used_rows, all_rows = left.shape[2], shape[0]
+    if used_rows != all_rows:
+        left = functional.pad(left, (first_row, all_rows - first_row - used_rows))
     bias = cache(lambda: PlainRows(summed(left)))  # biases that are added have the same gradient
     return {weight: lambda: Outer(left, wide(positions(inputs)), shape), **dict.fromkeys(biases, bias)}
 
@@ -125,11 +129,13 @@ PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 def attention(module: nn.Module) -> Forward | None:
     """Return the layer-by-layer forward of nn.MultiheadAttention; None if its settings are not supported."""
     layer = cast("nn.MultiheadAttention", module)
-    plain = layer.bias_k is None and layer.bias_v is None and not layer.add_zero_attn and type(layer.out_proj) in PLAIN
+    has_additions = layer.bias_k is not None or layer.bias_v is not None or layer.add_zero_attn
+    if has_additions or type(layer.out_proj) not in PLAIN or layer.in_proj_weight is None:
+        return None
     known = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
-    own = set(layer._parameters) | {f"out_proj.{name}" for name in layer.out_proj._parameters}
-    named = {name for name, _ in layer.named_parameters()}
-    return attend if plain and layer.in_proj_weight is not None and known <= own and named <= known else None
+    direct = set(layer._parameters) | {f"out_proj.{name}" for name in layer.out_proj._parameters}
+    with_inner = {name for name, _ in layer.named_parameters()}  # has other names too if a part is replaced by a module
+    return attend if known <= direct and with_inner <= known else None
 
 
 def attend(
@@ -149,22 +155,20 @@ def attend(
         Unsuitable: The sequences are nested, or have no dimension of examples.
     """
     layer = cast("nn.MultiheadAttention", run.compound.module)
-    if not all(one.dim() == 3 and not one.is_nested for one in (query, key, value)):
+    if not all(sequence.dim() == 3 and not sequence.is_nested for sequence in (query, key, value)):
         raise Unsuitable(f"{run.label}: expected sequences (B, T, d) of several examples")
     if is_causal and attn_mask is None:
         raise Unsuitable(f"{run.label}: is_causal without a mask")
-    three = projections(run, query, key, value)
-    q, k, v = (split_heads(one if layer.batch_first else one.transpose(0, 1), layer.num_heads) for one in three)
+    projected = projections(run, query, key, value)
+    if not layer.batch_first:
+        projected = [sequence.transpose(0, 1) for sequence in projected]
+    q, k, v = (split_heads(sequence, layer.num_heads) for sequence in projected)
     causal = is_causal and key_padding_mask is None and not need_weights
-    mask = None if causal else additive_mask(attn_mask, q)
-    if mask is not None and mask.dim() == 3:
-        mask = mask.view(q.shape[0], layer.num_heads, *mask.shape[1:]) if mask.shape[0] > 1 else mask[None]
-    padding = additive_mask(key_padding_mask, q)
-    if padding is not None:
-        mask = padding[:, None, None] if mask is None else mask + padding[:, None, None]
+    mask = sum_of_masks(None if causal else attn_mask, key_padding_mask, q)
     dropout, weights = layer.dropout if layer.training else 0.0, None
     if need_weights:
-        weights = torch.softmax((q @ k.mT) * q.shape[-1] ** -0.5 + (0.0 if mask is None else mask), -1)
+        scores = (q @ k.mT) * q.shape[-1] ** -0.5
+        weights = torch.softmax(scores + (0.0 if mask is None else mask), -1)
         weights = functional.dropout(weights, dropout) if dropout else weights
         context = weights @ v
     else:
@@ -180,13 +184,28 @@ def projections(run: CompoundRun, query: Tensor, key: Tensor, value: Tensor) -> 
     if query is key and key is value:
         return list(run.linear(query, "in_proj_weight", ["in_proj_bias"]).chunk(3, -1))
     width = layer.embed_dim
-    parts = [slice(place * width, (place + 1) * width) for place in range(3)]
-    return [run.linear(one, "in_proj_weight", ["in_proj_bias"], rows) for one, rows in zip((query, key, value), parts, strict=True)]
+    first_rows = (0, width, 2 * width)  # of the matrices for queries, keys and values, which are stored one above the other
+    return [
+        run.linear(sequence, "in_proj_weight", ["in_proj_bias"], slice(first_row, first_row + width))
+        for sequence, first_row in zip((query, key, value), first_rows, strict=True)
+    ]
 
 
 def split_heads(sequence: Tensor, count: int) -> Tensor:
     """Return (B, heads, T, d / heads) of a sequence (B, T, d)."""
     return sequence.reshape(*sequence.shape[:2], count, -1).transpose(1, 2)
+
+
+def sum_of_masks(attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor) -> Tensor | None:
+    """Return the sum of both masks in a shape that fits the scores (B, heads, T, T); None if neither is given."""
+    mask = additive_mask(attn_mask, q)
+    if mask is not None and mask.dim() == 3:  # one mask for each example and head, or one for all of them
+        mask = mask.view(*q.shape[:2], *mask.shape[1:]) if mask.shape[0] > 1 else mask[None]
+    padding = additive_mask(key_padding_mask, q)
+    if padding is None:
+        return mask
+    padding = padding[:, None, None]
+    return padding if mask is None else mask + padding
 
 
 def additive_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:

@@ -28,12 +28,8 @@ def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Check whether a call draws random numbers, as torch's tag of the operator states. Dropout with probability zero draws none."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
-    names = [argument.name for argument in func._schema.arguments]
-    values = {
-        **{argument.name: argument.default_value for argument in func._schema.arguments},
-        **dict(zip(names, args, strict=False)),
-    }
-    values |= kwargs
+    defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
+    values = {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs}
     return values.get("dropout_p") != 0.0 and values.get("train") is not False
 
 
@@ -104,30 +100,43 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def seed_draw(self) -> None:
         """Seed torch's generators from the seed and, after `MOST_EQUAL_DRAWS` draws, also from the number of the draw."""
-        digest = hashlib.blake2b(repr((self.seed, max(0, self.draw_count - MOST_EQUAL_DRAWS))).encode(), digest_size=8).digest()
+        number = max(0, self.draw_count - MOST_EQUAL_DRAWS)
+        digest = hashlib.blake2b(repr((self.seed, number)).encode(), digest_size=8).digest()
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Draw the numbers of one record, and write them to its part of the batch's numbers."""
-        narrowed = [part_of(value, row, self.size) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
-        drawn = func(*narrowed, **tree_map(lambda v: part_of(v, row, self.size) if torch.is_tensor(v) else v, kwargs))
-        for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (batch, drawn)), strict=True):
-            if record_dim(target.shape, self.size) is not None and (part := part_of(target, row, self.size)).shape == source.shape:
-                part.copy_(source)  # the shapes differ for a permutation of all records, which has no part of one record
+
+        def narrowed(value: Any) -> Any:
+            return part_of(value, row, self.size) if torch.is_tensor(value) else value
+
+        args_of_row = [narrowed(value) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
+        drawn = func(*args_of_row, **tree_map(narrowed, kwargs))
+        for target, source in zip(outputs_of(batch), outputs_of(drawn), strict=True):
+            part = part_of(target, row, self.size)
+            # The shapes differ for a permutation of all records, which has no part of one record.
+            if record_dim(target.shape, self.size) is not None and part.shape == source.shape:
+                part.copy_(source)
 
 
 def part_of(value: Tensor, row: int, size: int) -> Tensor:
     """Return a view of one record's part of a tensor; the whole tensor if it holds no records."""
-    at = record_dim(value.shape, size)
-    return value if at is None else value.narrow(at[0], row * at[1], at[1])
+    place = record_dim(value.shape, size)
+    if place is None:
+        return value
+    dim, indices_per_record = place
+    return value.narrow(dim, row * indices_per_record, indices_per_record)
 
 
 def lengths(value: Any, size: int) -> Any:
     """Return the shape for one record, given a shape for the batch. Return other values unchanged."""
     if not isinstance(value, list | tuple) or not all(isinstance(length, int) for length in value):
         return value
-    at = record_dim(value, size)
-    return value if at is None else [at[1] if dim == at[0] else length for dim, length in enumerate(value)]
+    place = record_dim(value, size)
+    if place is None:
+        return value
+    dim_of_records, indices_per_record = place
+    return [indices_per_record if dim == dim_of_records else length for dim, length in enumerate(value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +146,18 @@ class DrawnNumbers:
     Attributes:
         shape: Shape of the whole tensor.
         parts: The record's part of the tensor along each dimension that may hold the records.
-        before: States of the generators before the draw.
+        generator_states: States of the generators before the draw.
     """
 
     shape: torch.Size
     parts: list[Tensor]
-    before: list[Tensor]
+    generator_states: list[Tensor]
 
     def of(self, shape: torch.Size) -> Tensor | None:
         """Return a part of this shape, or else a part with as many numbers; None if there is neither."""
-        fits = [part for part in self.parts if part.shape == shape] or [p for p in self.parts if p.numel() == shape.numel()]
-        return fits[0] if fits else None
+        same_shape = [part for part in self.parts if part.shape == shape]
+        same_count = [part for part in self.parts if part.numel() == shape.numel()]
+        return next(iter(same_shape + same_count), None)
 
 
 @contextmanager
@@ -168,11 +178,12 @@ class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if not draws(func, args, kwargs or {}):
             return func(*args, **(kwargs or {}))
-        before = [generator.get_state() for generator in generators()]
+        states = [generator.get_state() for generator in generators()]
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn):
-            parts = [value.narrow(dim, self.row * each, each).clone() for dim, each in record_dims(value.shape, self.size)]
-            self.recorded.append(DrawnNumbers(value.shape, parts, before))
+            places = record_dims(value.shape, self.size)
+            parts = [value.narrow(dim, self.row * per_record, per_record).clone() for dim, per_record in places]
+            self.recorded.append(DrawnNumbers(value.shape, parts, states))
         return drawn
 
 
@@ -197,7 +208,7 @@ class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         random = draws(func, args, kwargs or {})
         if random and self.recorded:
-            for generator, state in zip(generators(), self.recorded[0].before, strict=False):
+            for generator, state in zip(generators(), self.recorded[0].generator_states, strict=False):
                 generator.set_state(state)
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn) if random else []:
@@ -212,4 +223,9 @@ class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def tensors(value: Any) -> list[Tensor]:
     """Return the tensors among the outputs of an operator."""
-    return [one for one in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(one)]
+    return [output for output in outputs_of(value) if torch.is_tensor(output)]
+
+
+def outputs_of(value: Any) -> tuple[Any, ...]:
+    """Return the outputs of an operator as a tuple."""
+    return value if isinstance(value, tuple) else (value,)

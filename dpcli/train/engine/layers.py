@@ -46,13 +46,13 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     """
     width, depth = weight.shape
     count = inputs.numel() // depth if depth else 0
-    rows, deeper, wider = -count % ROW_BLOCK, -depth % ROW_BLOCK, -width % ROW_BLOCK
-    if not count or inputs.device.type != "cpu" or not (rows or deeper or wider):
+    more_rows, more_depth, more_width = -count % ROW_BLOCK, -depth % ROW_BLOCK, -width % ROW_BLOCK
+    if not count or inputs.device.type != "cpu" or not (more_rows or more_depth or more_width):
         return functional.linear(inputs, weight, bias)
-    flat = functional.pad(inputs.reshape(count, depth), (0, deeper, 0, rows))
-    output = functional.linear(
-        flat, functional.pad(weight, (0, deeper, 0, wider)), None if bias is None else functional.pad(bias, (0, wider))
-    )
+    padded_inputs = functional.pad(inputs.reshape(count, depth), (0, more_depth, 0, more_rows))
+    padded_weight = functional.pad(weight, (0, more_depth, 0, more_width))
+    padded_bias = None if bias is None else functional.pad(bias, (0, more_width))
+    output = functional.linear(padded_inputs, padded_weight, padded_bias)
     # The result is copied: the program may write to it, so it must not be a view of the padded tensor.
     return output[:count, :width].clone().view(*inputs.shape[:-1], width)
 
@@ -74,7 +74,11 @@ def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     positions.
     """
     layer, left = cast("_ConvNd", module), wide(gradient).flatten(2)
-    return {"weight": lambda: weight_piece(layer, left, patches(layer, padded(layer, wide(inputs)))), "bias": lambda: total(left)}
+
+    def weight() -> Piece:
+        return weight_piece(layer, left, patches(layer, padded(layer, wide(inputs))))
+
+    return {"weight": weight, "bias": lambda: total(left)}
 
 
 def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
@@ -82,9 +86,8 @@ def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) 
     layer, wide_gradient = cast("_ConvNd", module), wide(gradient)
 
     def weight() -> Piece:
-        padded_input = functional.pad(
-            wide_gradient, [length for length in reversed(cast("tuple[int, ...]", layer.padding)) for _ in range(2)]
-        )
+        padding = reversed(cast("tuple[int, ...]", layer.padding))
+        padded_input = functional.pad(wide_gradient, [length for length in padding for _ in ("before", "after")])
         return weight_piece(layer, wide(inputs).flatten(2), patches(layer, padded_input, inputs.shape[2:]))
 
     return {"weight": weight, "bias": lambda: total(wide_gradient.flatten(2))}
@@ -129,9 +132,8 @@ def patches(layer: _ConvNd, padded_input: Tensor, patch_counts: tuple[int, ...] 
     example, channel, *spatial = padded_input.stride()
     within_patch = [gap * jump for gap, jump in zip(dilation, spatial, strict=True)]
     between_patches = [step * jump for step, jump in zip(stride, spatial, strict=True)]
-    view = padded_input.as_strided(
-        (*padded_input.shape[:2], *kernel, *patch_counts), (example, channel, *within_patch, *between_patches)
-    )
+    shape = (*padded_input.shape[:2], *kernel, *patch_counts)
+    view = padded_input.as_strided(shape, (example, channel, *within_patch, *between_patches))
     return view.flatten(1, 1 + len(kernel)).flatten(2)
 
 
@@ -139,7 +141,12 @@ def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the piece of an embedding. The gradient of a row of the table is a sum over the positions that looked it up."""
     table = cast("nn.Embedding", module)
     ids = inputs.reshape(inputs.shape[0], -1).long()
-    return {"weight": lambda: Lookup(ids, without_padding(table, ids, wide(positions_of(ids, gradient))), table.num_embeddings)}
+
+    def weight() -> Lookup:
+        gradients = wide(positions_of(ids, gradient))
+        return Lookup(ids, without_padding(table, ids, gradients), table.num_embeddings)
+
+    return {"weight": weight}
 
 
 def positions_of(ids: Tensor, gradient: Tensor) -> Tensor:
@@ -158,7 +165,8 @@ def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     shape = list(layer.normalized_shape)
 
     def weight() -> PlainRows:
-        return PlainRows(over_positions(wide_gradient * functional.layer_norm(wide(inputs), shape, eps=layer.eps), len(shape)))
+        normalised = functional.layer_norm(wide(inputs), shape, eps=layer.eps)
+        return PlainRows(over_positions(wide_gradient * normalised, len(shape)))
 
     return {"weight": weight, "bias": lambda: PlainRows(over_positions(wide_gradient, len(shape)))}
 
@@ -169,7 +177,8 @@ def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     shape = list(layer.normalized_shape)
 
     def weight() -> PlainRows:
-        return PlainRows(over_positions(wide(gradient) * wide(functional.rms_norm(inputs, shape, eps=layer.eps)), len(shape)))
+        normalised = wide(functional.rms_norm(inputs, shape, eps=layer.eps))
+        return PlainRows(over_positions(wide(gradient) * normalised, len(shape)))
 
     return {"weight": weight}
 
@@ -179,7 +188,8 @@ def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     layer, wide_gradient = cast("nn.GroupNorm", module), wide(gradient)
 
     def weight() -> PlainRows:
-        return PlainRows(per_channel(wide_gradient * functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)))
+        normalised = functional.group_norm(wide(inputs), layer.num_groups, eps=layer.eps)
+        return PlainRows(per_channel(wide_gradient * normalised))
 
     return {"weight": weight, "bias": lambda: PlainRows(per_channel(wide_gradient))}
 
@@ -196,10 +206,12 @@ def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
         raise Unsuitable("a BatchNorm computes its statistics from the batch")
     shape = (1, -1, *[1] * (inputs.dim() - 2))
     centre, scale = wide(mean).view(shape), (wide(variance) + layer.eps).rsqrt().view(shape)
-    return {
-        "weight": lambda: PlainRows(per_channel(wide_gradient * ((wide(inputs) - centre) * scale))),
-        "bias": lambda: PlainRows(per_channel(wide_gradient)),
-    }
+
+    def weight() -> PlainRows:
+        normalised = (wide(inputs) - centre) * scale
+        return PlainRows(per_channel(wide_gradient * normalised))
+
+    return {"weight": weight, "bias": lambda: PlainRows(per_channel(wide_gradient))}
 
 
 def over_positions(values: Tensor, features: int) -> Tensor:

@@ -91,6 +91,11 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
     return losses
 
 
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that are trained, by their names in the model."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
 class Unsuitable(Exception):
     """A method of computing clipped sums does not apply to a model, so another method is used. The message states the reason."""
 

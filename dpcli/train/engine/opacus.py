@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -25,11 +25,11 @@ from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import trainable
-from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, wide
+from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, trained_parameters, wide
 from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
-from dpcli.train.engine.vectorised import Looped
+from dpcli.train.engine.vectorised import Looped, empty_gradients
 from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
@@ -58,7 +58,7 @@ class OpacusGradients:
         refuse(self.model)
 
     def __call__(self, batch: Batch) -> Sums:
-        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        parameters = trained_parameters(self.model)
         if not size(batch):
             return zero(parameters)
         batch = make_contiguous(batch)
@@ -130,13 +130,14 @@ class Hooked:
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         count = size(batch)
-        with preserved_gradients(self.model), attached_hooks(self.model):
+        with empty_gradients(self.model.parameters()), attached_hooks(self.model):
             with nothing_caught():
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
                     accumulate_gradients(losses.sum())
-            named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-            by_name = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
+            by_name = {
+                name: examples_of(name, p, count) for name, p in trained_parameters(self.model).items() if p.grad is not None
+            }
         yield {name: PlainRows(wide(values)) for name, values in by_name.items()}, count
 
 
@@ -177,19 +178,6 @@ def attached_hooks(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-@contextmanager
-def preserved_gradients(model: nn.Module) -> Iterator[None]:
-    """Clear the .grad of all parameters for the block, and restore it afterwards."""
-    before: Mapping[nn.Parameter, Tensor | None] = {p: p.grad for p in model.parameters()}
-    try:
-        for parameter in before:
-            parameter.grad = None
-        yield
-    finally:
-        for parameter, gradient in before.items():
-            parameter.grad = gradient
-
-
 def installed() -> str:
     """Return Opacus' version. Raises Unavailable if it is not installed."""
     try:
@@ -200,7 +188,8 @@ def installed() -> str:
 
 def refusal(model: nn.Module, problem: Exception) -> InputError:
     """Return an error that names the model and the problem."""
-    reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].partition(". ")[0]
+    first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    reason = first_line.partition(". ")[0]
     return InputError(
         f"train.engine: expected Opacus' gradients of {type(model).__name__} to equal gradients computed one example at a time, "
         f'found a difference: {reason}; use engine = "dpcli"'

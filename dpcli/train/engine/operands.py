@@ -18,70 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from dpcli.train.engine.capture import edges
+from dpcli.train.engine.capture import edges, growing_dim
 from dpcli.train.engine.method import Unsuitable, wide
 
 # A function that takes the gradient of an operator's output and returns the gradient of one of its operands.
 Factor = Callable[[Tensor], Tensor]
-
-
-def product(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x * y."""
-    other = constant(node._saved_other if operand == 0 else node._saved_self)
-    return lambda gradient: gradient * other
-
-
-def quotient(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x / y."""
-    denominator = constant(node._saved_other)
-    if operand == 0:
-        return lambda gradient: gradient / denominator
-    numerator = constant(node._saved_self)
-    return lambda gradient: -(gradient / denominator) * (numerator / denominator)
-
-
-def addition(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x + a * y."""
-    return scaled(1 if operand == 0 else node._saved_alpha)
-
-
-def subtraction(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of x - a * y."""
-    return scaled(1 if operand == 0 else -node._saved_alpha)
-
-
-def repetition(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand that is repeated for each example."""
-    return scaled(1)
-
-
-def prelu(node: Any, operand: int) -> Factor:
-    """Return the factor of an operand of PReLU, which returns x if x is positive and weight * x otherwise."""
-    x = constant(node._saved_self)
-    slope = torch.where(x > 0.0, 1.0, constant(node._saved_weight)) if operand == 0 else x.clamp(max=0.0)
-    return lambda gradient: gradient * slope
-
-
-def constant(saved: Tensor) -> Tensor:
-    """Return a tensor that the autograd graph saved, detached and in at least single precision."""
-    return wide(saved.detach())
-
-
-def scaled(by: float) -> Factor:
-    """Return a factor that multiplies the gradient by a number."""
-    return lambda gradient: gradient if by == 1 else gradient * by
-
-
-# Functions that take a node and the number of an operand and return a factor, by the name of the node.
-FACTORS: dict[str, Callable[[Any, int], Factor]] = {
-    "AddBackward0": addition,
-    "SubBackward0": subtraction,
-    "MulBackward0": product,
-    "DivBackward0": quotient,
-    "ExpandBackward0": repetition,
-    "RepeatBackward0": repetition,
-    "PreluKernelBackward0": prelu,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +100,8 @@ def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
         shape: Shape of the operand before it was broadcast.
     """
     rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # the dimension of the examples is replaced by one of length 1
-    before = rows.dim() - 1 - len(shape)
-    repeated = [place + 1 for place in range(before)]
-    repeated += [before + 1 + place for place, length in enumerate(shape) if length == 1]
+    first = rows.dim() - len(shape)  # dimension of `rows` that is the first of the operand's own
+    repeated = [*range(1, first), *(first + place for place, length in enumerate(shape) if length == 1)]
     return (rows.sum(repeated) if repeated else rows).reshape(len(rows), *shape)
 
 
@@ -186,11 +126,10 @@ class Leaves:
         """
         tables = [cast("dict[str, Tensor]", operand.module._parameters) for operand in self.operands]
         originals = [parameters[operand.local] for operand, parameters in zip(self.operands, tables, strict=True)]
-        leaves = {
-            operand.name: original.detach().requires_grad_() for operand, original in zip(self.operands, originals, strict=True)
-        }
+        leaves: dict[str, Tensor] = {}
         try:
-            for operand, parameters in zip(self.operands, tables, strict=True):
+            for operand, parameters, original in zip(self.operands, tables, originals, strict=True):
+                leaves.setdefault(operand.name, original.detach().requires_grad_())
                 parameters[operand.local] = leaves[operand.name]
             yield leaves
         finally:
@@ -213,12 +152,12 @@ class Leaves:
         for name in several[1]:
             steps: list[tuple[Consumer, int | None]] = []
             walks = [graph.reached_from(leaves[name]) for graph, (_, leaves) in zip(graphs, (one, several), strict=True)]
-            for a, b in zip_longest(*walks):
-                if a is None or b is None or a.step != b.step:
+            for of_one, of_several in zip_longest(*walks):
+                if of_one is None or of_several is None or of_one.step != of_several.step:
                     raise Unsuitable(f"{name}: one example uses it in other operators than several examples do")
-                dim = dimension(name, a, b, size)
-                steps.append((b.step, dim))
-                a.independent = b.independent = dim is None
+                dim = dimension(name, of_one, of_several, size)
+                steps.append((of_several.step, dim))
+                of_one.independent = of_several.independent = dim is None
             self.recorded[name] = steps
 
     def uses(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[OperandUse]:
@@ -261,7 +200,7 @@ class Reached:
     @property
     def shapes(self) -> list[torch.Size]:
         """Return the shapes of the operator's outputs."""
-        return [torch.Size(one.shape) for one in metadata(self.node)]
+        return [torch.Size(output.shape) for output in metadata(self.node)]
 
     def use(self, name: str, leaf: Tensor, dim: int, size: int) -> OperandUse:
         """Return this operator as a use of a parameter together with the examples.
@@ -271,16 +210,16 @@ class Reached:
         factor, (shape, *others) = FACTORS.get(self.node.name()), self.shapes
         if factor is None or others or shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")
-        into = metadata(self.source.node)[self.source.output_nr]
+        operand = metadata(self.source.node)[self.source.output_nr]
         return OperandUse(
-            name,
-            leaf,
-            GradientEdge(self.node, 0),
-            dim,
-            self.source,
-            torch.Size(into.shape),
-            into.dtype,
-            factor(self.node, self.operand),
+            name=name,
+            leaf=leaf,
+            edge=GradientEdge(self.node, 0),
+            dim=dim,
+            source=self.source,
+            shape=torch.Size(operand.shape),
+            kind=operand.dtype,
+            factor=factor(self.node, self.operand),
         )
 
 
@@ -322,9 +261,66 @@ def dimension(name: str, one: Reached, several: Reached, size: int) -> int | Non
     """
     if one.shapes == several.shapes:
         return None
-    pairs = list(zip(one.shapes, several.shapes, strict=True))
-    if len(pairs) == 1 and len(pairs[0][0]) == len(pairs[0][1]):
-        differing = [dim for dim, lengths in enumerate(zip(*pairs[0], strict=True)) if lengths[0] != lengths[1]]
-        if len(differing) == 1 and (pairs[0][0][differing[0]], pairs[0][1][differing[0]]) == (1, size):
-            return differing[0]
+    dim = growing_dim(one.shapes[0], several.shapes[0], size) if len(one.shapes) == len(several.shapes) == 1 else None
+    if dim is not None:
+        return dim
     raise Unsuitable(f"{name}: it enters {several.step.operator}, where the examples have no dimension of their own")
+
+
+def product(node: Any, operand: int) -> Factor:
+    """Return the factor of an operand of x * y."""
+    other_operand = constant(node._saved_other if operand == 0 else node._saved_self)
+    return lambda gradient: gradient * other_operand
+
+
+def quotient(node: Any, operand: int) -> Factor:
+    """Return the factor of an operand of x / y."""
+    denominator = constant(node._saved_other)
+    if operand == 0:
+        return lambda gradient: gradient / denominator
+    numerator = constant(node._saved_self)
+    return lambda gradient: -(gradient / denominator) * (numerator / denominator)
+
+
+def addition(node: Any, operand: int) -> Factor:
+    """Return the factor of an operand of x + a * y."""
+    return scaled(1 if operand == 0 else node._saved_alpha)
+
+
+def subtraction(node: Any, operand: int) -> Factor:
+    """Return the factor of an operand of x - a * y."""
+    return scaled(1 if operand == 0 else -node._saved_alpha)
+
+
+def repetition(node: Any, operand: int) -> Factor:
+    """Return the factor of an operand that is repeated for each example."""
+    return scaled(1)
+
+
+def prelu(node: Any, operand: int) -> Factor:
+    """Return the factor of an operand of PReLU, which returns x if x is positive and weight * x otherwise."""
+    x = constant(node._saved_self)
+    slope = torch.where(x > 0.0, 1.0, constant(node._saved_weight)) if operand == 0 else x.clamp(max=0.0)
+    return lambda gradient: gradient * slope
+
+
+def constant(saved: Tensor) -> Tensor:
+    """Return a tensor that the autograd graph saved, detached and in at least single precision."""
+    return wide(saved.detach())
+
+
+def scaled(by: float) -> Factor:
+    """Return a factor that multiplies the gradient by a number."""
+    return lambda gradient: gradient if by == 1 else gradient * by
+
+
+# Functions that take a node and the number of an operand and return a factor, by the name of the node.
+FACTORS: dict[str, Callable[[Any, int], Factor]] = {
+    "AddBackward0": addition,
+    "SubBackward0": subtraction,
+    "MulBackward0": product,
+    "DivBackward0": quotient,
+    "ExpandBackward0": repetition,
+    "RepeatBackward0": repetition,
+    "PreluKernelBackward0": prelu,
+}

@@ -18,7 +18,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, make_contiguous, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Loss, Method, full_precision
+from dpcli.train.engine.method import Loss, Method, full_precision, trained_parameters
 from dpcli.train.engine.sums import Sums, clipped_sums, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.rehearsal import Draw, check_isolation, draws_like, sums_with_check
@@ -29,42 +29,53 @@ from dpcli.train.isolation.traced_program import Program
 class Refusal:
     """A class of modules that is refused, with the condition, the reason, and the replacement that the message recommends."""
 
-    module: type[nn.Module]
+    module: type[nn.Module] | tuple[type[nn.Module], ...]
     applies: Callable[[Any], bool]
-    why: str
-    instead: str
+    reason: str
+    replacement: str
+
+
+def uses_batch_statistics(module: Any) -> bool:
+    """Check whether a module of batch normalisation computes statistics of the batch, over the examples."""
+    return not isinstance(module, _InstanceNorm) and (module.training or module.running_mean is None)
 
 
 REFUSALS = [
     Refusal(
         _BatchNorm,
-        lambda m: not isinstance(m, _InstanceNorm) and (m.training or m.running_mean is None),
+        uses_batch_statistics,
         "whose output for one example depends on the others",
         "use GroupNorm, or freeze it: .eval()",
     ),
     Refusal(
         _InstanceNorm,
-        lambda m: m.track_running_stats,
+        lambda module: module.track_running_stats,
         "whose running statistics depend on every example, without clipping",
         "set track_running_stats=False",
     ),
     Refusal(
         torch.jit.ScriptModule,
-        lambda m: True,
+        lambda module: True,
         "whose forward cannot be inspected",
         "use the module from which it was compiled",
     ),
-    *(
-        Refusal(table, applies, why, instead)
-        for table in (nn.Embedding, nn.EmbeddingBag)
-        for applies, why, instead in (
-            (lambda m: m.max_norm is not None, "whose max_norm rewrites the rows that were looked up", "leave max_norm out"),
-            (
-                lambda m: m.scale_grad_by_freq,
-                "whose scale_grad_by_freq counts ids over the whole batch",
-                "set scale_grad_by_freq=False",
-            ),
-        )
+    Refusal(
+        nn.Module,
+        lambda module: module.training and has_power_iteration(module),
+        "whose power iteration changes its state in every forward",
+        "freeze it: .eval()",
+    ),
+    Refusal(
+        (nn.Embedding, nn.EmbeddingBag),
+        lambda module: module.max_norm is not None,
+        "whose max_norm rewrites the rows that were looked up",
+        "leave max_norm out",
+    ),
+    Refusal(
+        (nn.Embedding, nn.EmbeddingBag),
+        lambda module: module.scale_grad_by_freq,
+        "whose scale_grad_by_freq counts ids over the whole batch",
+        "set scale_grad_by_freq=False",
     ),
 ]
 
@@ -88,10 +99,16 @@ def refuse(model: nn.Module) -> None:
             if isinstance(module, refusal.module) and refusal.applies(module):
                 raise InputError(
                     f"model: {name or 'the model'}: expected modules that keep examples apart, "
-                    f"found {type(module).__name__}, {refusal.why}; {refusal.instead}"
+                    f"found {type(module).__name__}, {refusal.reason}; {refusal.replacement}"
                 )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: no parameter has requires_grad: nothing to train")
+
+
+def has_power_iteration(module: nn.Module) -> bool:
+    """Check whether a module is torch's spectral norm, as a parametrization or, the older one, as a hook of a layer."""
+    kinds = (type(module), *map(type, module._forward_pre_hooks.values()))
+    return any(kind.__name__ in ("_SpectralNorm", "SpectralNorm") for kind in kinds)
 
 
 def has_hooks(parameter: nn.Parameter) -> bool:
@@ -152,7 +169,7 @@ class ClippedGradients:
 
     def __call__(self, batch: Batch) -> Sums:
         """Return the clipped sums of one micro-batch. The caller adds the sums of all micro-batches of a step: `first + second`."""
-        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        parameters = trained_parameters(self.model)
         if not size(batch):
             return zero(parameters)
         batch = make_contiguous(batch)
@@ -189,10 +206,9 @@ class ClippedGradients:
         with full_precision(next(self.model.parameters()).device):  # lower precision would hide differences
             self.program = check_isolation(self.model, self.loss, draw)
             doubt = self.program.doubt
-            isolating = [
-                candidate for candidate in candidates if (self.program.mapped if candidate[0] == "vmap" else doubt is None)
-            ]
-            choice = choose(self.model, self.loss, draw, isolating)
+            is_allowed = {"book-keeping": doubt is None, "vmap": self.program.mapped}
+            allowed = [(name, build) for name, build in candidates if is_allowed[name]]
+            choice = choose(self.model, self.loss, draw, allowed)
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
         self.form, self.description = form(draw(1)), str(self.choice)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 # About (1e-11)^2. The smallest clipping norm is 1e-8, so a gradient whose squared norm is below this changes no clipping factor.
 NEGLIGIBLE_SQUARE = 2.0**-73
+LARGEST_EXPONENT = 1000  # of the powers of two by which gradients are divided: 2^1000 and 2^-1000 are normal doubles
 
 
 def flattened(values: Tensor) -> Tensor:
@@ -35,8 +36,10 @@ def rescale(values: Tensor) -> tuple[Tensor, Tensor]:
     Every divisor is a power of two, so the division is exact. An example with a number that is not finite is divided by one.
     """
     values = values.double()
-    most = flattened(values).abs().amax(1) if values[:1].numel() else values.new_ones(len(values))
-    power = torch.exp2(torch.frexp(most).exponent.double()).where(most.isfinite() & (most > 0.0), 1.0).clamp(2.0**-1000, 2.0**1000)
+    largest = flattened(values).abs().amax(1) if values[:1].numel() else values.new_ones(len(values))
+    divisible = largest.isfinite() & (largest > 0.0)
+    power = torch.exp2(torch.frexp(largest).exponent.double()).where(divisible, 1.0)
+    power = power.clamp(2.0**-LARGEST_EXPONENT, 2.0**LARGEST_EXPONENT)
     return values / power.view(-1, *[1] * (values.dim() - 1)), power
 
 
@@ -46,10 +49,12 @@ def balance(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     If one factor of a position is zero, both become zero. Each side is later divided by its largest entry. Without the zeros, that entry
     could belong to a product that is zero, and the other entries would underflow.
     """
-    one, other = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
-    apart = (torch.frexp(other).exponent - torch.frexp(one).exponent).div(2, rounding_mode="floor").clamp(-1000, 1000)
-    none = ((one == 0.0) | (other == 0.0)) & one.isfinite() & other.isfinite()
-    return torch.ldexp(left, apart).masked_fill(none, 0.0), torch.ldexp(right, -apart).masked_fill(none, 0.0)
+    left_largest, right_largest = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
+    difference = torch.frexp(right_largest).exponent - torch.frexp(left_largest).exponent
+    shift = difference.div(2, rounding_mode="floor").clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
+    product_is_zero = ((left_largest == 0.0) | (right_largest == 0.0)) & left_largest.isfinite() & right_largest.isfinite()
+    balanced_left, balanced_right = torch.ldexp(left, shift), torch.ldexp(right, -shift)
+    return balanced_left.masked_fill(product_is_zero, 0.0), balanced_right.masked_fill(product_is_zero, 0.0)
 
 
 def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
@@ -63,13 +68,16 @@ def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
     A tiny square has lost digits. Its product with a large square of the other side is not negligible.
     """
     tiny = torch.finfo(squares.dtype).tiny
-    least, most = torch.minimum(lefts, rights), torch.maximum(lefts, rights)
-    return squares.masked_fill(((least < tiny * 2.0**27) & ((least + tiny * 2.0**10) * most > NEGLIGIBLE_SQUARE)).any(1), torch.nan)
+    smaller, larger = torch.minimum(lefts, rights), torch.maximum(lefts, rights)
+    lost_digits = smaller < tiny * 2.0**27
+    matters = (smaller + tiny * 2.0**10) * larger > NEGLIGIBLE_SQUARE
+    return squares.masked_fill((lost_digits & matters).any(1), torch.nan)
 
 
-def total_length(left: Tensor, right: Tensor) -> Tensor:
+def total_length(left_gram: Tensor, right_gram: Tensor) -> Tensor:
     """Return the sum over positions of |left| |right|, (B,), given the Gram matrices (B, T, T) of both factors."""
-    return (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp_min(0.0).sqrt().sum(1)
+    squares = left_gram.diagonal(dim1=1, dim2=2) * right_gram.diagonal(dim1=1, dim2=2)
+    return squares.clamp_min(0.0).sqrt().sum(1)
 
 
 def add_rounding_error(squares: Tensor, length: Tensor, width: int) -> Tensor:
@@ -160,13 +168,14 @@ class Outer:
         if self.left.shape[1] == 1:
             lefts, rights = squared_norms(self.left), squared_norms(self.right)
             return mark_imprecise(lefts * rights, lefts[:, None], rights[:, None])
-        left, right = self.left @ self.left.mT, self.right @ self.right.mT
-        squares = add_rounding_error((left * right).sum((1, 2)), total_length(left, right), self.width())
-        return mark_imprecise(squares, left.diagonal(dim1=1, dim2=2), right.diagonal(dim1=1, dim2=2))
+        left_gram, right_gram = self.left @ self.left.mT, self.right @ self.right.mT
+        ghost_squares = (left_gram * right_gram).sum((1, 2))
+        squares = add_rounding_error(ghost_squares, total_length(left_gram, right_gram), self.width())
+        return mark_imprecise(squares, left_gram.diagonal(dim1=1, dim2=2), right_gram.diagonal(dim1=1, dim2=2))
 
     def rescaled(self) -> tuple[Outer, Tensor]:
-        (left, one), (right, other) = map(rescale, balance(self.left.double(), self.right.double()))
-        return Outer(left, right, self.shape), one * other
+        (left, left_power), (right, right_power) = map(rescale, balance(self.left.double(), self.right.double()))
+        return Outer(left, right, self.shape), left_power * right_power
 
     def length(self) -> Tensor:
         """Return the sum of the norms of the outer products, (B,), which bounds the norm of their sum."""
@@ -210,6 +219,23 @@ class Outer:
 
 
 @dataclass(frozen=True, slots=True)
+class RowSums:
+    """Gradients of the n rows of a table that the examples looked up, each summed over the positions of its example.
+
+    Attributes:
+        examples: Number of the example of each row, (n,).
+        ids: Number of the row in the table, (n,).
+        sums: Sums of the gradients, (n, p).
+        lengths: Bounds on the norms of the sums, (n,).
+    """
+
+    examples: Tensor
+    ids: Tensor
+    sums: Tensor
+    lengths: Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
     """Gradients of a table whose rows are looked up, such as an embedding.
 
@@ -224,35 +250,33 @@ class Lookup:
     vocabulary: int
 
     def squares(self) -> Tensor:
-        keys, sums, lengths = self.sums()
-        both = torch.stack((sums.square().sum(1), lengths.square()), 1)
-        total = both.new_zeros(self.ids.shape[0], 2).index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), both)
-        return add_rounding_error(total[:, 0], total[:, 1].sqrt(), self.ids.shape[1])
+        rows = self.row_sums()
+        of_rows = torch.stack((rows.sums.square().sum(1), rows.lengths.square()), 1)
+        squares, squared_lengths = of_rows.new_zeros(len(self.ids), 2).index_add_(0, rows.examples, of_rows).unbind(1)
+        return add_rounding_error(squares, squared_lengths.sqrt(), self.ids.shape[1])
 
-    def sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of the n rows that the examples looked up. Each is a sum over the positions.
+    def row_sums(self) -> RowSums:
+        """Return the gradients of the rows that the examples looked up, in increasing order of example and row.
 
         Norms and weighted sums both start from these sums. If they added in different orders, numbers that nearly cancel would be rounded
         differently, and a clipped gradient could exceed the clipping norm C.
-
-        Returns:
-            Keys (n,) in increasing order, where a key is id + vocabulary * example; the sums (n, p); and bounds on their norms (n,).
         """
-        examples = torch.arange(self.ids.shape[0], device=self.ids.device)
+        examples = torch.arange(len(self.ids), device=self.ids.device)
         keys, slots = torch.unique(self.ids + self.vocabulary * examples[:, None], return_inverse=True)
         gradients, slots = self.gradients.flatten(0, 1), slots.flatten()
         sums = gradients.new_zeros(len(keys), gradients.shape[1]).index_add_(0, slots, gradients)
-        return keys, sums, gradients.new_zeros(len(keys)).index_add_(0, slots, torch.linalg.vector_norm(gradients, dim=1))
+        lengths = gradients.new_zeros(len(keys)).index_add_(0, slots, torch.linalg.vector_norm(gradients, dim=1))
+        return RowSums(keys.div(self.vocabulary, rounding_mode="floor"), keys % self.vocabulary, sums, lengths)
 
     def rescaled(self) -> tuple[Lookup, Tensor]:
         gradients, power = rescale(self.gradients)
         return Lookup(self.ids, gradients, self.vocabulary), power
 
     def weighted(self, factors: Tensor) -> Tensor:
-        keys, sums, _ = self.sums()
-        column = factors.to(sums.dtype)[keys.div(self.vocabulary, rounding_mode="floor")]
-        table = sums.new_zeros(self.vocabulary, sums.shape[1])
-        return table.index_add_(0, keys % self.vocabulary, sums * column[:, None])
+        rows = self.row_sums()
+        factor_of_row = factors.to(rows.sums.dtype)[rows.examples]
+        table = rows.sums.new_zeros(self.vocabulary, rows.sums.shape[1])
+        return table.index_add_(0, rows.ids, rows.sums * factor_of_row[:, None])
 
     def select(self, rows: Tensor) -> Lookup:
         return Lookup(self.ids[rows], self.gradients[rows], self.vocabulary)
@@ -280,15 +304,18 @@ class Tied:
 
     def squares(self) -> Tensor:
         ids = self.lookup.ids[:, None, :].expand(-1, self.outer.left.shape[1], -1)
-        cross = (self.outer.left.gather(2, ids) * (self.outer.right @ self.lookup.gradients.mT)).sum((1, 2))
+        left_at_ids = self.outer.left.gather(2, ids)
+        cross = (left_at_ids * (self.outer.right @ self.lookup.gradients.mT)).sum((1, 2))
         length = self.outer.length() + torch.linalg.vector_norm(self.lookup.gradients, dim=2).sum(1)
         return add_rounding_error(self.outer.squares() + self.lookup.squares() + 2.0 * cross, length, self.outer.width())
 
     def rescaled(self) -> tuple[Tied, Tensor]:
-        (outer, one), (lookup, other) = self.outer.rescaled(), self.lookup.rescaled()
-        power = torch.maximum(one, other)
-        outer = Outer(outer.left * (one / power)[:, None, None], outer.right, outer.shape)
-        return Tied(outer, Lookup(lookup.ids, lookup.gradients * (other / power)[:, None, None], lookup.vocabulary)), power
+        outer, outer_power = self.outer.rescaled()
+        lookup, lookup_power = self.lookup.rescaled()
+        power = torch.maximum(outer_power, lookup_power)
+        outer = Outer(outer.left * (outer_power / power)[:, None, None], outer.right, outer.shape)
+        lookup = Lookup(lookup.ids, lookup.gradients * (lookup_power / power)[:, None, None], lookup.vocabulary)
+        return Tied(outer, lookup), power
 
     def weighted(self, factors: Tensor) -> Tensor:
         return self.outer.weighted(factors) + self.lookup.weighted(factors)
@@ -302,8 +329,10 @@ class Tied:
 
 def merge(pieces: Sequence[Piece]) -> Piece:
     """Return one piece for all uses of a parameter. Its norms include the cross terms between the uses."""
-    by_type = {type(piece): [other for other in pieces if type(other) is type(piece)] for piece in pieces}
-    forms = {form: form.join(members) if len(members) > 1 else members[0] for form, members in by_type.items()}  # type: ignore[attr-defined]
+    by_form: dict[type, list[Piece]] = {}
+    for piece in pieces:
+        by_form.setdefault(type(piece), []).append(piece)
+    forms = {form: form.join(members) if len(members) > 1 else members[0] for form, members in by_form.items()}  # type: ignore[attr-defined]
     return COMBINATIONS.get(frozenset(forms), sum_in_full)(forms)
 
 
@@ -319,6 +348,7 @@ def cheaper_form(forms: dict[type, Piece]) -> Piece:
 
 
 def tie(forms: dict[type, Piece]) -> Piece:
+    """Return the gradients of a table that serves both for lookups and as a matrix."""
     return Tied(forms[Outer], forms[Lookup])  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ from dpcli.train.engine.method import Unsuitable, wide
 aten = torch.ops.aten
 # Operators that multiply a gradient by the derivative at output y: y (1 - y) for the sigmoid, and 1 - y^2 for tanh.
 SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input
-SLOPES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # operators of the gates i, f, g, o
+DERIVATIVES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # operators of the gates i, f, g, o
 
 
 class LstmCell(torch.autograd.Function):
@@ -38,13 +38,10 @@ class LstmCell(torch.autograd.Function):
             cell: First cell, (B, H).
         """
         size = state.shape[-1]
-        gates, states, cells = (
-            torch.empty_like(gate_inputs),
-            room_for_states(gate_inputs, state),
-            room_for_states(gate_inputs, cell),
-        )
+        gates = torch.empty_like(gate_inputs)
+        states, cells = room_for_states(gate_inputs, state), room_for_states(gate_inputs, cell)
         cell_tanh, hidden_transposed = torch.empty_like(states[1:]), hidden.T
-        each = zip(
+        steps = zip(
             gate_inputs.unbind(),
             gates.unbind(),
             pairwise(states.unbind()),
@@ -52,11 +49,10 @@ class LstmCell(torch.autograd.Function):
             cell_tanh.unbind(),
             strict=True,
         )
-        for inputs_now, gates_now, (state, state_after), (cell, cell_after), tanh_now in each:
-            first, g, o = torch.addmm(inputs_now, state, hidden_transposed, out=gates_now).split_with_sizes(
-                [2 * size, size, size], 1
-            )
-            i, f = first.sigmoid_().chunk(2, 1)
+        for inputs_now, gates_now, (state, state_after), (cell, cell_after), tanh_now in steps:
+            torch.addmm(inputs_now, state, hidden_transposed, out=gates_now)
+            input_and_forget, g, o = gates_now.split_with_sizes([2 * size, size, size], 1)
+            i, f = input_and_forget.sigmoid_().chunk(2, 1)
             torch.mul(f, cell, out=cell_after).addcmul_(i, g.tanh_())
             torch.mul(o.sigmoid_(), torch.tanh(cell_after, out=tanh_now), out=state_after)
         ctx.save_for_backward(hidden, gates, cells, cell_tanh)
@@ -64,15 +60,16 @@ class LstmCell(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, state_gradients: Tensor, last: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, state_gradients: Tensor, last_cell_gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the inputs, of the first state and of the first cell. The gradient of the weight is not computed."""
         hidden, gates, cells, cell_tanh = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
-        slopes = torch.empty_like(gates)  # derivatives of the gates, which each step replaces by its gradients
-        for slope, given, squash, out in zip(SLOPES, (g, cells[:-1], i, cell_tanh), (i, f, g, o), slopes.chunk(4, 2), strict=True):
-            slope(given, squash, grad_input=out)
+        slopes = torch.empty_like(gates)  # derivatives by the inputs of the gates, which each step replaces by its gradients
+        factors = (g, cells[:-1], i, cell_tanh)  # number that multiplies each gate in the new cell or the new state
+        for times_derivative, factor, gate, slope in zip(DERIVATIVES, factors, (i, f, g, o), slopes.chunk(4, 2), strict=True):
+            times_derivative(factor, gate, grad_input=slope)
         tanh_slopes = aten.tanh_backward(o, cell_tanh)
-        state, cell = torch.zeros_like(state_gradients[0]), last
+        state, cell = torch.zeros_like(state_gradients[0]), last_cell_gradient  # gradients of the state and of the cell
         steps = zip(slopes.unbind(), state_gradients[1:].unbind(), tanh_slopes.unbind(), f.unbind(), strict=True)
         for slopes_now, gradient_now, tanh_slope, f_now in reversed(list(steps)):
             state = state + gradient_now
@@ -123,14 +120,15 @@ class GruCell(torch.autograd.Function):
         TANH(1 - z, n, grad_input=candidate)
         SIGMOID(states[:-1] - n, z, grad_input=update)
         SIGMOID(products * candidate, r, grad_input=reset)
-        product_slopes, state = slopes.clone(), torch.zeros_like(state_gradients[0])
+        product_slopes = slopes.clone()
         product_slopes.chunk(3, 2)[2].mul_(r)
+        state = torch.zeros_like(state_gradients[0])  # gradient of the state
         steps = zip(slopes.unbind(), product_slopes.unbind(), state_gradients[1:].unbind(), z.unbind(), strict=True)
         for slopes_now, product_slopes_now, gradient_now, z_now in reversed(list(steps)):
             state = state + gradient_now
-            three = state.repeat(1, 3)
-            slopes_now.mul_(three)
-            state = torch.addmm(state * z_now, product_slopes_now.mul_(three), hidden)
+            state_of_each_gate = state.repeat(1, 3)
+            slopes_now.mul_(state_of_each_gate)
+            state = torch.addmm(state * z_now, product_slopes_now.mul_(state_of_each_gate), hidden)
         return slopes, product_slopes, None, None, state + state_gradients[0]
 
 
@@ -155,27 +153,30 @@ def gru(module: nn.Module) -> Forward | None:
     return recurrent(module, gru_direction, 1)
 
 
-def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward | None:
+def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forward | None:
     """Return the layer-by-layer forward of a recurrent module.
 
     Returns None if the weights are not the module's own, or if it has projections or dropout between layers. Torch draws such dropout at
     another point of the computation, so a record's draws could not be replayed when the record is processed alone.
 
     Args:
-        states: Number of tensors in a state.
+        direction: Function that runs one layer in one direction over time.
+        state_count: Number of tensors in a state.
     """
     layer = cast("nn.RNNBase", module)
-    own = {name for name, _ in layer.named_parameters(remove_duplicate=False)} == set(layer._flat_weights_names)
-    drops = bool(layer.dropout) and layer.num_layers > 1
-    return partial(over_layers, direction, states) if own and not layer.proj_size and not drops else None
+    parameters = {name for name, _ in layer.named_parameters(remove_duplicate=False)}
+    drops_between_layers = bool(layer.dropout) and layer.num_layers > 1
+    if parameters != set(layer._flat_weights_names) or layer.proj_size or drops_between_layers:
+        return None
+    return partial(over_layers, direction, state_count)
 
 
-def over_layers(direction: Direction, count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+def over_layers(direction: Direction, state_count: int, run: CompoundRun, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
     """Return what nn.LSTM or nn.GRU returns for the same arguments, computed layer by layer.
 
     Args:
         direction: Function that runs one layer in one direction over time.
-        count: Number of tensors in a state.
+        state_count: Number of tensors in a state.
 
     Raises:
         Unsuitable: The sequences are packed, they have no dimension of examples, or the states have another shape.
@@ -186,28 +187,32 @@ def over_layers(direction: Direction, count: int, run: CompoundRun, input: Tenso
     if layer.dropout and layer.num_layers > 1:
         raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
-    sides = 2 if layer.bidirectional else 1
-    states = first_states(run, values, layer.num_layers * sides, (hx if count > 1 else (hx,)) if hx is not None else None, count)
-    last = []
+    endings = ("", "_reverse") if layer.bidirectional else ("",)  # what torch appends to the names of each direction's weights
+    given = hx if hx is None or state_count > 1 else (hx,)
+    states = first_states(run, values, layer.num_layers * len(endings), given, state_count)
+    last_states = []
     for level in range(layer.num_layers):
         outputs = []
-        for side in range(sides):
-            place = level * sides + side
-            passed = direction(run, f"l{level}{'_reverse' * side}", in_direction(values, side), [state[place] for state in states])
-            outputs.append(in_direction(passed[0][1:], side))
-            last.append((passed[0][-1], *passed[1:]))
-        values = torch.cat(outputs, 2) if sides > 1 else outputs[0]
-    ends = tuple(torch.stack(one) for one in zip(*last, strict=True))
-    return values.transpose(0, 1) if layer.batch_first else values, ends if count > 1 else ends[0]
+        for side, ending in enumerate(endings):
+            start = [state[level * len(endings) + side] for state in states]
+            all_states, *last_cell = direction(run, f"l{level}{ending}", in_direction(values, side), start)
+            outputs.append(in_direction(all_states[1:], side))
+            last_states.append((all_states[-1], *last_cell))
+        values = torch.cat(outputs, 2) if len(endings) > 1 else outputs[0]
+    stacked = tuple(torch.stack(tensors) for tensors in zip(*last_states, strict=True))
+    output = values.transpose(0, 1) if layer.batch_first else values
+    return output, stacked if state_count > 1 else stacked[0]
 
 
-def first_states(run: CompoundRun, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
+def first_states(
+    run: CompoundRun, values: Tensor, places: int, given: Sequence[Tensor] | None, state_count: int
+) -> Sequence[Tensor]:
     """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given."""
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
-        return [values.new_zeros(shape)] * count
-    if len(given) != count or any(one.shape != shape for one in given):
-        raise Unsuitable(f"{run.label}: expected states of shape {shape}, found {[tuple(one.shape) for one in given]}")
+        return [values.new_zeros(shape)] * state_count
+    if len(given) != state_count or any(state.shape != shape for state in given):
+        raise Unsuitable(f"{run.label}: expected states of shape {shape}, found {[tuple(state.shape) for state in given]}")
     return given
 
 
@@ -221,13 +226,15 @@ def lstm_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequenc
 
     A gate adds the products of the inputs and of the states, so both products have the same gradient.
     """
-    biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"]
-    gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", biases if cast("nn.RNNBase", run.compound.module).bias else [])
-    hidden, name = run.value(f"weight_hh_{suffix}"), f"weight_hh_{suffix}"
+    has_bias = cast("nn.RNNBase", run.compound.module).bias
+    biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"] if has_bias else []
+    gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", biases)
+    hidden_name = f"weight_hh_{suffix}"
+    hidden = run.value(hidden_name)
     assert hidden is not None
     with torch.autocast(gate_inputs.device.type, enabled=False):
         states, cell = LstmCell.apply(wide(gate_inputs), wide(hidden), *map(wide, start))  # type: ignore[no-untyped-call]
-    run.record(states[:-1], gate_inputs, name)
+    run.record(states[:-1], gate_inputs, hidden_name)
     return states.to(gate_inputs.dtype), cell.to(gate_inputs.dtype)
 
 
@@ -236,14 +243,16 @@ def gru_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence
 
     The last gate multiplies the product of the states by r, so this product has a gradient of its own.
     """
-    layer = cast("nn.RNNBase", run.compound.module)
-    gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", [f"bias_ih_{suffix}"] if layer.bias else [])
-    hidden, bias = run.value(f"weight_hh_{suffix}"), run.value(f"bias_hh_{suffix}") if layer.bias else None
+    has_bias = cast("nn.RNNBase", run.compound.module).bias
+    input_biases, hidden_biases = ([f"bias_ih_{suffix}"], [f"bias_hh_{suffix}"]) if has_bias else ([], [])
+    gate_inputs = run.linear(inputs, f"weight_ih_{suffix}", input_biases)
+    hidden = run.value(f"weight_hh_{suffix}")
+    bias = run.value(f"bias_hh_{suffix}") if has_bias else None
     assert hidden is not None
     zero_terms = torch.zeros((), dtype=gate_inputs.dtype, device=gate_inputs.device, requires_grad=True).expand_as(gate_inputs)
     with torch.autocast(gate_inputs.device.type, enabled=False):
         states = GruCell.apply(  # type: ignore[no-untyped-call]
             wide(gate_inputs), wide(zero_terms), wide(hidden), None if bias is None else wide(bias), wide(start[0])
         )
-    run.record(states[:-1], zero_terms, f"weight_hh_{suffix}", [f"bias_hh_{suffix}"] if layer.bias else [])
+    run.record(states[:-1], zero_terms, f"weight_hh_{suffix}", hidden_biases)
     return (states.to(gate_inputs.dtype),)

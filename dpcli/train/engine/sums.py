@@ -74,31 +74,31 @@ def zeros(parameter: Tensor) -> Tensor:
 def clipped_sums(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
     """Return the sums of clipped gradients over all parts of a batch."""
     groups = clip.groups(list(parameters))
-    like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
-    gradients: dict[str, Tensor] = {}
+    empty = no_norms(parameters)
+    totals: dict[str, Tensor] = {}
     lengths, finites = [], []
     for pieces, count in parts:
-        with full_precision(like.device):
-            norms, in_range, rescaled = measure(pieces, groups, like.new_zeros(count))
-            if not rescaled:
-                add(gradients, pieces, groups, clip.factors(norms))
-            else:
-                factors = clip.factors(norms[in_range].to(like.dtype))
-                add(gradients, {name: piece.select(in_range) for name, piece in pieces.items()}, groups, factors)
-                finite = norms[~in_range].isfinite().all(1)
-                factors = clip.factors(norms[~in_range][finite])
-                add(gradients, {name: piece.select(finite) for name, piece in rescaled.items()}, groups, factors)
-        lengths.append(norms_over_groups(norms, like.dtype))
-        finites.append(norms.isfinite().all(1))
-    return complete_sums(gradients, lengths, finites, parameters)
+        with full_precision(empty.device):
+            measured = measure(pieces, groups, empty.new_zeros(count))
+            add_clipped(totals, pieces, measured, clip, groups)
+        lengths.append(norms_over_groups(measured.norms, empty.dtype))
+        finites.append(measured.norms.isfinite().all(1))
+    return complete_sums(totals, lengths, finites, parameters)
 
 
 def unclipped_norms(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
     """Return the norms before clipping, (B,), that `clipped_sums` returns, without computing sums."""
     pieces, count = part
-    like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
-    with full_precision(like.device):
-        return norms_over_groups(measure(pieces, clip.groups(list(parameters)), like.new_zeros(count))[0], like.dtype)
+    empty = no_norms(parameters)
+    with full_precision(empty.device):
+        measured = measure(pieces, clip.groups(list(parameters)), empty.new_zeros(count))
+        return norms_over_groups(measured.norms, empty.dtype)
+
+
+def no_norms(parameters: Mapping[str, Tensor]) -> Tensor:
+    """Return an empty tensor (0,) with the device of the parameters, and the number format of their sums."""
+    first = next(iter(parameters.values()))
+    return first.new_zeros(0, dtype=wide_type(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +129,36 @@ class Rescaled:
         return self.piece.weighted(factors * self.power).to(self.kind)
 
 
-def measure(
-    pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor
-) -> tuple[Tensor, Tensor, dict[str, Rescaled]]:
+@dataclass(frozen=True, slots=True)
+class GradientNorms:
+    """Norms of per-example gradients, with the gradients that were rescaled to measure them.
+
+    Attributes:
+        norms: Norms (B, groups), rounded up.
+        in_range: Whether the number format of the sums suffices for each example, (B,).
+        rescaled: Gradients of the other examples, by parameter name; empty if there are none.
+        kind: Number format of the sums. The norms are in double precision if there are rescaled gradients.
+    """
+
+    norms: Tensor
+    in_range: Tensor
+    rescaled: dict[str, Rescaled]
+    kind: torch.dtype
+
+
+def measure(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], zero_norms: Tensor) -> GradientNorms:
     """Measure the norms of the gradients, in double precision where the number format of the sums is too narrow.
 
     Args:
         zero_norms: Zeros (B,), the norms of a parameter that the losses do not depend on.
-
-    Returns:
-        Norms (B, groups); whether the number format suffices for each example (B,); and the rescaled gradients of the other examples.
     """
     norms = group_norms(pieces, groups, zero_norms)
     in_range = (norms < LARGE).all(1)  # False for a NaN
     if bool(in_range.all()):
-        return norms, in_range, {}
+        return GradientNorms(norms, in_range, {}, norms.dtype)
     rescaled = {name: Rescaled.of(piece.select(~in_range), zero_norms.dtype) for name, piece in pieces.items()}
     large_norms = rescaled_norms(rescaled, groups, norms[~in_range].double(), zero_norms.dtype)
-    return norms.double().index_put((~in_range,), large_norms), in_range, rescaled
+    return GradientNorms(norms.double().index_put((~in_range,), large_norms), in_range, rescaled, norms.dtype)
 
 
 def norms_over_groups(norms: Tensor, kind: torch.dtype) -> Tensor:
@@ -169,10 +181,26 @@ def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str
     """
     columns = []
     for group in groups:
-        each = torch.stack([like.new_zeros(len(like)), *(pieces[name].norms() for name in group if name in pieces)])
-        longest = each.amax(0)
-        columns.append(torch.linalg.vector_norm(each / longest.where(longest > 0.0, 1.0), dim=0) * longest)
+        norms = torch.stack([like.new_zeros(len(like)), *(pieces[name].norms() for name in group if name in pieces)])
+        largest = norms.amax(0)
+        divisors = largest.where(largest > 0.0, 1.0)
+        columns.append(torch.linalg.vector_norm(norms / divisors, dim=0) * largest)
     return torch.stack(columns, 1) * (1.0 + ROUNDING * torch.finfo(kind).eps)
+
+
+def add_clipped(
+    totals: dict[str, Tensor], pieces: Mapping[str, Piece], measured: GradientNorms, clip: Clip, groups: Sequence[Sequence[str]]
+) -> None:
+    """Add the clipped gradients of all examples to the totals. An example whose gradient is not finite adds nothing."""
+    norms, in_range = measured.norms, measured.in_range
+    if not measured.rescaled:
+        add(totals, pieces, groups, clip.factors(norms))
+        return
+    factors = clip.factors(norms[in_range].to(measured.kind))
+    add(totals, {name: piece.select(in_range) for name, piece in pieces.items()}, groups, factors)
+    finite = norms[~in_range].isfinite().all(1)
+    factors = clip.factors(norms[~in_range][finite])
+    add(totals, {name: piece.select(finite) for name, piece in measured.rescaled.items()}, groups, factors)
 
 
 def add(totals: dict[str, Tensor], pieces: Mapping[str, Weighted], groups: Sequence[Sequence[str]], factors: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_map
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.method import Loss, Part, nothing_caught, per_example_losses, wide
+from dpcli.train.engine.method import Loss, Part, nothing_caught, per_example_losses, trained_parameters, wide
 from dpcli.train.engine.pieces import PlainRows
 
 LARGEST_PART = 2**26  # number of entries of per-example gradients that are in memory at once
@@ -45,18 +45,20 @@ class Vectorised:
         return Vectorised(model, self.loss)
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        parameters = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
-        step = max(1, LARGEST_PART // max(1, sum(p.numel() for p in parameters.values())))
+        parameters = {name: p.detach() for name, p in trained_parameters(self.model).items()}
+        entries = sum(p.numel() for p in parameters.values())
+        part_size = max(1, LARGEST_PART // max(1, entries))
         program = WholeModel(self.model, self.loss)
 
-        def one(values: Mapping[str, Tensor], example: Batch) -> Tensor:
-            alone = tree_map(lambda leaf: leaf.unsqueeze(0), example)
-            called: Tensor = functional_call(program, {f"model.{name}": value for name, value in values.items()}, (alone,))
-            return called
+        def loss_of_example(values: Mapping[str, Tensor], example: Batch) -> Tensor:
+            batch_of_one = tree_map(lambda leaf: leaf.unsqueeze(0), example)
+            by_full_name = {f"model.{name}": value for name, value in values.items()}
+            loss: Tensor = functional_call(program, by_full_name, (batch_of_one,))
+            return loss
 
-        gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")
-        for start in range(0, size(batch), step):
-            part = take(batch, slice(start, start + step))
+        gradients = vmap(grad(loss_of_example), in_dims=(None, 0), randomness="different")
+        for start in range(0, size(batch), part_size):
+            part = take(batch, slice(start, start + part_size))
             with nothing_caught(), restored_flat_weights(self.model), warnings.catch_warnings():
                 # torch warns of an operator without a batching rule, which it calls in a loop.
                 warnings.filterwarnings("ignore", "There is a performance drop")
@@ -89,19 +91,33 @@ class Looped:
         return Looped(model, self.loss)
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        parameters = trained_parameters(self.model)
         for row in range(size(batch)):
             losses = per_example_losses(self.model, self.loss, take(batch, slice(row, row + 1)), 1)
             yield one_example(losses, parameters), 1
 
 
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
-    """Return the gradients of one example. Parameters that the loss does not depend on are left out."""
+    """Return the gradients of one example. Parameters that the loss does not depend on are left out.
+
+    They are accumulated in `.grad`, as in training: re-entrant checkpointing does not work with torch.autograd.grad.
+    """
     if not losses.requires_grad:
         return {}
-    gradients_of = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)
-    return {
-        name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None])
-        for name, g in zip(parameters, gradients_of, strict=True)
-        if g is not None
-    }
+    with empty_gradients(parameters.values()):
+        losses.backward(torch.ones_like(losses))  # type: ignore[no-untyped-call]
+        gradients_of = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    return {name: PlainRows(wide(g.to_dense() if g.is_sparse else g)[None]) for name, g in gradients_of.items()}
+
+
+@contextmanager
+def empty_gradients(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Clear the .grad of the parameters for the block, and restore it afterwards."""
+    gradients = [(parameter, parameter.grad) for parameter in parameters]
+    try:
+        for parameter, _ in gradients:
+            parameter.grad = None
+        yield
+    finally:
+        for parameter, gradient in gradients:
+            parameter.grad = gradient

@@ -53,11 +53,9 @@ class ReachableState:
         for name in (*self.values, *(name for name in later.values if name not in self.values)):
             if name not in self.values or name not in later.values or not equal(self.values[name], later.values[name]):
                 kind = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
-                repair = (
-                    "draw random numbers with torch, without a seed or a generator of your own"
-                    if name.endswith((DRAWS, "seed"))
-                    else "compute it before training, and do not change it"
-                )
+                repair = "compute it before training, and do not change it"
+                if name.endswith((DRAWS, "seed")):
+                    repair = "draw random numbers with torch, without a seed or a generator of your own"
                 raise InputError(
                     f"{name}: expected a {kind} that training does not change, found one that a forward updates; {repair}"
                 )
@@ -108,15 +106,17 @@ class ReachableState:
         """Add the global variables that a function names, if the function belongs to the user's code."""
         if not is_own_code(function.__code__.co_filename):
             return
-        space, names = function.__globals__, global_names(function.__code__)
-        label = space.get("__name__", name)
-        for key in sorted(names & space.keys()):
-            if not isinstance(space[key], types.ModuleType):
-                self.visit(f"{label}.{key}", space[key], depth + 1)
-            elif is_own_code(getattr(space[key], "__file__", None) or "<"):
-                for inner in sorted(names & vars(space[key]).keys()):
-                    if not isinstance(vars(space[key])[inner], types.ModuleType):
-                        self.visit(f"{space[key].__name__}.{inner}", vars(space[key])[inner], depth + 1)
+        namespace, names = function.__globals__, global_names(function.__code__)
+        label = namespace.get("__name__", name)
+        for key in sorted(names & namespace.keys()):
+            value = namespace[key]
+            if not isinstance(value, types.ModuleType):
+                self.visit(f"{label}.{key}", value, depth + 1)
+            elif is_own_code(getattr(value, "__file__", None) or "<"):
+                for inner_key in sorted(names & vars(value).keys()):
+                    inner_value = vars(value)[inner_key]
+                    if not isinstance(inner_value, types.ModuleType):
+                        self.visit(f"{value.__name__}.{inner_key}", inner_value, depth + 1)
 
     def visit_class(self, name: str, kind: type) -> None:
         """Add the attributes of a class and its bases, and the values that their methods use. Classes of libraries are left out."""
@@ -147,8 +147,9 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
                 snapshot.visit(f"model: {name}.{key}" if name else f"model: {key}", value)
         snapshot.visit_class(f"model: {name or 'the model'}", type(module))
     snapshot.visit("loss", loss)
-    for key in (key for key in vars(nn_module) if key.startswith("_global")):
-        snapshot.visit(f"torch's {key.strip('_')}", vars(nn_module)[key])
+    for key, value in vars(nn_module).items():
+        if key.startswith("_global"):
+            snapshot.visit(f"torch's {key.strip('_')}", value)
     snapshot.values["torch's seed"] = torch.initial_seed()
     snapshot.values[f"Python's {DRAWS}"] = random.getstate()
     numbers = sys.modules.get("numpy")
@@ -187,9 +188,10 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((".__self__", value.__self__), (".__func__", value.__func__))
     elif not isinstance(value, types.ModuleType | type):
         yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
-        slotted = [base for base in type(value).__mro__ if "__slots__" in vars(base)]
-        names = [name for base in slotted for name, member in vars(base).items() if isinstance(member, types.MemberDescriptorType)]
-        yield from ((f".{name}", getattr(value, name, None)) for name in names)
+        for base in type(value).__mro__:
+            if "__slots__" in vars(base):
+                slots = [name for name, member in vars(base).items() if isinstance(member, types.MemberDescriptorType)]
+                yield from ((f".{name}", getattr(value, name, None)) for name in slots)
 
 
 def pickle_or_identity(value: Any) -> object:
@@ -211,7 +213,7 @@ def cell_content(cell: Any) -> Any:
 def global_names(code: types.CodeType) -> set[str]:
     """Return the names of global variables that a function, or a function within it, may use."""
     nested = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return set(code.co_names).union(*(global_names(one) for one in nested))
+    return set(code.co_names).union(*map(global_names, nested))
 
 
 def equal(a: object, b: object) -> bool:
@@ -234,9 +236,11 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
         loss(model, batch)
     reached = state(model, loss, copies=False).values
     names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}
-    return tuple(
-        sorted({f"{names.get(id(one), place)} of shape {tuple(one.shape)}".replace(",)", ")") for one, place in recorder.operands})
-    )
+    descriptions = set[str]()
+    for tensor, place in recorder.operands:
+        lengths = ", ".join(map(str, tensor.shape))
+        descriptions.add(f"{names.get(id(tensor), place)} of shape ({lengths})")
+    return tuple(sorted(descriptions))
 
 
 class OperandRecorder(TorchDispatchMode):

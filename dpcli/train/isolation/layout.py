@@ -94,8 +94,8 @@ def coefficient(value: Any) -> int | None:
 
 def stride(lengths: Sequence[Any], dim: int) -> int | None:
     """Return the stride of a dimension in a contiguous tensor, in numbers; None if it depends on the batch size."""
-    rest = lengths[dim + 1 :]
-    return None if any(is_symbolic(length) for length in rest) else prod(int(length) for length in rest)
+    later_lengths = lengths[dim + 1 :]
+    return None if any(is_symbolic(length) for length in later_lengths) else prod(int(length) for length in later_lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +160,13 @@ def consistent(output: Tensor, layout: Layout, name: str) -> Layout:
 
     The shape must count records along the layout's dimension and along no other.
     """
-    lengths = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
+    symbolic_dims = [dim for dim, length in enumerate(output.shape) if is_symbolic(length)]
     if isinstance(layout, AlongRecords):
-        fits = lengths == [layout.dim] and has_records_at(output, layout)
+        fits = symbolic_dims == [layout.dim] and has_records_at(output, layout)
+    elif isinstance(layout, Shared):
+        fits = not symbolic_dims
     else:
-        fits = not isinstance(layout, Shared) or not lengths
+        fits = True
     return layout if fits else Unknown(name)
 
 
@@ -176,7 +178,8 @@ def dims_of(value: Any, count: int) -> list[int]:
     """
     if value is None or value == []:
         return list(range(count))
-    return [dim % max(1, count) for dim in (value if isinstance(value, list | tuple) else [value])]
+    dims = value if isinstance(value, list | tuple) else [value]
+    return [dim % max(1, count) for dim in dims]
 
 
 def leaves(values: Any) -> Iterator[Tensor]:

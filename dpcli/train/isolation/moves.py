@@ -6,6 +6,7 @@ not cover. It returns Merged if an output depends on several records, and raises
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,10 +38,10 @@ def unchanged(call: Call) -> Layouts:
 def view(call: Call) -> Layouts:
     """Return the layout after a change of shape. A view as a type of another width is not covered, because it reinterprets the numbers."""
     tensor, layout = call.one()
-    after = stride(tensor.shape, layout.dim)
-    if after is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
+    numbers_per_index = stride(tensor.shape, layout.dim)
+    if numbers_per_index is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
         return Unknown(call.name)
-    return contiguous_layout(call.outputs[0], layout.inner * after) or Unknown(call.name)
+    return contiguous_layout(call.outputs[0], layout.inner * numbers_per_index) or Unknown(call.name)
 
 
 def contiguous_layout(output: Tensor, step: int) -> AlongRecords | None:
@@ -52,9 +53,10 @@ def contiguous_layout(output: Tensor, step: int) -> AlongRecords | None:
             trailing *= int(length)
             continue
         times = coefficient(length)
-        if times is None or trailing == 0 or step % trailing or times % (step // trailing):
+        if times is None or trailing == 0 or step % trailing:
             return None
-        return AlongRecords(dim, times // (step // trailing), step // trailing)
+        inner = step // trailing
+        return None if times % inner else AlongRecords(dim, times // inner, inner)
     return None
 
 
@@ -75,14 +77,15 @@ def transpose(call: Call) -> Layouts:
     tensor, layout = call.one()
     count = tensor.dim()
     first, second = (0, count - 1) if call.name == "t" else (call["dim0"] % count, call["dim1"] % count)
-    return layout.at({first: second, second: first}.get(layout.dim, layout.dim))
+    exchanged = {first: second, second: first}
+    return layout.at(exchanged.get(layout.dim, layout.dim))
 
 
 def unsqueeze(call: Call) -> Layouts:
     """Return the layout after a dimension of length one was inserted."""
     tensor, layout = call.one()
-    at = call["dim"] % (tensor.dim() + 1)
-    return layout.at(layout.dim + (at <= layout.dim))
+    inserted = call["dim"] % (tensor.dim() + 1)
+    return layout.at(after_insertion(layout.dim, inserted))
 
 
 def squeeze(call: Call) -> Layouts:
@@ -90,7 +93,17 @@ def squeeze(call: Call) -> Layouts:
     tensor, layout = call.one()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     removed = [dim for dim in dims if not is_symbolic(tensor.shape[dim]) and tensor.shape[dim] == 1]
-    return layout.at(layout.dim - sum(dim < layout.dim for dim in removed))
+    return layout.at(after_removal(layout.dim, removed))
+
+
+def after_insertion(dim: int, inserted: int) -> int:
+    """Return the number of a dimension after another dimension was inserted."""
+    return dim + 1 if inserted <= dim else dim
+
+
+def after_removal(dim: int, removed: Sequence[int]) -> int:
+    """Return the number of a dimension after other dimensions were removed."""
+    return dim - sum(other < dim for other in removed)
 
 
 def select(call: Call) -> Layouts:
@@ -101,7 +114,7 @@ def select(call: Call) -> Layouts:
         return Unknown(call.name)
     if dim == layout.dim:
         return fitting(call.outputs[0], layout) if layout.identical else call.merged("of a record by its position in the batch")
-    return layout.at(layout.dim - (dim < layout.dim))
+    return layout.at(after_removal(layout.dim, [dim]))
 
 
 def narrow(call: Call) -> Layouts:
@@ -135,24 +148,23 @@ def unbind(call: Call) -> Layouts:
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
         raise Mixed(f"{call.name}, a loop over the records by their positions in the batch")
-    return [layout.at(layout.dim - (dim < layout.dim)) for _ in call.outputs]
+    return [layout.at(after_removal(layout.dim, [dim])) for _ in call.outputs]
 
 
 def select_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a selection. The gradient has the selected dimension again."""
     tensor, layout = call.one()
-    dim = call["dim"] % (tensor.dim() + 1)
-    return layout.at(layout.dim + (dim <= layout.dim))
+    inserted = call["dim"] % (tensor.dim() + 1)
+    return layout.at(after_insertion(layout.dim, inserted))
 
 
 def slice_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a slice. The gradient has the full length again."""
     tensor, layout = call.one()
-    if call["dim"] % tensor.dim() == layout.dim and coefficient(tensor.shape[layout.dim]) != coefficient(
-        call.outputs[0].shape[layout.dim]
-    ):
-        return Unknown(call.name)
-    return layout
+    if call["dim"] % tensor.dim() != layout.dim:
+        return layout
+    sliced_length, full_length = (coefficient(value.shape[layout.dim]) for value in (tensor, call.outputs[0]))
+    return layout if sliced_length == full_length else Unknown(call.name)
 
 
 def unfold(call: Call) -> Layouts:
@@ -167,10 +179,12 @@ def scan(call: Call) -> Layouts:
     A sort of the records by an integer, such as a length, is Unknown and not a merge. A program may restore the order afterwards.
     """
     tensor, layout = call.one()
-    dims = call.values.get("dim", call.values.get("dims"))
-    if layout.dim in dims_of(dims if dims is not None else call.values.get("dims"), tensor.dim()):
-        lengths = call.name in ("sort", "argsort") and tensor.dim() == 1 and not tensor.is_floating_point()
-        return Unknown(f"{call.name} of the records by an integer") if lengths else call.merged("along the records")
+    dims = call.values.get("dim")
+    if dims is None:
+        dims = call.values.get("dims")
+    if layout.dim in dims_of(dims, tensor.dim()):
+        sorts_by_integer = call.name in ("sort", "argsort") and tensor.dim() == 1 and not tensor.is_floating_point()
+        return Unknown(f"{call.name} of the records by an integer") if sorts_by_integer else call.merged("along the records")
     return [layout for _ in call.outputs] if call.agreed(layout) else Unknown(call.name)
 
 
@@ -201,14 +215,12 @@ def join(call: Call) -> Layouts:
     tensors = [tensor for tensor in call["tensors"] if not (tensor.dim() == 1 and tensor.shape[0] == 0)]
     count = tensors[0].dim() + (call.name == "stack")
     dim = call["dim"] % count
-    layout = pair([kind for _, kind in call.rows()], call.name)
-    if any(kind != layout for _, kind in call.rows()) or len(call.rows()) != len(tensors):
+    layout = pair([row_layout for _, row_layout in call.rows()], call.name)
+    if not call.agreed(layout) or len(call.rows()) != len(tensors):
         return Unknown(call.name)
     if call.name == "stack":
-        return layout.at(layout.dim + (dim <= layout.dim))
-    if dim == layout.dim:
-        return Unknown(call.name)
-    return layout
+        return layout.at(after_insertion(layout.dim, dim))
+    return Unknown(call.name) if dim == layout.dim else layout
 
 
 def gather(call: Call) -> Layouts:
@@ -217,13 +229,11 @@ def gather(call: Call) -> Layouts:
     All arguments must have the same layout.
     """
     tensor, layout = call.one()
-    rows = [kind for _, kind in call.rows()]
+    rows = [row_layout for _, row_layout in call.rows()]
     if call["dim"] % max(1, tensor.dim()) == pair(rows, call.name).dim:
         return call.merged("from record to record")
     all_hold_records = len(rows) == len([*call.tensors()])  # an index without records would refer to the first records only
-    if not all_hold_records or any(kind != layout for kind in rows):
-        return Unknown(call.name)
-    return layout
+    return layout if all_hold_records and call.agreed(layout) else Unknown(call.name)
 
 
 def index_select(call: Call) -> Layouts:
@@ -243,38 +253,41 @@ def index(call: Call) -> Layouts:
 
     The rule covers two uses. Each record selects from its own row, by the record indices, or each record selects from a shared tensor.
     """
-    self, indices = call["self"], list(call["indices"])
+    indices = list(call["indices"])
     indexed = [dim for dim, index in enumerate(indices) if index is not None]
     depth = max(indices[dim].dim() for dim in indexed)
-    start = indexed[0] if indexed == list(range(indexed[0], indexed[-1] + 1)) else 0
-    aligned: list[Layout] = []
-    for dim in indexed:
-        kind: Layout = call.layout_of(indices[dim])
-        shift = depth - indices[dim].dim()
-        if isinstance(kind, RecordIndices):
-            kind = RecordIndices(kind.dim + shift)
-        aligned.append(kind.at(kind.dim + shift) if isinstance(kind, AlongRecords) else kind)
-    rows = [kind for kind in aligned if isinstance(kind, AlongRecords)]
-    numbers = [kind for kind in aligned if isinstance(kind, RecordIndices)]
-    self_layout = call.layout_of(self)
-    if len({row.dim for row in rows} | {number.dim for number in numbers}) > 1:
+    adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
+    start = indexed[0] if adjacent else 0  # first dimension of the output that the indices give
+    aligned = [shifted(call.layout_of(indices[dim]), depth - indices[dim].dim()) for dim in indexed]
+    rows = [layout for layout in aligned if isinstance(layout, AlongRecords)]
+    numbers = [layout for layout in aligned if isinstance(layout, RecordIndices)]
+    self_layout = call.layout_of(call["self"])
+    record_dims = {layout.dim for layout in rows} | {layout.dim for layout in numbers}
+    if len(record_dims) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
     if not isinstance(self_layout, AlongRecords):
-        unlike = any(kind != rows[0] for kind in rows)  # the indices are of different records
-        return Unknown(call.name) if numbers or not rows or unlike else rows[0].at(start + rows[0].dim)
+        if numbers or not rows or any(layout != rows[0] for layout in rows):
+            return Unknown(call.name)
+        return rows[0].at(start + rows[0].dim)
     if self_layout.dim not in indexed:
         if rows or numbers:
             raise Mixed(f"{call.name}, which pairs each record with every other")
-        adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
         if adjacent and self_layout.dim < indexed[0]:
             return self_layout
-        return self_layout.at(self_layout.dim - sum(dim < self_layout.dim for dim in indexed) + depth)
+        return self_layout.at(after_removal(self_layout.dim, indexed) + depth)
     selector = aligned[indexed.index(self_layout.dim)]
     # With other values of outer or inner, index b along the dimension may belong to another record than b.
-    plain = len(numbers) == 1 and all((one.outer, one.inner) == (1, 1) for one in (self_layout, *rows))
-    if isinstance(selector, RecordIndices) and plain:
+    one_index_per_record = all((layout.outer, layout.inner) == (1, 1) for layout in (self_layout, *rows))
+    if isinstance(selector, RecordIndices) and len(numbers) == 1 and one_index_per_record:
         return self_layout.at(start + selector.dim)
     return call.merged("of records by their positions in the batch")
+
+
+def shifted(layout: Layout, shift: int) -> Layout:
+    """Return the layout of a tensor after `shift` leading dimensions were added."""
+    if isinstance(layout, AlongRecords):
+        return layout.at(layout.dim + shift)
+    return RecordIndices(layout.dim + shift) if isinstance(layout, RecordIndices) else layout
 
 
 def index_put(call: Call) -> Layouts:
@@ -288,11 +301,7 @@ def index_put(call: Call) -> Layouts:
     value = call.of("values")
     if isinstance(value, AlongRecords) and (value.outer, value.inner) != (self_layout.outer, self_layout.inner):
         return Unknown(call.name)
-    record_dim = layout.dim + call["values"].dim() - dims_after_indexing(call)
-    return self_layout if not isinstance(value, AlongRecords) or value.dim == record_dim else Unknown(call.name)
-
-
-def dims_after_indexing(call: Call) -> int:
-    """Return the number of dimensions of self[indices]."""
     indices = [index for index in call["indices"] if index is not None]
-    return int(call["self"].dim() - len(indices) + max(index.dim() for index in indices))
+    dims_after_indexing = call["self"].dim() - len(indices) + max(index.dim() for index in indices)
+    record_dim = layout.dim + call["values"].dim() - dims_after_indexing
+    return self_layout if not isinstance(value, AlongRecords) or value.dim == record_dim else Unknown(call.name)

@@ -39,9 +39,9 @@ def pointwise(call: Call) -> Layouts:
     if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
         return call.merged("over the records") if not call.name.endswith("backward") else Unknown(call.name)
     depth = max(tensor.dim() for tensor in call.tensors())
-    aligned = [kind.at(kind.dim + depth - tensor.dim()) for tensor, kind in call.rows()]
-    layout = pair(aligned, call.name)
-    return call.everywhere(layout) if all(kind == layout for kind in aligned) else Unknown(call.name)
+    aligned = [layout.at(layout.dim + depth - tensor.dim()) for tensor, layout in call.rows()]
+    result = pair(aligned, call.name)
+    return call.everywhere(result) if all(layout == result for layout in aligned) else Unknown(call.name)
 
 
 def reduction(call: Call) -> Layouts:
@@ -50,24 +50,27 @@ def reduction(call: Call) -> Layouts:
     dims = dims_of(call.values.get("dim"), tensor.dim())
     if layout.dim in dims:
         return call.merged("over the records")
-    keepdim = call.values.get("keepdim", False)
-    return [layout if keepdim else layout.at(layout.dim - sum(dim < layout.dim for dim in dims)) for _ in call.outputs]
+    if not call.values.get("keepdim", False):
+        layout = layout.at(layout.dim - sum(dim < layout.dim for dim in dims))
+    return [layout for _ in call.outputs]
 
 
 def product(call: Call) -> Layouts:
     """Return the layout of a product of matrices or vectors, to which another tensor may be added."""
-    first, second = (call[a] for a in OPERANDS[call.name])
-    left, right = call.layout_of(first), call.layout_of(second)
-    batched = first.dim() == 3
-    layout: list[AlongRecords] = []
-    for kind, tensor, summed in ((left, first, first.dim() - 1), (right, second, max(0, second.dim() - 2))):
-        if not isinstance(kind, AlongRecords):
+    left, right = (call[name] for name in OPERANDS[call.name])
+    summed_dims = (left.dim() - 1, max(0, right.dim() - 2))
+    batched = left.dim() == 3
+    layouts: list[AlongRecords] = []
+    for factor, summed_dim in zip((left, right), summed_dims, strict=True):
+        layout = call.layout_of(factor)
+        if not isinstance(layout, AlongRecords):
             continue
-        if kind.dim == summed:
+        if layout.dim == summed_dim:
             return call.merged("over the records")
-        layout.append(kind if batched and kind.dim == 0 else kind.at(first.dim() - 1 if tensor is second else kind.dim))
-    result = pair(layout, call.name)
-    if any(kind != result for kind in layout):
+        is_column_of_right = factor is right and not (batched and layout.dim == 0)
+        layouts.append(layout.at(left.dim() - 1) if is_column_of_right else layout)
+    result = pair(layouts, call.name)
+    if any(layout != result for layout in layouts):
         return Unknown(call.name)
     added = call.of("self") if "mat1" in call.values or "batch1" in call.values else None
     return result if not isinstance(added, AlongRecords) or added == result else Unknown(call.name)
@@ -105,13 +108,17 @@ def trailing_norm_backward(call: Call) -> Layouts:
 def batch_first(call: Call) -> Layouts:
     """Return the layouts of a convolution or a group normalisation, which treats each index of the first dimension separately."""
     layout = call.one()[1]
-    return if_consistent(call, layout, call.everywhere(layout)) if layout.dim == 0 and has_full_length(call) else Unknown(call.name)
+    if layout.dim != 0 or not has_full_length(call):
+        return Unknown(call.name)
+    return if_consistent(call, layout, call.everywhere(layout))
 
 
 def batch_first_backward(call: Call) -> Layouts:
     """Return the layouts of the gradients of a convolution or a group normalisation."""
     layout = call.one()[1]
-    return gradient_layouts(call, layout) if layout.dim == 0 and has_full_length(call) else Unknown(call.name)
+    if layout.dim != 0 or not has_full_length(call):
+        return Unknown(call.name)
+    return gradient_layouts(call, layout)
 
 
 def has_full_length(call: Call) -> bool:
@@ -121,8 +128,8 @@ def has_full_length(call: Call) -> bool:
 
 def gradient_layouts(call: Call, layout: AlongRecords) -> Layouts:
     """Return the layouts of the gradient of the input, and of the gradients of the weights, which are sums over all records."""
-    first, *weights = call.outputs
-    result: list[Layout] = [fitting(first, layout), *(call.merged("over the records") for _ in weights)]
+    input_gradient, *weight_gradients = call.outputs
+    result: list[Layout] = [fitting(input_gradient, layout), *(call.merged("over the records") for _ in weight_gradients)]
     return if_consistent(call, layout, result)
 
 
@@ -147,20 +154,19 @@ def batch_norm(call: Call) -> Layouts:
     In training it uses statistics of the batch and treats each channel separately, so records may be along the channels only. With
     running statistics it treats each number separately.
     """
-    _tensor, layout = call["input"], call.of("input")
+    layout = call.of("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
-    training = call.values.get("training", call.name != "_batch_norm_no_update" and not call.name.endswith("no_training"))
-    if training and layout.dim != 1:
+    trains_by_name = call.name != "_batch_norm_no_update" and not call.name.endswith("no_training")
+    if call.values.get("training", trains_by_name) and layout.dim != 1:
         return call.merged("over the records")
-    first, *statistics = call.outputs
-    along = AlongRecords(0, layout.outer, layout.inner)
-    weights = [
-        kind for name in ("weight", "bias", "running_mean", "running_var") if isinstance(kind := call.of(name), AlongRecords)
-    ]
-    if weights and (layout.dim != 1 or any(kind != along for kind in weights)):
-        return Unknown(call.name)
-    return [fitting(first, layout), *(fitting(statistic, along) for statistic in statistics)]
+    normalised, *statistics = call.outputs
+    along_channels = AlongRecords(0, layout.outer, layout.inner)
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        of_channels = call.of(name)
+        if isinstance(of_channels, AlongRecords) and (layout.dim != 1 or of_channels != along_channels):
+            return Unknown(call.name)
+    return [fitting(normalised, layout), *(fitting(statistic, along_channels) for statistic in statistics)]
 
 
 def batch_norm_backward(call: Call) -> Layouts:
@@ -168,15 +174,17 @@ def batch_norm_backward(call: Call) -> Layouts:
     layout = call.of("input") or call.of("grad_out")
     if not isinstance(layout, AlongRecords) or (call.values.get("train", True) and layout.dim != 1):
         return Unknown(call.name)
-    first, *weights = call.outputs
+    input_gradient, *weight_gradients = call.outputs
     channels: Layout = AlongRecords(0, layout.outer, layout.inner) if layout.dim == 1 else call.merged("over the records")
-    return [fitting(first, layout), *(channels for _ in weights)]
+    return [fitting(input_gradient, layout), *(channels for _ in weight_gradients)]
 
 
 def embedding(call: Call) -> Layouts:
     """Return the layout of rows that were looked up in a shared table."""
     layout = call.of("indices")
-    return layout if isinstance(layout, AlongRecords) and not isinstance(call.of("weight"), AlongRecords) else Unknown(call.name)
+    if not isinstance(layout, AlongRecords) or isinstance(call.of("weight"), AlongRecords):
+        return Unknown(call.name)
+    return layout
 
 
 def embedding_backward(call: Call) -> Layouts:
@@ -245,7 +253,7 @@ NAMES: dict[Rule, str] = {
     moves.squeeze: "squeeze squeeze_copy",
     moves.select: "select select_copy",
     moves.narrow: "slice slice_copy narrow",
-    moves.split: "split split_with_sizes chunk split_copy split_with_sizes_copy",
+    moves.split: "split split_with_sizes chunk split_copy split_with_sizes_copy unsafe_split unsafe_split_with_sizes",
     moves.unbind: "unbind unbind_copy",
     moves.select_backward: "select_backward",
     moves.slice_backward: "slice_backward",
@@ -263,7 +271,7 @@ NAMES: dict[Rule, str] = {
     pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
     "hardtanh_backward leaky_relu_backward elu_backward softplus_backward hardswish_backward hardsigmoid_backward mish_backward "
     "log_sigmoid_forward log_sigmoid_backward logit_backward softshrink_backward hardshrink_backward rrelu_with_noise "
-    "rrelu_with_noise_backward _prelu_kernel _prelu_kernel_backward relu relu6 gelu silu "
+    "rrelu_with_noise_backward _prelu_kernel _prelu_kernel_backward relu relu6 gelu silu hardswish "
     "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
     "mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward soft_margin_loss_backward "
     "normal uniform exponential geometric cauchy log_normal random poisson nan_to_num clamp_min clamp_max",
@@ -296,18 +304,23 @@ NAMES: dict[Rule, str] = {
 }
 RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
 
-# CREATING: operators that create new numbers. Only the shape of their output depends on the number of records.
-# DRAWING: creating operators whose numbers may differ between records.
-# SIZED: operators that accept the batch size as a length of their output.
-CREATING, DRAWING, SIZED = (
-    frozenset(names.split())
-    for names in (
-        "empty zeros ones full rand randn randint normal new_empty new_zeros new_ones new_full empty_like zeros_like ones_like "
-        "full_like rand_like randn_like randint_like expand repeat scalar_tensor empty_strided new_empty_strided",
-        "rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like",
-        "view _unsafe_view reshape view_copy expand expand_copy repeat select slice slice_backward select_backward "
-        "native_group_norm native_group_norm_backward nll_loss_forward",
-    )
+
+def named(names: str) -> frozenset[str]:
+    """Return the names in a text."""
+    return frozenset(names.split())
+
+
+# Operators that create new numbers. Only the shape of their output depends on the number of records.
+CREATING = named(
+    "empty zeros ones full rand randn randint normal new_empty new_zeros new_ones new_full empty_like zeros_like ones_like "
+    "full_like rand_like randn_like randint_like expand repeat scalar_tensor empty_strided new_empty_strided"
+)
+# Creating operators whose numbers may differ between records.
+DRAWING = named("rand randn randint normal rand_like randn_like randint_like empty new_empty empty_like")
+# Operators that accept the batch size as a length of their output.
+SIZED = named(
+    "view _unsafe_view reshape view_copy expand expand_copy repeat select slice slice_backward select_backward "
+    "native_group_norm native_group_norm_backward nll_loss_forward"
 )
 # Arguments that a backward operator receives from its forward operator. No other operator can read them.
 OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}

@@ -11,6 +11,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -22,7 +23,7 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import DrawnNumbers, recorded_draws, replayed_draws
-from dpcli.train.engine.method import Loss, Method, per_example_losses
+from dpcli.train.engine.method import Loss, Method, per_example_losses, trained_parameters
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, unclipped_norms
 from dpcli.train.engine.vectorised import one_example
@@ -32,8 +33,10 @@ from dpcli.train.isolation.traced_program import Program, analyze, dense_embeddi
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # factors of synthetic records, to reach branches that depend on magnitudes
 BATCH_SIZES = (7, 11, 13)  # candidates. A size that divides no other dimension identifies the dimension of the records
 LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, because it may treat larger batches differently
-SEEDS = 3  # rounds of the check, each with fresh random numbers
-SPAN = 1000  # scalar integers with a smaller range are drawn so that every value occurs before one is repeated
+ROUNDS = 3  # rounds of the check, each with fresh random numbers
+SEED_BITS = 40  # length of the seeds of the program's random numbers
+LARGEST_RANGE = 2**52  # integers are drawn by random numbers in double precision, which tell so many apart
+SPAN = 1000  # scalar integers with at most this number of values are drawn so that every value occurs before one is repeated
 BEYOND = 1e15  # a norm above this number may be infinite in one of two computations and finite in the other
 
 # A function that draws the given number of synthetic records. Every call draws new records.
@@ -46,27 +49,32 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     Raises:
         InputError: The program combines records, changes state in a forward pass, or fails on synthetic records.
     """
-    before = state(model, loss)
+    state_before = state(model, loss)
     program = analyze(copy_of(model), loss, draw(2))
-    before.require_same(state(model, loss))
+    state_before.require_same(state(model, loss))
     try:
         try_records(copy_of(model).double(), loss, lambda count: double(draw(count)), program)
     except InputError:
         raise
     except Exception:  # the program may run in its own precision only
-        spare, stack = copy_of(model), ["loss"]
-        try:
-            with tracked_modules(spare, stack):
-                try_records(spare, loss, draw, program)
-        except InputError:
-            raise
-        except Exception as problem:
-            raise InputError(
-                f"{stack[-1]}: expected a program that runs on made-up records, found {describe_error(problem)}"
-            ) from problem
-    before.require_same(state(model, loss))
+        try_in_own_precision(model, loss, draw, program)
+    state_before.require_same(state(model, loss))
     require_no_memory(model, loss, draw, program)
     return program
+
+
+def try_in_own_precision(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
+    """Compare the losses of records on a copy of the model. Raises InputError if they differ, or if the program fails."""
+    spare, stack = copy_of(model), ["loss"]
+    try:
+        with tracked_modules(spare, stack):
+            try_records(spare, loss, draw, program)
+    except InputError:
+        raise
+    except Exception as problem:
+        raise InputError(
+            f"{stack[-1]}: expected a program that runs on made-up records, found {describe_error(problem)}"
+        ) from problem
 
 
 def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
@@ -83,34 +91,35 @@ def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program
     tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # kernels may add in another order in the second computation
     with restored_generators(model):
         for record in (draw(1) for _ in range(TRIED)):
-            seed = secrets.randbits(40)
-            first = gradient_after([], copy_of(model), loss, record, seed)
-            length_first = math.hypot(*(float(g.norm()) for g in first.values()))
-            if length_first > 0.0:  # a record may have no loss, such as one whose label marks padding
+            seed = secrets.randbits(SEED_BITS)
+            gradient = gradient_after([], copy_of(model), loss, record, seed)
+            length = math.hypot(*(float(g.norm()) for g in gradient.values()))
+            if length > 0.0:  # a record may have no loss, such as one whose label marks padding
                 break
         scales = SCALES if has_floats(record) else SCALES[:1] * len(SCALES)
-        again = gradient_after([scale_numbers(draw(1), scale) for scale in scales], copy_of(model), loss, record, seed)
-    difference = math.hypot(*(float((again[name] - one).norm()) for name, one in first.items()))
-    if math.isfinite(length_first) and not difference <= tolerance * length_first:
+        earlier_records = [scale_numbers(draw(1), scale) for scale in scales]
+        later_gradient = gradient_after(earlier_records, copy_of(model), loss, record, seed)
+    difference = math.hypot(*(float((later_gradient[name] - g).norm()) for name, g in gradient.items()))
+    if math.isfinite(length) and not difference <= tolerance * length:
         raise InputError(
             "model: expected a gradient of each record that depends on it alone, found one that depends on records processed before it; "
             "the backward pass and its hooks must keep no state that enters a gradient"
         )
 
 
-def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
+def gradient_after(earlier_records: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
     """Return the gradient of one record by parameter name, computed after the gradients of other records. Every batch has one record."""
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parameters = trained_parameters(model)
 
-    def alone(one: Batch, seed: int) -> Mapping[str, PlainRows]:
+    def gradient_of(batch: Batch, seed: int) -> Mapping[str, PlainRows]:
         with fixed_seed(model, seed):
-            return one_example(per_example_losses(model, loss, tree_map(torch.clone, one), 1), parameters)
+            return one_example(per_example_losses(model, loss, tree_map(torch.clone, batch), 1), parameters)
 
     with shift_parameters(model), dense_embeddings(model), torch.enable_grad():
-        for other in others:
+        for earlier in earlier_records:
             with suppress(Exception):  # a loss may reject such numbers; the part of the program before the error has run
-                alone(other, secrets.randbits(40))
-        gradients = alone(record, seed)
+                gradient_of(earlier, secrets.randbits(SEED_BITS))
+        gradients = gradient_of(record, seed)
     return {name: gradients[name].values if name in gradients else torch.zeros_like(p)[None] for name, p in parameters.items()}
 
 
@@ -120,21 +129,25 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
     Raises InputError if the losses differ, or if a forward pass changes state.
     """
     tolerance = math.pow(program.coarsest, 0.4) if program.coarsest > 1e-6 else 1e-5
-    tolerance, few = max(tolerance, tolerance_of(model)), batch_size_for(model, draw(1))
+    tolerance = max(tolerance, tolerance_of(model))
+    usual_count = batch_size_for(model, draw(1))
     with shift_parameters(model), restored_generators(model):
-        before = state(model, loss)
+        state_before = state(model, loss)
         loss(model, draw(2))
-        before.require_same(state(model, loss))  # this includes torch's seed, which `check` sets itself
-        for seed in range(SEEDS):
-            count = LARGER_BATCH_SIZE if seed == 1 and not program.complete else few
+        state_before.require_same(state(model, loss))  # this includes torch's seed, which `check` sets itself
+        for round_number in range(ROUNDS):
+            count = LARGER_BATCH_SIZE if round_number == 1 and not program.complete else usual_count
             for scale in SCALES if has_floats(draw(1)) else SCALES[:1]:
-                check(model, loss, scale_numbers(draw(count), scale), secrets.randbits(40), tolerance, program.doubt)
-                before.require_same(state(model, loss))
+                records = scale_numbers(draw(count), scale)
+                check(model, loss, records, secrets.randbits(SEED_BITS), tolerance, program.doubt)
+                state_before.require_same(state(model, loss))
 
 
 def batch_size_for(model: nn.Module, record: Batch) -> int:
     """Return a batch size that divides no length of a record or a parameter. Return the first candidate if there is none."""
-    lengths = {length for one in (*tree_leaves(record), *model.parameters()) for length in one.shape}
+    lengths = set[int]()
+    for tensor in (*tree_leaves(record), *model.parameters()):
+        lengths.update(tensor.shape)
     return next((count for count in BATCH_SIZES if all(length % count for length in lengths)), BATCH_SIZES[0])
 
 
@@ -156,44 +169,65 @@ def double(batch: Batch) -> Batch:
 def draws_like(records: Batch) -> Draw:
     """Return a function that draws synthetic records with the shapes and types of some records.
 
-    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, because the program accepts labels
-    or tokens of this range. Nothing else depends on the values of the given records.
+    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, separately for each place in a
+    record: columns of a table may be categories of different numbers. The program accepts labels or tokens of this range. Nothing else
+    depends on the values of the given records.
     """
-    form = tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device, *span(leaf)), records)
-    return lambda count: tree_map(lambda one: draw_tensor(count, *one), form, is_leaf=is_form)
+    forms = tree_map(form_of, records)
+    return lambda count: tree_map(lambda form: form.draw(count), forms)
 
 
-def is_form(one: object) -> bool:
-    return isinstance(one, tuple) and len(one) == 5 and isinstance(one[0], torch.Size)
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """The form of one tensor of the records.
 
-
-def span(leaf: Tensor) -> tuple[int, int]:
-    """Return the smallest and the largest integer of a tensor; (0, 1) if it holds no integers."""
-    if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool or not leaf.numel():
-        return 0, 1
-    return int(leaf.min()), int(leaf.max())
-
-
-def draw_tensor(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.device, low: int, high: int) -> Tensor:
-    """Draw one tensor of synthetic records.
-
-    A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1.
+    Attributes:
+        shape: Shape of one record's part.
+        dtype, device: Type and device of the numbers.
+        low, high: Smallest and largest integer at each place, of shape `shape`; zeros and ones for other types.
     """
-    if dtype == torch.bool:
-        values = torch.rand(count, *shape, device=device) < 0.5
-        if values.dim() > 1:
-            values[:, 0] = True
-        return values
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(count, *shape, dtype=torch.promote_types(dtype, torch.float32), device=device).to(dtype)
-    least, most = max(0, low), max(0, low, high)
-    numbers = torch.randint(least, most + 1, (count, *shape), device=device)
-    if not shape and most - least < SPAN:  # labels and lengths: even few records have many different values
-        every = [torch.randperm(most - least + 1, device=device) for _ in range(0, count, most - least + 1)]
-        numbers = least + torch.cat([*every, numbers[:0]])[:count]
-    if low < 0:
-        numbers = torch.where(torch.rand(numbers.shape, device=device) < 0.1, low, numbers)
-    return numbers.to(dtype)
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    low: Tensor
+    high: Tensor
+
+    def draw(self, count: int) -> Tensor:
+        """Draw the part of `count` synthetic records."""
+        size = (count, *self.shape)
+        if self.dtype == torch.bool:
+            values = torch.rand(size, device=self.device) < 0.5
+            if values.dim() > 1:
+                values[:, 0] = True
+            return values
+        if self.dtype.is_floating_point or self.dtype.is_complex:
+            return torch.randn(size, dtype=torch.promote_types(self.dtype, torch.float32), device=self.device).to(self.dtype)
+        return self.integers(size).to(self.dtype)
+
+    def integers(self, size: tuple[int, ...]) -> Tensor:
+        """Draw integers. A negative smallest integer is assumed to be a special value, such as padding, and has probability 0.1."""
+        smallest = self.low.clamp(min=0)
+        value_counts = (self.high - smallest).clamp(0, LARGEST_RANGE) + 1
+        if not self.shape and int(value_counts) <= SPAN:  # labels and lengths: even few records have many different values
+            count, value_count = size[0], int(value_counts)
+            permutations = [torch.randperm(value_count, device=self.device) for _ in range(0, count, value_count)]
+            numbers = smallest + torch.cat([*permutations, smallest.new_zeros(0)])[:count]
+        else:
+            fractions = torch.rand(size, dtype=torch.float64, device=self.device)
+            numbers = smallest + torch.minimum((fractions * value_counts).long(), value_counts - 1)
+        padding = (self.low < 0) & (torch.rand(size, device=self.device) < 0.1)
+        return torch.where(padding, self.low, numbers)
+
+
+def form_of(leaf: Tensor) -> RecordForm:
+    """Return the form of one tensor of the records."""
+    integers = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
+    if integers and len(leaf):
+        low, high = leaf.long().aminmax(dim=0)
+    else:
+        low, high = (torch.full(leaf.shape[1:], limit, device=leaf.device) for limit in (0, 1))
+    return RecordForm(leaf.shape[1:], leaf.dtype, leaf.device, low, high)
 
 
 def scale_numbers(batch: Batch, scale: float) -> Batch:
@@ -245,8 +279,8 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
         sums = engine(batch)
     if engine.method.isolates:  # an error on these records made the engine process one example at a time
         return sums
-    together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    if not agree(engine, norm_alone(engine, alone, draws), together):
+    example = tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
+    if not agree(engine, norm_alone(engine, example, draws), norm_in_batch=float(sums.norms[row])):
         raise InputError(
             "model: expected an example's gradient in the batch to equal its gradient alone, but the model or the loss "
             "mixes examples; this step was not released"
@@ -254,26 +288,29 @@ def sums_with_check(engine: SumEngine, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def norm_alone(engine: SumEngine, alone: Batch, draws: list[DrawnNumbers]) -> float:
+def norm_alone(engine: SumEngine, example: Batch, draws: list[DrawnNumbers]) -> float:
     """Return the gradient norm of one example, computed alone and with the given random numbers."""
-    parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
+    parameters = trained_parameters(engine.model)
     with dense_embeddings(engine.model), replayed_draws(draws) if draws else nullcontext():
-        gradients = one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters)
+        gradients = one_example(per_example_losses(engine.model, engine.loss, example, 1), parameters)
     return norm(gradients, engine.clip, parameters)
 
 
 def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
     """Return the gradient norm over all parameters. Large norms are computed in double precision, because squares may overflow."""
     with torch.no_grad():
-        each = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
-        quick = math.hypot(*torch.stack(each).tolist()) if each else 0.0
-    return quick if quick < LARGE else float(unclipped_norms((gradients, 1), clip, parameters)[0])
+        norms = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
+        single_precision_norm = math.hypot(*torch.stack(norms).tolist()) if norms else 0.0
+    if single_precision_norm < LARGE:
+        return single_precision_norm
+    return float(unclipped_norms((gradients, 1), clip, parameters)[0])
 
 
-def agree(engine: SumEngine, alone: float, together: float) -> bool:
-    """Check whether two norms agree up to rounding, relative to the larger norm plus C / 50."""
-    if not (math.isfinite(alone) and math.isfinite(together)):
-        return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > BEYOND
+def agree(engine: SumEngine, alone: float, norm_in_batch: float) -> bool:
+    """Check whether the norms of one example alone and in a batch agree up to rounding, relative to the larger norm plus C / 50."""
+    finite = [norm for norm in (alone, norm_in_batch) if math.isfinite(norm)]
+    if len(finite) < 2:
+        return not finite or finite[0] > BEYOND
     coarsest = 0.0 if engine.program is None else engine.program.coarsest
     tolerance = max(tolerance_of(engine.model), math.pow(coarsest, 0.4))
-    return abs(alone - together) <= tolerance * (max(alone, together) + 0.02 * engine.clip.bound)
+    return abs(alone - norm_in_batch) <= tolerance * (max(finite) + 0.02 * engine.clip.bound)

@@ -27,11 +27,12 @@ from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
 from dpcli.train.engine.draws import EXPECTED_LOSS
-from dpcli.train.engine.method import Loss, RaisedErrors
+from dpcli.train.engine.method import Loss, RaisedErrors, trained_parameters
 from dpcli.train.isolation.batch_size import Shapes, batch_symbol, called_by_operator
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 
+LONGEST_MESSAGE = 200  # characters of an error's message that are shown
 # Methods of tensors that read numbers without calling an operator.
 DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__array__", "__dlpack__")
 
@@ -80,17 +81,19 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
             raise
         complete = False
     except Exception as problem:  # usually caused by the missing numbers; a faulty program later fails on synthetic records too
-        findings.doubts.append(
-            f"{describe_error(problem).partition(' (its message')[0].partition(': ')[0]}, on tensors without numbers"
-        )
+        place = describe_error(problem).partition(" (its message")[0].partition(": ")[0]
+        findings.doubts.append(f"{place}, on tensors without numbers")
         complete = False
     if findings.refusal is not None:
         raise findings.refusal
     environment.require_any_size()
     findings.doubts.extend(f"an error of {name} that the model catches" for name in errors.names if complete)
-    doubt = findings.doubts[0] if findings.doubts else None
     return Program(
-        doubt, complete, findings.coarsest, findings.random or not complete, not (findings.custom_operators or has_vmap_rules())
+        doubt=findings.doubts[0] if findings.doubts else None,
+        complete=complete,
+        coarsest=findings.coarsest,
+        random=findings.random or not complete,
+        mapped=not (findings.custom_operators or has_vmap_rules()),
     )
 
 
@@ -100,11 +103,11 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
     with torch.enable_grad():
         losses = loss(model, batch)
         require_losses(losses, tracker)
-        trained = [p for p in model.parameters() if p.requires_grad]
+        trained = list(trained_parameters(model).values())
         if not isinstance(tracker.layout_of(losses), Unknown):
             findings.unknown.clear()  # the losses do not depend on the unknown results
         if losses.requires_grad:
-            tracker.where = lambda: "model: in the backward pass"
+            tracker.running_module = lambda: "model: in the backward pass"
             gradients(losses, torch.ones_like(losses), trained)
         findings.doubts.extend(f"{name} has no rule" for name in findings.unknown)
 
@@ -187,11 +190,13 @@ def describe_error(problem: BaseException) -> str:
     """Return the type and the place of an error, and its message if torch raised it. A message of the user's code may quote records."""
     if isinstance(problem, DpcliError) and problem.__cause__ is not None:
         problem = problem.__cause__
-    where, lines = raised_at(problem), traceback.extract_tb(problem.__traceback__)
-    if not lines or not lines[-1].filename.startswith(TORCH_FOLDER):
-        return where
-    message = (str(problem).strip().splitlines() or [""])[0][:200]
-    return f"{where.partition(' (its message')[0]}{': ' if message else ''}{message}"
+    description, frames = raised_at(problem), traceback.extract_tb(problem.__traceback__)
+    raised_by_torch = bool(frames) and frames[-1].filename.startswith(TORCH_FOLDER)
+    if not raised_by_torch:
+        return description
+    first_line = (str(problem).strip().splitlines() or [""])[0][:LONGEST_MESSAGE]
+    without_note = description.partition(" (its message")[0]
+    return f"{without_note}: {first_line}" if first_line else without_note
 
 
 def has_vmap_rules() -> bool:

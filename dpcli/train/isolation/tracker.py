@@ -33,7 +33,7 @@ from dpcli.train.isolation.layout import (
     is_symbolic,
     leaves,
 )
-from dpcli.train.isolation.operators import CREATING, DRAWING, OPAQUE, RULES, SIZED, pointwise
+from dpcli.train.isolation.operators import CREATING, DRAWING, OPAQUE, RULES, SIZED, Rule, pointwise
 
 # Advice at the end of messages.
 ADVICE = "apply it over the dimensions of one example, never over the batch"
@@ -41,6 +41,7 @@ TORCH_NAMESPACES = ("aten", "prims", "prim")
 # Operators that move all numbers of a tensor.
 REARRANGING = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
 SPLITTING = ("split", "unsafe_split")
+INDEXING = ("index", "index_put", "_unsafe_index")  # operators in which record indices select each record's own row
 INDEX_TYPES = (torch.int32, torch.int64)  # integer types that are wide enough to count the records
 # Schema types of arguments that may be lengths of the output.
 SIZE_ARGUMENTS = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
@@ -72,10 +73,10 @@ class IsolationFindings:
     random: bool = False
     custom_operators: bool = False
 
-    def doubt(self, why: str) -> None:
+    def doubt(self, reason: str) -> None:
         """Add a reason for doubt, with the line of the user's code that is running."""
         line = own_line()
-        self.doubts.append(f"{why} at {line}" if line else why)
+        self.doubts.append(f"{reason} at {line}" if line else reason)
 
 
 @dataclass(slots=True)
@@ -105,13 +106,15 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         findings: Findings, to which the mode adds.
         size: Symbol of the batch size.
-        where: Function that returns the name of the running module.
+        running_module: Function that returns the name of the running module.
         names: Names, by identity, of tensors that outlive the call. The program must not write to them.
     """
 
-    def __init__(self, findings: IsolationFindings, size: torch.SymInt, where: Callable[[], str], names: dict[int, str]) -> None:
+    def __init__(
+        self, findings: IsolationFindings, size: torch.SymInt, running_module: Callable[[], str], names: dict[int, str]
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.findings, self.size, self.where, self.names = findings, size, where, names
+        self.findings, self.size, self.running_module, self.names = findings, size, running_module, names
         self.recorded_layouts: Any = WeakIdKeyDictionary()
         self.addresses: Any = WeakIdKeyDictionary()  # the address of the storage of each tensor when its layout was recorded
         self.storages: dict[int, StorageState] = {}
@@ -132,23 +135,24 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.require_no_loop(name, values)
         try:
             reads_constant = name == "_local_scalar_dense" and is_constant(values["self"])
-            out = number_in(values["self"]) if reads_constant else func(*args, **kwargs)
+            result = number_in(values["self"]) if reads_constant else func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise self.unfollowed("a branch or a shape depends on values") from None
-        outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
+        outputs = list(leaves(result if isinstance(result, list | tuple) else [result]))
         base = name.rstrip("_") if not name.startswith("__") else name
-        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.layout_of)
+        readable = {key: value for key, value in values.items() if key != OPAQUE.get(base)}
+        call = Call(base, readable, outputs, self.layout_of)
         self.record_properties(func, call)
         targets = [(tensor, self.layout_of(tensor)) for tensor in written_tensors(func, values)]
         try:
             layouts = self.layouts(func, call, [*map(self.layout_of, call.tensors())])
         except Mixed as mixed:
             raise self.refuse(str(mixed)) from None
-        several = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
-        for output, layout in zip(outputs, several, strict=True):
+        by_output = layouts if isinstance(layouts, list) else [layouts] * len(outputs)
+        for output, layout in zip(outputs, by_output, strict=True):
             self.store(output, consistent(output, layout, base))
         self.write(base, targets, layouts if isinstance(layouts, list) else [layouts])
-        return out
+        return result
 
     def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
         """Check that the operator does not split the batch into single records. Raises Unfollowed if it does."""
@@ -157,10 +161,10 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(layout, AlongRecords) and layout.dim == values["dim"] % values["self"].dim():
                 raise self.unfollowed(f"{name} loops over the records")
 
-    def unfollowed(self, why: str) -> Unfollowed:
+    def unfollowed(self, reason: str) -> Unfollowed:
         """Record a doubt, and return it as an exception to raise."""
-        self.findings.doubt(why)
-        return Unfollowed(why)
+        self.findings.doubt(reason)
+        return Unfollowed(reason)
 
     def record_properties(self, func: Any, call: Call) -> None:
         """Record whether the operator is torch's own, whether it is random, and how precise its outputs are."""
@@ -203,19 +207,18 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def layouts(self, func: Any, call: Call, layouts: list[Layout]) -> Layouts:
         """Return the layout of each output, given the layouts of the arguments."""
-        lengths, count = batch_size_uses(func, call.values)
-        shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
-        if not count and shaped and len([*call.tensors()]) == 1:
+        in_shape, in_numbers = batch_size_uses(func, call.values)
+        uses_shape_only = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in CREATING)
+        if not in_numbers and uses_shape_only and len([*call.tensors()]) == 1:
             return [self.created(call, output) for output in call.outputs]
         unknown = [layout for layout in layouts if isinstance(layout, Unknown)]
         if unknown:
             return unknown[0]
         rows = [layout for layout in layouts if isinstance(layout, AlongRecords | RecordIndices)]
         merged = [layout for layout in layouts if isinstance(layout, Merged)]
-        if call.name == "arange" and not rows and not merged and (lengths or count):
-            start, step = call.values.get("start", 0), call.values.get("step", 1)
-            return RecordIndices(0) if (start, step) == (0, 1) and counts_records(call.outputs[0], 0) else Unknown("arange")
-        if merged or count:
+        if call.name == "arange" and not rows and not merged and (in_shape or in_numbers):
+            return indices_layout(call)
+        if merged or in_numbers:
             how = merged[0].how if merged else f"{call.name} with the number of records"
             if rows:
                 raise Mixed(how)
@@ -224,14 +227,11 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not any(is_symbolic(length) for output in call.outputs for length in output.shape):
                 return SHARED
             return [self.created(call, output) if call.name in CREATING else Unknown(call.name) for output in call.outputs]
-        if any(isinstance(layout, RecordIndices) for layout in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
+        if any(isinstance(layout, RecordIndices) for layout in rows) and call.name not in INDEXING:
             return self.index_layout(call)
-        if lengths and call.name not in SIZED:
+        if in_shape and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
-        rule = RULES.get(call.name) if func.namespace == "aten" else no_rule
-        if rule is None:
-            rule = pointwise if torch.Tag.pointwise in func.tags else no_rule
-        return mark_differing(rule(call), rows)
+        return mark_differing(rule_of(func, call.name)(call), rows)
 
     def created(self, call: Call, output: Tensor) -> Layout:
         """Return the layout of a new tensor, such as one of zeros.
@@ -246,14 +246,17 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if dims == [layout.dim] and has_records_at(output, layout):
                 return replace(layout, identical=False)
         times = coefficient(output.shape[dims[0]])
-        return AlongRecords(dims[0], 1, times, call.name not in DRAWING) if len(dims) == 1 and times else Unknown(call.name)
+        if len(dims) > 1 or not times:
+            return Unknown(call.name)
+        return AlongRecords(dims[0], outer=1, inner=times, identical=call.name not in DRAWING)
 
     def index_layout(self, call: Call) -> Layout:
         """Return the layout of record indices after an operator. Record indices that are only rearranged remain record indices."""
         if call.name in REARRANGING:
             by_id = {id(tensor): as_records(self.layout_of(tensor)) for tensor in call.tensors()}
             layouts = RULES[call.name](replace(call, layout_of=lambda tensor: by_id[id(tensor)]))
-            (layout,), (output,) = layouts if isinstance(layouts, list) else [layouts], call.outputs
+            (layout,) = layouts if isinstance(layouts, list) else [layouts]
+            (output,) = call.outputs
             if isinstance(layout, AlongRecords) and (layout.outer, layout.inner) == (1, 1) and counts_records(output, layout.dim):
                 return RecordIndices(layout.dim)
         return Unknown(f"{call.name} of the records' positions")
@@ -275,55 +278,66 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             targets: Tensors that are written to, each with its earlier layout.
             layouts: Layouts of the operator's results. The least favourable layout is used.
         """
-        layout = next(
-            (result for sort in (Merged, Unknown, AlongRecords) for result in layouts if isinstance(result, sort)), SHARED
-        )
-        for tensor, before in targets:
+        layout = least_favourable(layouts)
+        for tensor, earlier in targets:
             storage = storage_of(tensor)
-            stored = self.storages.setdefault(storage._cdata, StorageState(storage, before, ()))
+            stored = self.storages.setdefault(storage._cdata, StorageState(storage, earlier, ()))
             stored.written = True
+            moves_records = isinstance(layout, AlongRecords) and layout != earlier
+            reaches_records = isinstance(earlier, Shared) and stored.has_records
             if isinstance(layout, Merged | Unknown):
                 stored.overwritten = layout
-            elif (isinstance(layout, AlongRecords) and layout != before) or (isinstance(before, Shared) and stored.has_records):
+            elif moves_records or reaches_records:
                 stored.overwritten = Unknown(name)
 
-    def refuse(self, what: str, state: bool = False) -> InputError:
+    def refuse(self, operation: str, state: bool = False) -> InputError:
         """Record an error and return it. The first error is the verdict, even if the user's code catches it.
 
         Args:
-            what: Description of the operator that combines records or writes.
+            operation: Description of the operator that combines records or writes.
             state: Whether the operator writes to a tensor that outlives the call.
         """
-        place, line = self.where(), own_line()
-        if line and line not in what:
-            what = f"{what}, whose result is combined with records at {line}" if " at " in what else f"{what} at {line}"
+        place, line = self.running_module(), own_line()
+        if line and line not in operation:
+            merged_earlier = " at " in operation
+            operation += f", whose result is combined with records at {line}" if merged_earlier else f" at {line}"
         if state:
-            message = (
-                f"{place}: expected a forward that writes to no state, found {what}; compute the tensor before training instead"
-            )
+            message = f"{place}: expected a forward that writes to no state, found {operation}; compute the tensor before training instead"
         else:
-            sort = "a loss" if place == "loss" else "an output"
-            message = f"{place}: expected {sort} for each example that depends on it alone, found {what}; {ADVICE}"
+            result = "a loss" if place == "loss" else "an output"
+            message = f"{place}: expected {result} for each example that depends on it alone, found {operation}; {ADVICE}"
         self.findings.refusal = self.findings.refusal or InputError(message)
         return self.findings.refusal
 
 
 def layout_after_write(layout: Layout, stored: StorageState) -> Layout:
     """Return the layout of a view after another view of its storage was written to."""
-    if isinstance(layout, AlongRecords):
-        return replace(layout, identical=False)
-    return Unknown("a view of an overwritten tensor") if isinstance(layout, Shared) and stored.has_records else layout
+    if isinstance(layout, Shared) and stored.has_records:
+        return Unknown("a view of an overwritten tensor")
+    return differing(layout)
+
+
+def least_favourable(layouts: Sequence[Layout]) -> Layout:
+    """Return the layout that proves the least: one that merged records, or else is unknown, or else holds records."""
+    for kind in (Merged, Unknown, AlongRecords):
+        for layout in layouts:
+            if isinstance(layout, kind):
+                return layout
+    return SHARED
 
 
 def mark_differing(layouts: Layouts, rows: Sequence[Layout]) -> Layouts:
     """Return the layouts of the results. A result counts as differing between records if an argument differs between records."""
     if all(isinstance(layout, AlongRecords) and layout.identical for layout in rows):
         return layouts
-    several = layouts if isinstance(layouts, list) else [layouts]
-    differing: list[Layout] = [
-        replace(layout, identical=False) if isinstance(layout, AlongRecords) else layout for layout in several
-    ]
-    return differing if isinstance(layouts, list) else differing[0]
+    if isinstance(layouts, list):
+        return [differing(layout) for layout in layouts]
+    return differing(layouts)
+
+
+def differing(layout: Layout) -> Layout:
+    """Return the layout of numbers that may differ between records."""
+    return replace(layout, identical=False) if isinstance(layout, AlongRecords) else layout
 
 
 def as_records(layout: Layout) -> Layout:
@@ -345,6 +359,19 @@ def number_in(constant: Tensor) -> Any:
     """Return the number that a constant with one entry holds."""
     with torch.utils._python_dispatch._disable_current_modes():
         return constant.item()
+
+
+def indices_layout(call: Call) -> Layout:
+    """Return the layout of the output of arange whose arguments depend on the batch size."""
+    is_plain = call.values.get("start", 0) == 0 and call.values.get("step", 1) == 1
+    return RecordIndices(0) if is_plain and counts_records(call.outputs[0], 0) else Unknown("arange")
+
+
+def rule_of(func: Any, name: str) -> Rule:
+    """Return the rule of an operator. An operator of aten that torch tags as pointwise needs no entry in the table."""
+    if func.namespace != "aten":
+        return no_rule
+    return RULES.get(name, pointwise if torch.Tag.pointwise in func.tags else no_rule)
 
 
 def no_rule(call: Call) -> Layouts:
@@ -373,11 +400,13 @@ def bind_arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
     """Return whether an operator's shape arguments depend on the batch size, and whether its other numbers do."""
-    lengths = count = False
+    in_shape = in_numbers = False
     for argument in func._schema.arguments:
         value = values.get(argument.name)
-        several = value if isinstance(value, list | tuple) else [value]
-        if any(is_symbolic(number) for number in several):
-            length = str(argument.real_type) in SIZE_ARGUMENTS and argument.name not in ("high", "low")
-            lengths, count = lengths or length, count or not length
-    return lengths, count
+        numbers = value if isinstance(value, list | tuple) else [value]
+        if any(is_symbolic(number) for number in numbers):
+            if str(argument.real_type) in SIZE_ARGUMENTS and argument.name not in ("high", "low"):
+                in_shape = True
+            else:
+                in_numbers = True
+    return in_shape, in_numbers

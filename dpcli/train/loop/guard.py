@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.method import trained_parameters
 from dpcli.train.loop.marks import (
     REGISTERED,
     Itself,
@@ -48,7 +49,7 @@ class Guard:
         records: Records of the run.
         modes: Mode of each module at the start, training or evaluation. Every step runs in these modes.
         start: Marks at the start, by name, of everything that no step may change.
-        last: Marks, by name, of the weights and the optimizer state after the last step.
+        after_last_step: Marks, by name, of the weights and the optimizer state after the last step.
         records_read: Marks of the records at the start.
     """
 
@@ -57,19 +58,19 @@ class Guard:
     records: Batch
     modes: dict[nn.Module, bool] = field(init=False)
     start: dict[str, list[object]] = field(init=False)
-    last: dict[str, list[object]] = field(init=False)
+    after_last_step: dict[str, list[object]] = field(init=False)
     records_read: list[TensorValue] = field(init=False)
 
     def __post_init__(self) -> None:
         require_same_parameters(self.model, self.optimizer)
         require_readable(self.model)
         self.modes = {module: module.training for _, module in every_module(self.model)}
-        self.start, self.last = by_name(self._constant_marks()), by_name(self._step_marks())
+        self.start, self.after_last_step = by_name(self._constant_marks()), by_name(self._step_marks())
         self.records_read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
     def store_state(self) -> None:
         """Store marks of the weights and the optimizer state after a step."""
-        self.last = by_name(self._step_marks())
+        self.after_last_step = by_name(self._step_marks())
 
     def require_unchanged(self) -> None:
         """Check that nothing changed since the last step. Raises an InputError that names the first change."""
@@ -79,7 +80,7 @@ class Guard:
     def require_last_state(self) -> None:
         """Check that the weights and the optimizer state are those of the last step. Raises InputError if they are not."""
         require_same_parameters(self.model, self.optimizer)
-        require_same(self.last, by_name(self._step_marks()))
+        require_same(self.after_last_step, by_name(self._step_marks()))
 
     def require_last_weights(self) -> None:
         """Check that the weights are those of the last step and not, for example, an average.
@@ -88,7 +89,7 @@ class Guard:
             InputError: The weights are not those of the last step. The run does not break off, so the caller can restore them.
         """
         for name, value in trained_parameters(self.model).items():
-            if self.last.get(f"the weights {name}") != [numbers(value)]:
+            if self.after_last_step.get(f"the weights {name}") != [numbers(value)]:
                 raise InputError(
                     f"model: {name}: not the weights of the last private step. For a moving average, set train.average in the file: "
                     "finish() then writes the average. Otherwise load the last step's weights again, call finish(), and then load others"
@@ -128,16 +129,19 @@ class Guard:
             order = [tuple(vars(module)[key]) for key in REGISTERED]
             yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)), order)
             yield from attributes(f"the module {name or 'itself'}", vars(module), NOT_COMPARED, known)
-        for cls in {base: None for module in modules.values() for base in type(module).__mro__ if base is not object}:
-            yield from class_marks(cls)
+        classes = dict.fromkeys(base for module in modules.values() for base in type(module).__mro__)
+        for cls in classes:
+            if cls is not object:
+                yield from class_marks(cls)
         trained = trained_parameters(self.model)
         for name, value in tensors.items():
             hooks = value._backward_hooks or {}, getattr(value, "_post_accumulate_grad_hooks", None) or {}
             yield from marks_of(f"the hooks of the tensor {name}", hooks)
             if name not in trained:
                 yield from marks_of(f"the tensor {name}", value)
-        for key in (key for key in vars(nn_module) if key.startswith("_global")):
-            yield from marks_of(f"torch's {key.strip('_')}", vars(nn_module)[key])
+        for key, value in vars(nn_module).items():
+            if key.startswith("_global"):
+                yield from marks_of(f"torch's {key.strip('_')}", value)
         for number, leaf in enumerate(tree_leaves(self.records)):
             yield f"the records [{number}]", (Itself(leaf), version(leaf), leaf.data_ptr())
 
@@ -150,10 +154,10 @@ def by_name(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
     return marks_by_name
 
 
-def require_same(before: Mapping[str, list[object]], after: Mapping[str, list[object]]) -> None:
+def require_same(earlier: Mapping[str, list[object]], later: Mapping[str, list[object]]) -> None:
     """Check that the marks are equal under each name. Raises an InputError that names the first difference."""
-    for name in dict.fromkeys((*before, *after)):
-        if before.get(name) != after.get(name):
+    for name in dict.fromkeys((*earlier, *later)):
+        if earlier.get(name) != later.get(name):
             raise _changed(name)
 
 
@@ -165,11 +169,6 @@ def require_readable(model: nn.Module) -> None:
                 f"model: {name}: expected a parameter whose numbers can be compared between steps, found {type(value).__name__} of layout "
                 f"{value.layout}: train a dense torch.nn.Parameter"
             )
-
-
-def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the trained parameters, by name."""
-    return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
 def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -193,13 +192,14 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
 
 
 def _set_modes(modes: dict[nn.Module, bool]) -> None:
+    """Set each module to its mode, training or evaluation."""
     for module, mode in modes.items():
         module.training = mode
 
 
-def _changed(what: str) -> InputError:
+def _changed(part: str) -> InputError:
     """Return the error for a part of the state that changed between two steps."""
     return InputError(
-        f"{what}: expected as the last private step left it, found changed: between two steps, nothing may change the weights or "
+        f"{part}: expected as the last private step left it, found changed: between two steps, nothing may change the weights or "
         "anything that the model reads, because no noise covers the change; this run gives no guarantee"
     )

@@ -60,7 +60,9 @@ class TensorValue:
     def __eq__(self, other: object) -> bool:
         if type(other) is not TensorValue or self.form != other.form:
             return False
-        return self.bits is other.bits or (self.bits is not None and other.bits is not None and torch.equal(self.bits, other.bits))
+        if self.bits is None or other.bits is None:
+            return self.bits is other.bits
+        return torch.equal(self.bits, other.bits)
 
     def __hash__(self) -> int:
         return hash(self.form)
@@ -86,8 +88,9 @@ def _bits(tensor: Tensor) -> Tensor:
     For a large tensor, return the sums over the rows and columns of a table of these integers, and the integers beyond the table.
     """
     kind = INTEGER_TYPES.get(tensor.element_size(), torch.int32)
-    bits = (tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor).detach()
-    bits = bits.contiguous().reshape(-1).view(kind)
+    if tensor.is_complex() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    bits = tensor.detach().contiguous().reshape(-1).view(kind)
     if len(bits) < COPIED_NUMBERS:
         return bits.clone()
     table = bits[: len(bits) // COLUMNS * COLUMNS].view(-1, COLUMNS)
@@ -152,8 +155,10 @@ def parts(value: Any) -> Iterable[tuple[str, Any]]:
 @parts.register
 def _mapping_parts(value: Mapping) -> Iterable[tuple[str, Any]]:  # type: ignore[type-arg]
     for place, (key, part) in enumerate(value.items()):
-        yield (f"[{key!r}]" if type(key) in (str, int) else f"[key {place}]"), part
-        if type(key) not in (str, int):
+        if type(key) in (str, int):
+            yield f"[{key!r}]", part
+        else:
+            yield f"[key {place}]", part
             yield f"'s key {place}", key
 
 

@@ -23,7 +23,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
-from dpcli.train.loop.guard import Guard, require_same_parameters, trained_parameters
+from dpcli.train.engine.method import trained_parameters
+from dpcli.train.loop.guard import Guard, require_same_parameters
 from dpcli.train.noise import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run
@@ -35,65 +36,6 @@ from dpcli.train.tasks.learning import Learning
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-
-
-def require_plain_modes(model: nn.Module) -> None:
-    """Raise InputError under torch.inference_mode or torch.autocast, and under modes or hooks that intercept operators."""
-    if torch.is_inference_mode_enabled():
-        raise InputError(
-            "torch.inference_mode: expected none around dpcli.private and its steps, which need gradients, found one; leave it first "
-            "(torch.no_grad is allowed)"
-        )
-    for device in sorted({parameter.device.type for parameter in model.parameters()}):
-        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-            raise InputError(
-                f"torch.autocast: expected none around dpcli.private and its steps, found one for {device}: norms and sums need full "
-                "precision; put it inside the loss, around the call of the model"
-            )
-    functions = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    modes = [*_get_current_dispatch_mode_stack(), *(mode for mode in functions if type(mode) is not DeviceContext)]
-    if modes:
-        raise InputError(
-            f"{type(modes[0]).__name__}: expected no mode that intercepts operators around dpcli.private and its steps, found one: it may "
-            "combine records of a model that was checked without it; leave it first (torch.device as a default is allowed)"
-        )
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        raise InputError(
-            "torch.autograd.graph.saved_tensors_hooks: expected none around dpcli.private and its steps, found some: through them, one "
-            "record may change the gradient of another; to save memory, set physical_batch_size in the file"
-        )
-
-
-def require_made_with_gradients(model: nn.Module) -> None:
-    """Raise InputError if a parameter was created under torch.inference_mode, because it can have no gradient."""
-    for name, parameter in model.named_parameters():
-        if parameter.is_inference():
-            raise InputError(
-                f"model: expected parameters made outside of torch.inference_mode, found {name}, which was made inside"
-            )
-
-
-def require_no_hooks(optimizer: torch.optim.Optimizer, allowed: tuple[Callable[..., Any], ...] = ()) -> None:
-    """Raise InputError if a hook runs on the optimizer's steps and is not in `allowed`. Hooks on all optimizers count as well."""
-    for place, hook in hooks_on(optimizer):
-        if hook not in allowed:
-            name = getattr(hook, "__qualname__", type(hook).__name__)
-            raise InputError(
-                f"optimizer: expected no hook on its steps but that of dpcli.private, found {name}, a {place}: it runs between the noise "
-                "and the checks; remove the hook, and call the function from the loop"
-            )
-
-
-def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield each hook on the optimizer's steps as a pair: a description of the place where it is registered, and the hook."""
-    everywhere = "of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
-    for place, hooks in (
-        (f"hook {everywhere.format('pre')}", torch_optimizer._global_optimizer_pre_hooks),
-        ("hook before them (register_step_pre_hook)", optimizer._optimizer_step_pre_hooks),
-        ("hook after them (register_step_post_hook)", optimizer._optimizer_step_post_hooks),
-        (f"hook {everywhere.format('post')}", torch_optimizer._global_optimizer_post_hooks),
-    ):
-        yield from ((place, hook) for hook in hooks.values())
 
 
 class LoopPhase(Enum):
@@ -140,8 +82,8 @@ def begin(
         require_same_parameters(model, optimizer)
         return optimizer
 
-    def prepare_problem(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-        return assemble(plan, problem, Optimization(users_optimizer, None), streams, ranks, before, folder)
+    def prepare_problem(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoint | None, folder: str) -> Prepared:
+        return assemble(plan, problem, Optimization(users_optimizer, None), streams, ranks, saved, folder)
 
     run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepare_problem)
     trainer = run.prepared.trainer
@@ -198,8 +140,8 @@ class LoopSteps:
     @property
     def noised(self) -> int:
         """Return the number of steps that drew noise. An interrupted step counts, and so does a gradient that was not used yet."""
-        open_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
-        return self.taken + (open_step and self.run.charge.started)
+        in_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
+        return self.taken + 1 if in_step and self.run.charge.started else self.taken
 
     def draw(self) -> int:
         """Draw the sample of the next step, and return the number of the step. Raises StopIteration after the last step."""
@@ -304,9 +246,9 @@ class LoopSteps:
 
     def _repeated(self) -> list[tuple[int, int]]:
         """Return the portions of steps that count twice."""
-        return self.run.plan.repeated_portions(self.run.before.resumed)
+        return self.run.plan.repeated_portions(self.run.initial.resumed)
 
-    def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
+    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Check before a step of the optimizer that it uses the noisy gradient and nothing else."""
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
@@ -315,17 +257,21 @@ class LoopSteps:
         require_plain_modes(self.guard.model)
         self._begin(LoopPhase.NOISED)
         with self._breaking():
-            if any(value is not None for value in (*given, *named.values()) if value is not optimizer):
+            if any(value is not None and value is not optimizer for value in (*args, *kwargs.values())):
                 raise InputError("optimizer: expected a step without a closure, which computes gradients without noise, found one")
             self._require_no_hooks()
             self.guard.require_last_state()
-            if not all(value is not None and torch.equal(value, self.gradients[name]) for name, value in self._gradients()):
+            if not self._has_noisy_gradients():
                 raise InputError(
                     "optimizer: expected the gradients as private.backward left them, found them changed: another backward() would add "
                     "a gradient without noise; if the framework clips gradients, switch that off, because they are clipped already"
                 )
 
-    def _after(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
+    def _has_noisy_gradients(self) -> bool:
+        """Check whether each .grad is the noisy gradient of the step."""
+        return all(value is not None and torch.equal(value, self.gradients[name]) for name, value in self._gradients())
+
+    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer, and store marks of the state that it left."""
         with self._breaking():
             self._require_no_hooks()
@@ -362,11 +308,10 @@ class LoopSteps:
                 "dpcli.private: expected the process that began the run, found a fork of it: nothing would count its steps"
             )
         if self.phase is LoopPhase.BROKEN:
-            advice = "all declared steps stay charged, and resume=True continues from the last saved state"
-            raise InputError(
-                f"the run broke off after {self.taken} steps: expected no further call, found one; "
-                f"{advice if self.run.charge.started else 'nothing was charged for it: begin it again'}"
-            )
+            advice = "nothing was charged for it: begin it again"
+            if self.run.charge.started:
+                advice = "all declared steps stay charged, and resume=True continues from the last saved state"
+            raise InputError(f"the run broke off after {self.taken} steps: expected no further call, found one; {advice}")
         if self.phase not in phases:
             raise InputError(f"dpcli.private: call out of order: {self.phase.value}")
 
@@ -379,3 +324,63 @@ class LoopSteps:
             self.phase = LoopPhase.BROKEN
             self.run.give_back(error)
             raise
+
+
+def require_plain_modes(model: nn.Module) -> None:
+    """Raise InputError under torch.inference_mode or torch.autocast, and under modes or hooks that intercept operators."""
+    if torch.is_inference_mode_enabled():
+        raise InputError(
+            "torch.inference_mode: expected none around dpcli.private and its steps, which need gradients, found one; leave it first "
+            "(torch.no_grad is allowed)"
+        )
+    for device in sorted({parameter.device.type for parameter in model.parameters()}):
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            raise InputError(
+                f"torch.autocast: expected none around dpcli.private and its steps, found one for {device}: norms and sums need full "
+                "precision; put it inside the loss, around the call of the model"
+            )
+    functions = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    modes = [*_get_current_dispatch_mode_stack(), *(mode for mode in functions if type(mode) is not DeviceContext)]
+    if modes:
+        raise InputError(
+            f"{type(modes[0]).__name__}: expected no mode that intercepts operators around dpcli.private and its steps, found one: it may "
+            "combine records of a model that was checked without it; leave it first (torch.device as a default is allowed)"
+        )
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise InputError(
+            "torch.autograd.graph.saved_tensors_hooks: expected none around dpcli.private and its steps, found some: through them, one "
+            "record may change the gradient of another; to save memory, set physical_batch_size in the file"
+        )
+
+
+def require_made_with_gradients(model: nn.Module) -> None:
+    """Raise InputError if a parameter was created under torch.inference_mode, because it can have no gradient."""
+    for name, parameter in model.named_parameters():
+        if parameter.is_inference():
+            raise InputError(
+                f"model: expected parameters made outside of torch.inference_mode, found {name}, which was made inside"
+            )
+
+
+def require_no_hooks(optimizer: torch.optim.Optimizer, allowed: tuple[Callable[..., Any], ...] = ()) -> None:
+    """Raise InputError if a hook runs on the optimizer's steps and is not in `allowed`. Hooks on all optimizers count as well."""
+    for place, hook in hooks_on(optimizer):
+        if hook not in allowed:
+            name = getattr(hook, "__qualname__", type(hook).__name__)
+            raise InputError(
+                f"optimizer: expected no hook on its steps but that of dpcli.private, found {name}, a {place}: it runs between the noise "
+                "and the checks; remove the hook, and call the function from the loop"
+            )
+
+
+def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield each hook on the optimizer's steps as a pair: a description of the place where it is registered, and the hook."""
+    registered = "hook of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
+    hooks_by_place: dict[str, dict[int, Callable[..., Any]]] = {
+        registered.format("pre"): torch_optimizer._global_optimizer_pre_hooks,
+        "hook before them (register_step_pre_hook)": optimizer._optimizer_step_pre_hooks,
+        "hook after them (register_step_post_hook)": optimizer._optimizer_step_post_hooks,
+        registered.format("post"): torch_optimizer._global_optimizer_post_hooks,
+    }
+    for place, hooks in hooks_by_place.items():
+        yield from ((place, hook) for hook in hooks.values())

@@ -20,6 +20,8 @@ else:
     Trainer = object  # help(dpcli) then still shows the class, and its constructor says what to install
 
 
+# Arguments of a Trainer that `Private` has.
+OF_PRIVATE = ("train_dataset", "optimizers", "compute_loss_func", "optimizer_cls_and_kwargs")
 # Arguments of a Trainer that contradict private steps: the value that each must have, and the reason.
 REFUSED: dict[str, tuple[Any, str]] = {
     "gradient_accumulation_steps": (1, "to save memory, set physical_batch_size in the file"),
@@ -70,15 +72,13 @@ class PrivateTrainer(Displayed, Trainer):
 
     def __init__(self, private: Private, **named: Any) -> None:
         require("transformers", "torch")
-        given = [
-            name for name in ("train_dataset", "optimizers", "compute_loss_func", "optimizer_cls_and_kwargs") if named.get(name)
-        ]
-        if given:
-            raise InputError(f"PrivateTrainer: {given[0]}: expected none, because dpcli.private has it, found one")
-        for name, (required, why) in REFUSED.items():
+        for name in OF_PRIVATE:
+            if named.get(name):
+                raise InputError(f"PrivateTrainer: {name}: expected none, because dpcli.private has it, found one")
+        for name, (required, reason) in REFUSED.items():
             value = getattr(named.get("args"), name, required)
             if value and value != required:
-                raise InputError(f"PrivateTrainer: args.{name}: expected {required}, found {value}: {why}")
+                raise InputError(f"PrivateTrainer: args.{name}: expected {required}, found {value}: {reason}")
         super().__init__(optimizers=(private.optimizer, None), **named)
         if self.model is not private.model:
             raise InputError("PrivateTrainer: model: not the model that dpcli.private was given")
@@ -94,7 +94,8 @@ class PrivateTrainer(Displayed, Trainer):
 
     def get_batch_samples(self, epoch_iterator: Iterator[PrivateBatch], num_batches: int, device: Any) -> tuple[list[Any], None]:
         """Return one sample, because each private step uses one."""
-        return [batch for batch in (next(epoch_iterator, None),) if batch is not None], None
+        batch = next(epoch_iterator, None)
+        return [] if batch is None else [batch], None
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Compute the noisy gradient, which the Trainer's optimizer then uses. Return zero in place of the private loss."""
@@ -107,7 +108,7 @@ class PrivateTrainer(Displayed, Trainer):
         """Return 0, because a count would reveal the number of records in a sample."""
         return 0
 
-    def log(self, logs: dict[str, float], *given: Any, **named: Any) -> None:
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Write the log with `epsilon_so_far` in place of the training loss."""
         shown = {name: value for name, value in logs.items() if name not in ("loss", "train_loss")}
-        super().log({**shown, "epsilon_so_far": float(up(self.private.epsilon, 3))}, *given, **named)
+        super().log({**shown, "epsilon_so_far": float(up(self.private.epsilon, 3))}, *args, **kwargs)

@@ -81,25 +81,18 @@ class TrainingPlan(PricedFile):
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of everything in the file that a resumed run must not have changed."""
-        return fingerprint(
-            {
-                "pipeline": tables_of(self.pipeline),
-                "train": every_key(self.train),
-                "canaries": self.canaries,
-                **({"canary": self.canary} if self.open_to_audit else {}),
-                **self.row_data,
-            }
-        )
+        content = {"pipeline": tables_of(self.pipeline), "train": every_key(self.train), "canaries": self.canaries}
+        if self.open_to_audit:
+            content["canary"] = self.canary
+        return fingerprint({**content, **self.row_data})
 
     def parts(self) -> dict[str, str]:
         """Return the SHA-256 of the file, and of the code and the files that it names, by key. These digests are private.
 
         A run can be resumed only if no digest has changed.
         """
-        return {
-            "the file": self.fingerprint(),
-            **{f"train.{key}": digest for key, digest in source_digests(every_key(self.train), self.path).items()},
-        }
+        digests = source_digests(every_key(self.train), self.path)
+        return {"the file": self.fingerprint(), **{f"train.{key}": digest for key, digest in digests.items()}}
 
     def stage_at(self, step: int) -> Stage:
         """Return the stage of the step after `step` steps."""
@@ -135,7 +128,9 @@ class TrainingPlan(PricedFile):
         """Return the account of the whole file. The steps in `repeated` count twice."""
         from dpcli.analysis.account import headline
 
-        return headline(self.costs([(0, self.steps), *repeated])) if repeated else self.account
+        if not repeated:
+            return self.account
+        return headline(self.costs([(0, self.steps), *repeated]))
 
     def _charged_entries(self, amounts: Mapping[str, int], with_rest: bool) -> Iterable[Entry]:
         """Yield the entries of the file with their charged amounts.
@@ -146,7 +141,7 @@ class TrainingPlan(PricedFile):
         """
         for entry in self.pipeline.mechanisms:
             # Entries that share this entry's sample run as often as this one.
-            sample_readers = {other.name for other in together(entry, self.pipeline.mechanisms)}
+            sample_readers = {reader.name for reader in together(entry, self.pipeline.mechanisms)}
             stage = next((stage for stage in self.stages if stage.entry.name in sample_readers), None)
             if stage is None:
                 if with_rest:
@@ -178,7 +173,14 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     account = priced_file(path, pipeline).account
     audit = read_settings(data, path)
     return TrainingPlan(
-        path, pipeline, account, train, tuple(_stages(pipeline, train, path)), audit.canaries or 0, audit.canary, data
+        path=path,
+        pipeline=pipeline,
+        account=account,
+        train=train,
+        stages=tuple(_stages(pipeline, train, path)),
+        canaries=audit.canaries or 0,
+        canary=audit.canary,
+        source=data,
     )
 
 
@@ -227,11 +229,12 @@ def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, pat
 
     Entries outside of the schedule may share them. These entries are charged, and not performed.
     """
-    others = [one.name for one in together(entry, pipeline.mechanisms) if one is not entry and one.name in names]
-    if others:
+    readers = [reader.name for reader in together(entry, pipeline.mechanisms) if reader is not entry]
+    scheduled = [name for name in readers if name in names]
+    if scheduled:
         raise InputError(
             f'{path}: mechanism["{entry.name}"].sample: expected a sample that no other entry of the schedule uses, found the sample of '
-            f'"{others[0]}": each entry of a schedule draws its own samples'
+            f'"{scheduled[0]}": each entry of a schedule draws its own samples'
         )
 
 

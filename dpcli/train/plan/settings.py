@@ -226,11 +226,14 @@ def every_key(train: Train) -> dict[str, Any]:
     return _with_defaults({**asdict(train), "clipping": clipping}, TASKS)
 
 
-def _with_defaults(given: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
-    """Return the given keys, completed by the defaults of all classes in a registry. Keys in `later` without a value are omitted."""
+def _with_defaults(stated: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
+    """Return the stated keys, completed by the defaults of all classes in a registry. Keys in `later` without a value are omitted."""
     classes = [load(target) for target in registry.values()]
     later = frozenset().union(*(cls.later for cls in classes))
-    values = {name: member.default for cls in classes for name, member in members_of(cls).items()} | dict(given)
+    values: dict[str, Any] = {}
+    for cls in classes:
+        values.update((name, member.default) for name, member in members_of(cls).items())
+    values.update(stated)
     return {name: value for name, value in values.items() if value is not None or name not in later}
 
 
@@ -248,9 +251,9 @@ def read_train(data: bytes, path: str) -> Train:
     if not isinstance(train, Train):
         text, tables = toml_document(data, path)
         findings = Findings()
-        what = "a [train] table, which names the model and the data"
-        instead = 'none; dpcli init train prints one, and dpcli.private needs only task = "loop" and clipping = { norm = 1.0 }'
-        findings.add("DP005", ("train",), what, instead)
+        expected = "a [train] table, which names the model and the data"
+        actual = 'none; dpcli init train prints one, and dpcli.private needs only task = "loop" and clipping = { norm = 1.0 }'
+        findings.add("DP005", ("train",), expected, actual)
         refuse(findings, tables, text, path)
     assert isinstance(train, Train)
     return train

@@ -97,11 +97,8 @@ class Feature:
             if not 1 <= len(self.domain) <= MOST_VALUES:
                 yield ("domain",), f"from 1 to {MOST_VALUES:,} values", f"{len(self.domain):,}"
         elif self.min is None or self.max is None:
-            yield (
-                (),
-                "min and max of a number, or the domain of a category",
-                "only one of min and max" if self.min != self.max else "neither",
-            )
+            actual = "only one of min and max" if self.min != self.max else "neither"
+            yield (), "min and max of a number, or the domain of a category", actual
         elif not self.half > 0:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
         elif self.missing is not None and not self.min <= self.missing <= self.max:
@@ -162,11 +159,8 @@ class Images(Train):
         if not str(self.augment or ""):
             yield ("augment",), "flip or crop, because augmentations needs views that differ", "neither"
         if self.engine != "dpcli":
-            yield (
-                ("engine",),
-                '"dpcli" with augmentations, because other engines would clip each view separately',
-                f'"{self.engine}"',
-            )
+            expected = '"dpcli" with augmentations, because other engines would clip each view separately'
+            yield ("engine",), expected, f'"{self.engine}"'
 
 
 # Endings of files with columns.
@@ -180,6 +174,7 @@ def has_columns(train: Train) -> bool:
 
 ARRAYS = (".npz", ".csv", ".parquet")
 DIGITS = "digits"  # the bundled images
+DIGIT_COUNT = 10  # number of labels of the bundled images
 SOURCE = source_rule(ARRAYS, DIGITS)
 PUBLIC = public_rule(ARRAYS, DIGITS)
 MODEL = Constraint(
@@ -278,14 +273,11 @@ class Classification(Images):
 
     def own_problems(self) -> Iterator[Problem]:
         if self.labels is not None and len({plain(label) for label in self.labels}) < max(2, len(self.labels)):
-            yield (
-                ("labels",),
-                "at least two labels, all different",
-                "the same label twice" if len(self.labels) > 1 else f"{len(self.labels)}",
-            )
+            actual = "the same label twice" if len(self.labels) > 1 else f"{len(self.labels)}"
+            yield ("labels",), "at least two labels, all different", actual
         elif self.labels is not None and self.classes not in (None, len(self.labels)):
             yield ("classes",), f"{len(self.labels)}, the number of labels, or no such key", f"{self.classes}"
-        count = 10 if self.data == DIGITS and self.classes is None else self.label_count
+        count = DIGIT_COUNT if self.data == DIGITS and self.classes is None else self.label_count
         if self.class_weights is not None and count is not None and len(self.class_weights) != count:
             yield ("class_weights",), f"one weight for each of {count} labels", f"{len(self.class_weights)}"
         if self.columns is not None:
@@ -299,12 +291,14 @@ class Classification(Images):
             yield ("label",), "the column of the label, which columns requires", "nothing"
         if self.shift:
             yield ("shift",), "no such key with columns, which are scaled to their declared range", f"{self.shift:g}"
-        public = {} if self.public in (None, "held-out") else {"public": self.public}
-        for named, source in {"data": self.data, **public}.items():
-            if os.path.splitext(source or "")[1] not in WITH_COLUMNS:
-                yield (named,), "a .csv or .parquet file, because columns are read by name", f"{source}"
+        sources: dict[str, str] = {"data": self.data}
+        if self.public is not None and self.public != "held-out":
+            sources["public"] = self.public
+        for key, source in sources.items():
+            if os.path.splitext(source)[1] not in WITH_COLUMNS:
+                yield (key,), "a .csv or .parquet file, because columns are read by name", source
         for name, feature in declared.items():
             if name in (self.label, self.units):
                 yield ("columns", name), "a column that is neither label nor units", "one of the two"
-            for key, expected, value in (*idle(feature), *feature.problems()):
-                yield ("columns", name, *key), expected, value
+            for place, expected, actual in (*idle(feature), *feature.problems()):
+                yield ("columns", name, *place), expected, actual

@@ -28,8 +28,11 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
         return text in words or FUNCTION.holds(text) or os.path.splitext(text)[1] in endings
 
     # A file named ".csv" has no ending, so the pattern requires a character before the dot.
-    alternatives = [rf"^({'|'.join(words)})$"] if words else []
-    pattern = "|".join([*alternatives, f"^{CALLED}$", rf"[^./][^/]*\.({'|'.join(ending[1:] for ending in endings)})$"])
+    endings_pattern = "|".join(ending[1:] for ending in endings)
+    alternatives = [f"^{CALLED}$", rf"[^./][^/]*\.({endings_pattern})$"]
+    if words:
+        alternatives.insert(0, f"^({'|'.join(words)})$")
+    pattern = "|".join(alternatives)
     files = f"a {', '.join(endings[:-1])} or {endings[-1]} file"
     return Constraint(", ".join([*words, files, "or module:function"]), holds, (("pattern", pattern),))
 
@@ -43,8 +46,10 @@ def require_apart(data: str, public: str | None, path: str) -> None:
     """Raise InputError if the public data are the private data, because their names or the contents of their files are equal."""
     if public is None:
         return
-    one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))
-    if data == public or (os.path.isfile(one) and os.path.isfile(other) and filecmp.cmp(one, other, shallow=False)):
+    folder = os.path.dirname(os.path.abspath(path))
+    data_file, public_file = os.path.join(folder, data), os.path.join(folder, public)
+    both_exist = os.path.isfile(data_file) and os.path.isfile(public_file)
+    if data == public or (both_exist and filecmp.cmp(data_file, public_file, shallow=False)):
         raise one_source(path, public, data)
 
 
@@ -70,8 +75,9 @@ def source_digests(table: Mapping[str, Any], path: str) -> dict[str, str]:
     Args:
         table: Table of the file at `path`.
     """
-    named = {key: table[key] for key in SOURCES if isinstance(table.get(key), str)}
-    return {key: digest for key, value in named.items() if (digest := _digest(value, os.path.dirname(os.path.abspath(path))))}
+    folder = os.path.dirname(os.path.abspath(path))
+    digests = {key: _digest(table[key], folder) for key in SOURCES if isinstance(table.get(key), str)}
+    return {key: digest for key, digest in digests.items() if digest}
 
 
 def _digest(value: str, folder: str) -> str:
@@ -85,4 +91,6 @@ def _digest(value: str, folder: str) -> str:
 def _inside(folder: str) -> Iterator[tuple[str, str]]:
     """Yield the files in a folder as pairs: the path relative to the folder, and the path."""
     for place, _, names in os.walk(folder):
-        yield from ((os.path.relpath(os.path.join(place, name), folder), os.path.join(place, name)) for name in names)
+        for name in names:
+            path = os.path.join(place, name)
+            yield os.path.relpath(path, folder), path

@@ -98,9 +98,9 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
 def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
     """Return the single stage of an entry that is charged step by step."""
     rate = None if entry.sampling is None else entry.sampling.exact_rate(dataset_size)
-    sampled = rate is not None and rate != 1
-    steps = entry.runs(dataset_size).steps_at(rate if sampled else None)
-    return Stage(entry, start, steps, float((rate if rate is not None else Fraction(1)) * dataset_size))
+    steps = entry.runs(dataset_size).steps_at(None if rate == 1 else rate)
+    share = Fraction(1) if rate is None else rate  # without sampling, a step uses every record
+    return Stage(entry, start, steps, float(share * dataset_size))
 
 
 def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> Iterator[Stage]:
@@ -120,8 +120,9 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
     else:
         participations, length = 1, pass_length(scheme, dataset_size)
     total = entry.steps if entry.epochs is None else ceil(entry.epochs) * length
+    expected_batch = participations * dataset_size / length
     for begin in range(0, total, length):
-        yield Stage(entry, start + begin, min(length, total - begin), participations * dataset_size / length, "epoch")
+        yield Stage(entry, start + begin, min(length, total - begin), expected_batch, "epoch")
 
 
 def is_trainable(spec: Spec) -> bool:

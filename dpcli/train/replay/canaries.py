@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpcli.audit.evidence import RUN_FILE, SCHEMA
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios
-from dpcli.audit.scores import RUN_FILE, SCHEMA
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Unsampled
@@ -37,6 +37,8 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import batch_count
 from dpcli.train.step.loop import first_step_std
 from dpcli.train.tasks.learning import Learning, evaluation_mode, to_device
+
+SCORED_TOGETHER = 256  # number of canaries whose losses are computed at once; this limits memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class Canaries:
         """Write the file that `dpcli audit` reads. It gives the membership of each canary, and minus its loss under the final model."""
         device = next(problem.model.parameters()).device
         with torch.no_grad(), evaluation_mode(problem.model):
-            parts = [problem.loss(problem.model, to_device(part, device)).cpu() for part in _chunks(self.records, 256)]
-        losses = torch.cat(parts)
-        rows = [{"member": bool(m), "score": -float(loss)} for m, loss in zip(self.member, losses, strict=True)]
+            chunks = _chunks(self.records, SCORED_TOGETHER)
+            losses = torch.cat([problem.loss(problem.model, to_device(chunk, device)).cpu() for chunk in chunks])
+        rows = [{"member": bool(member), "score": -float(loss)} for member, loss in zip(self.member, losses, strict=True)]
         content = json.dumps({"schema": SCHEMA, "neighbours": "add-remove", "canaries": rows})
         replace_file(os.path.join(folder, RUN_FILE), content.encode())
 
@@ -116,6 +118,7 @@ def _chunks(batch: Batch, length: int) -> list[Batch]:
 Array = NDArray[np.float64]
 MOST_NUMBERS = 2**26  # largest count of the numbers in all directions, which are held in memory
 MOST_STEPS = 1024  # largest number of steps of correlated noise; its covariance is a matrix over the steps
+DRAWS_PER_STEP = 8  # draws of the noise, for each step, from which the covariance is estimated
 
 
 @dataclass(slots=True)
@@ -165,16 +168,18 @@ class GradientCanaries(Ranks):
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         if self.clipped_sum is not None:  # it is None in the call that sends the initial weights
-            self.products.append(self.directions @ ((_flat(values) - self.clipped_sum) / self.bound()).float())
+            without_records = (_flat(values) - self.clipped_sum) / self.bound()
+            self.products.append(self.directions @ without_records.float())
             self.clipped_sum = None
         return values
 
     def leave_scores(self, folder: str, problem: Learning) -> None:
         """Write the file that `dpcli audit` reads. It gives the membership of each canary, and the log likelihood ratio of membership."""
         products = torch.stack(self.products).double().numpy()
-        by_stage = (_log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop]) for stage in self.plan.stages)
-        scores = sum(by_stage, np.zeros(1))
-        rows = [{"member": bool(m), "score": float(score)} for m, score in zip(self.member, scores, strict=True)]
+        scores = np.zeros(len(self.member))
+        for stage in self.plan.stages:
+            scores += _log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop])
+        rows = [{"member": bool(member), "score": float(score)} for member, score in zip(self.member, scores, strict=True)]
         steps = [asdict(sampled_step) for sampled_step in sampled_steps(self.plan)]
         content = {"schema": SCHEMA, "neighbours": "add-remove", "gradients": steps, "canaries": rows}
         replace_file(os.path.join(folder, RUN_FILE), json.dumps(content).encode())
@@ -207,9 +212,10 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
         raise InputError(
             f"audit.canaries: expected at most {most:,} gradients for a model with {width:,} trained numbers, found {plan.canaries:,}"
         )
-    directions = np.linalg.qr(stream.bulk().standard_normal((width, plan.canaries)))[0].T.astype(np.float32)
+    orthonormal, _ = np.linalg.qr(stream.bulk().standard_normal((width, plan.canaries)))
+    directions = np.ascontiguousarray(orthonormal.T.astype(np.float32))
     member = torch.from_numpy((stream.words(plan.canaries) >> np.uint64(63)).astype(bool))
-    return GradientCanaries(plan, records, member, torch.from_numpy(np.ascontiguousarray(directions)), lambda: clip.bound)
+    return GradientCanaries(plan, records, member, torch.from_numpy(directions), lambda: clip.bound)
 
 
 def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
@@ -231,7 +237,8 @@ def sampled_steps(plan: TrainingPlan) -> Iterator[SampledSteps]:
     """Yield the stages in the form that the audit simulates. Yield nothing if the audit cannot simulate the sampling of a stage."""
     if all(isinstance(stage.entry.sampling, (Poisson, Unsampled)) for stage in plan.stages):
         for stage in plan.stages:
-            yield SampledSteps(stage.steps, _record_rate(plan, stage), first_step_std(stage.spec, plan.train.clipping.count_noise))
+            std = first_step_std(stage.spec, plan.train.clipping.count_noise)
+            yield SampledSteps(stage.steps, _record_rate(plan, stage), std)
 
 
 def _record_rate(plan: TrainingPlan, stage: Stage) -> float:
@@ -260,9 +267,11 @@ def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
     if not steps:
         return np.zeros(products.shape[1])
     source = noise_of(spec, 1.0, insecure_seed(0).noise)
-    noise = np.stack([source.next({"": torch.Size([8 * spec.iterations])})[""].double().numpy() for _ in range(steps)])
+    shapes = {"": torch.Size([DRAWS_PER_STEP * spec.iterations])}
+    noise = np.stack([source.next(shapes)[""].double().numpy() for _ in range(steps)])
     in_batch = (np.arange(steps)[:, None] % count == np.arange(min(count, steps))).astype(float)
-    solved = np.linalg.solve(noise @ noise.T / noise.shape[1], in_batch)
+    covariance = noise @ noise.T / noise.shape[1]
+    solved = np.linalg.solve(covariance, in_batch)
     ratios = solved.T @ products - 0.5 * np.sum(in_batch * solved, axis=0)[:, None]
     means: Array = np.logaddexp.reduce(ratios, axis=0)
     return means

@@ -115,11 +115,13 @@ def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.r
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
     choose, change = CASES[case % len(CASES)]
-    record, unit = choose(batches, rng), _std(plan, first) / _std(plan, stage)
-    with_record = _Recorder(unit)
-    _run(plan, stage, seed, with_record, batches, _World(record, change, True))
-    without_record = _Recorder(unit, with_record.released)
-    _run(plan, stage, seed, without_record, [batch[batch != record] for batch in batches], _World(record, change, False))
+    record = choose(batches, rng)
+    noise_factor = _std(plan, first) / _std(plan, stage)
+    with_record = _Recorder(noise_factor)
+    _run(plan, stage, seed, with_record, batches, _World(record, change, present=True))
+    without_record = _Recorder(noise_factor, with_record.released)
+    other_records = [batch[batch != record] for batch in batches]
+    _run(plan, stage, seed, without_record, other_records, _World(record, change, present=False))
     return tuple(with_record.steps), tuple(without_record.steps)
 
 
@@ -144,7 +146,9 @@ class _World:
 
     def data(self, records: Batch) -> Batch:
         """Return the records of this dataset."""
-        return records if self.present else take(records, [row for row in range(size(records)) if row != self.record])
+        if self.present:
+            return records
+        return take(records, [row for row in range(size(records)) if row != self.record])
 
 
 def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
@@ -170,7 +174,7 @@ class _Recorder(Ranks):
     """A single process that records the sums and the noise of each step.
 
     Attributes:
-        unit: Factor by which recorded noise is multiplied. Sums and noise are also divided by C.
+        noise_factor: Factor by which recorded noise is multiplied. Sums and noise are also divided by C.
         follow: Values that another run released. They replace the values of this run; None to release its own values.
         released: Values that this run would release without `follow`.
         steps: Steps recorded so far.
@@ -180,7 +184,7 @@ class _Recorder(Ranks):
         draws: Random draws of the records, which are told the number of each step.
     """
 
-    unit: float
+    noise_factor: float
     follow: list[object] | None = None
     released: list[object] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -203,9 +207,10 @@ class _Recorder(Ranks):
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         if not self.sums:  # a call before the first sum sends the initial weights
             return values
-        noise = {
-            name: (value.double().cpu().numpy() / self.bound() - self.sums[name]) * self.unit for name, value in values.items()
-        }
+        noise = {}
+        for name, value in values.items():
+            noisy_sum = value.double().cpu().numpy() / self.bound()
+            noise[name] = (noisy_sum - self.sums[name]) * self.noise_factor
         self.steps.append(Step(self.sums, self.batch.tolist(), noise))
         self.sums = {}
         released: dict[str, Tensor] = self._release({name: value.clone() for name, value in values.items()})
@@ -248,7 +253,8 @@ def _first_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
 
 def _in_smallest_batch(batches: list[Indices], rng: np.random.Generator) -> int:
     """Return a random record of the smallest batch that is not empty. Without this record, the batch may be empty."""
-    return int(rng.choice(min((batch for batch in batches if len(batch)), key=len, default=[0])))
+    smallest = min((batch for batch in batches if len(batch)), key=len, default=[0])
+    return int(rng.choice(smallest))
 
 
 def _first_stored(batches: list[Indices], rng: np.random.Generator) -> int:

@@ -36,11 +36,11 @@ class RecordRows(NamedTuple):
 
     Attributes:
         dimension: Dimension of the records.
-        each: Number of rows for each record in this dimension.
+        per_record: Number of rows for each record in this dimension.
     """
 
     dimension: int
-    each: int
+    per_record: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         The draws also depend on torch's seed. A probe that sets this seed therefore gets the same draws each time.
         """
         self.batch, self.keys, self.draw_count = batch, None, 0
-        self.forward_key = hashlib.blake2b(repr((self.seed, self.step, torch.initial_seed())).encode(), digest_size=16).digest()
+        self.forward_key = digest(repr((self.seed, self.step, torch.initial_seed())).encode())
         states = [generator.get_state() for generator in generators()]
         try:
             yield
@@ -108,7 +108,8 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.batch is None or torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **options)
         if options.get("generator") is not None:  # the state of another generator would depend on earlier draws
-            options["generator"] = next(generator for generator in generators() if generator.device == options["generator"].device)
+            device = options["generator"].device
+            options["generator"] = next(generator for generator in generators() if generator.device == device)
         self.keys = self.keys or batch_keys(self.batch)
         self.draw_count += 1
         rows = self.record_rows(drawn_shape(args), self.keys)
@@ -126,7 +127,8 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         assert self.keys is not None
         self.seed_draw(self.keys.keys[record])
         count, dimensions = len(self.keys.keys), len(drawn_shape(args))
-        return func(*(record_part(value, rows, count, dimensions, record) for value in args), **options)
+        args_of_record = [record_part(value, rows, count, dimensions, record) for value in args]
+        return func(*args_of_record, **options)
 
     def seed_draw(self, key: bytes) -> None:
         """Seed torch's generators from a key and the number of the draw."""
@@ -142,11 +144,12 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if keys.mapped:
             return RecordRows(0, 1) if shape and shape[0] == count else None
         possible = {RecordRows(d, length // count) for d, length in enumerate(shape) if length and length % count == 0}
-        known, sizes = self.rows.get((self.draw_count, len(shape)), (possible, set()))
-        possible, sizes = known & possible, sizes | {count}
-        self.rows[self.draw_count, len(shape)] = possible, sizes
-        certain = [rows for rows in possible if rows.each == 1 or len(sizes) > 1]
-        return min(certain, key=lambda rows: (rows.each != 1, rows), default=None)
+        place = (self.draw_count, len(shape))
+        possible_before, sizes = self.rows.get(place, (possible, set()))
+        possible, sizes = possible_before & possible, sizes | {count}
+        self.rows[place] = possible, sizes
+        certain = [rows for rows in possible if rows.per_record == 1 or len(sizes) > 1]
+        return min(certain, key=lambda rows: (rows.per_record != 1, rows), default=None)
 
 
 class OwnDrawsLoss:
@@ -180,11 +183,11 @@ def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
 
 def record_part(value: Any, rows: RecordRows, count: int, dimensions: int, record: int) -> Any:
     """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged."""
-    dimension, each = rows
-    if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dimension] == count * each:
-        return value.narrow(dimension, record * each, each)
+    dimension, per_record = rows
+    if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dimension] == count * per_record:
+        return value.narrow(dimension, record * per_record, per_record)
     if isinstance(value, list | tuple) and len(value) == dimensions:
-        return [each if d == dimension else length for d, length in enumerate(value)]
+        return [per_record if d == dimension else length for d, length in enumerate(value)]
     return value
 
 
@@ -192,12 +195,13 @@ def join(parts: Sequence[Any], rows: RecordRows) -> Any:
     """Return the draws of all records as one tensor. Return None if they are no rows of records, such as a permutation of the batch."""
 
     def has_rows(tensor: Tensor) -> bool:
-        return tensor.dim() > rows.dimension and tensor.shape[rows.dimension] == rows.each
+        return tensor.dim() > rows.dimension and tensor.shape[rows.dimension] == rows.per_record
 
     def concatenate(*leaves: Tensor) -> Tensor:
         return torch.cat(leaves, rows.dimension) if has_rows(leaves[0]) else leaves[0]
 
-    return tree_map(concatenate, parts[0], *parts[1:]) if has_rows(next(iter(tree_leaves(parts[0])))) else None
+    first_output = tree_leaves(parts[0])[0]
+    return tree_map(concatenate, parts[0], *parts[1:]) if has_rows(first_output) else None
 
 
 def batch_keys(batch: Batch) -> BatchKeys:
@@ -207,7 +211,8 @@ def batch_keys(batch: Batch) -> BatchKeys:
         mapped = any(is_mapped for _, is_mapped in leaves)
         parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
         contents = [part.reshape(len(part), math.prod(part.shape[1:])).view(torch.uint8).numpy() for part in parts]
-    return BatchKeys(tuple(digest(*(part[i].tobytes() for part in contents)) for i in range(len(parts[0]))), mapped)
+    records = range(len(parts[0]))
+    return BatchKeys(tuple(digest(*(content[record].tobytes() for content in contents)) for record in records), mapped)
 
 
 def digest(*parts: bytes) -> bytes:
@@ -241,6 +246,6 @@ def only_torch_draws() -> Iterator[None]:
         )
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(a: Any, b: Any) -> bool:
     """Check whether two states of numpy's generator are equal."""
-    return bool(np.array_equal(one["state"]["key"], other["state"]["key"]) and one["state"]["pos"] == other["state"]["pos"])
+    return bool(np.array_equal(a["state"]["key"], b["state"]["key"]) and a["state"]["pos"] == b["state"]["pos"])

@@ -9,7 +9,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -83,27 +83,27 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
     """
     from dpcli.analysis.account import headline
 
-    before = matching_checkpoint(state, plan.parts())
-    if not 0 <= before.step <= plan.steps:
-        raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
-    require_same_books("--resume", before.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
+    saved = matching_checkpoint(state, plan.parts())
+    if not 0 <= saved.step <= plan.steps:
+        raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {saved.step}")
+    require_same_books("--resume", saved.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
     if ledger is not None:
-        require_going_on("--resume", before.run, ledger, "run")
-    if before.step < plan.steps and not never_started(ledger, before):  # otherwise there is no step that could be repeated
-        stage = plan.stage_at(before.step)
-        if not before.clean or (stage.indivisible and before.step > stage.start):
-            before.resumed.append(before.step)
-    if before.resumed:
-        costs = plan.costs([(0, plan.steps), *plan.repeated_portions(before.resumed)])
+        require_going_on("--resume", saved.run, ledger, "run")
+    if saved.step < plan.steps and not never_started(ledger, saved):  # otherwise there is no step that could be repeated
+        stage = plan.stage_at(saved.step)
+        if not saved.clean or (stage.indivisible and saved.step > stage.start):
+            saved.resumed.append(saved.step)
+    if saved.resumed:
+        costs = plan.costs([(0, plan.steps), *plan.repeated_portions(saved.resumed)])
         require_budget(headline(costs).budget, f"--resume: {plan.path}")
-    return replace(before, private=before.private and private)
+    return replace(saved, private=saved.private and private)
 
 
-def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
+def never_started(ledger: Ledger | None, initial: Checkpoint) -> bool:
     """Check whether the ledger shows that the run was not charged. A state is saved before the charge, so it may exist nevertheless."""
-    if ledger is None or before.step > 0:
+    if ledger is None or initial.step > 0:
         return False
-    run = ledger.state().runs.get(before.run)
+    run = ledger.state().runs.get(initial.run)
     return run is not None and run.status == "reserved"
 
 
@@ -116,12 +116,12 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
         InputError: The run has ended.
     """
     try:
-        before, result = load_checkpoint(state), description_in(folder)
+        saved, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
         return
-    charged = None if ledger is None else ledger.state().runs.get(before.run)
+    charged = None if ledger is None else ledger.state().runs.get(saved.run)
     committed = charged is not None and charged.status == "committed"
-    if before.run != result.run or before.charged != (ledger is not None) or (before.charged and not committed):
+    if saved.run != result.run or saved.charged != (ledger is not None) or (saved.charged and not committed):
         return
     remove_state(folder)
     raise InputError(
@@ -174,33 +174,37 @@ class RunCharge:
             return False
         if self.ledger is None or self.key is None:
             return True
-        why = "stopped before the first step"
-        if stopped_by is not None:
-            why += f": {stopped_by if isinstance(stopped_by, DpcliError) else type(stopped_by).__name__}"
         try:
-            self.ledger.void(self.key, why)
+            self.ledger.void(self.key, _reason_to_stop(stopped_by))
         except DpcliError:
             return False
         return True
 
 
-def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
+def _reason_to_stop(error: BaseException | None) -> str:
+    """Return the reason why a run stopped before its first step, in words. The message of an unknown error may quote records."""
+    if error is None:
+        return "stopped before the first step"
+    return f"stopped before the first step: {error if isinstance(error, DpcliError) else type(error).__name__}"
+
+
+def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, initial: Checkpoint) -> RunCharge:
     """Reserve a new run in the ledger, or the steps that a resumed run may repeat.
 
     After a crash it is unknown how many steps followed the last saved state. The steps up to the next state are therefore charged again,
     under a separate key. After a clean stop, no step is repeated and nothing is reserved.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
-    new = not before.model or never_started(ledger, before)
+    new = not initial.model or never_started(ledger, initial)
     if new:
-        key = before.run
-    elif before.resumed[-1:] == [before.step]:
-        key = f"{before.run} resumed {uuid.uuid4().hex}"
-        cost = plan.costs([(before.step, plan.milestone(before.step))], with_rest=False)
-        why = f"steps that may have been done before the run was resumed at {before.step}"
+        key = initial.run
+    elif initial.resumed[-1:] == [initial.step]:
+        key = f"{initial.run} resumed {uuid.uuid4().hex}"
+        cost = plan.costs([(initial.step, plan.milestone(initial.step))], with_rest=False)
+        why = f"steps that may have been done before the run was resumed at {initial.step}"
     if ledger is not None and key is not None and key not in ledger.state().runs:
         _reserve(ledger, cost, key, why)
-    return RunCharge(ledger, key, cost, why, not new)
+    return RunCharge(ledger, key, cost, why, repeats=not new)
 
 
 def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
@@ -238,32 +242,33 @@ def charged_run(
         InputError, Denied, LedgerError: As in `dpcli.train.run.training_run.train`.
     """
     if plan.open_to_audit and (ledger is not None or resume):
+        refused = "a ledger" if ledger is not None else "--resume"
         raise InputError(
-            f'audit.canary: expected a run that is neither charged nor resumed with "{plan.canary}", found '
-            f"{'a ledger' if ledger is not None else '--resume'}: the audit sees its noisy sums, so its model is not private"
+            f'audit.canary: expected a run that is neither charged nor resumed with "{plan.canary}", found {refused}: '
+            "the audit sees its noisy sums, so its model is not private"
         )
     private = seed is None and not plan.open_to_audit
-    before = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
-    streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
-    prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
-    warn_of_loop(prepared, prepared.rehearse())
-    if not before.model:
+    initial = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
+    streams = system_entropy() if seed is None else insecure_seed(seed, initial.step)
+    prepared = prepare(plan, streams, ranks, initial if initial.model else None, folder)
+    warn_of_loop(prepared, seconds_per_record=prepared.rehearse())
+    if not initial.model:
         prepared.measure()  # a metric that fails on every model fails here, before anything is charged
-    charge = reserve_charge(plan, ledger if ranks.first else None, before)
-    run = ChargedRun(plan, prepared, before, ledger, folder, ranks, charge)
+    charge = reserve_charge(plan, ledger if ranks.first else None, initial)
+    run = ChargedRun(plan, prepared, initial, ledger, folder, ranks, charge)
     prepared.trainer.before_sums = run.start
     ranks.broadcast(True)  # no process reads a record before the first process has made the reservation
     return run
 
 
-def warn_of_loop(prepared: Prepared, seconds: float) -> None:
-    """Log a warning with the expected duration if the run processes one record at a time. `seconds` is the time for one record."""
+def warn_of_loop(prepared: Prepared, seconds_per_record: float) -> None:
+    """Log a warning with the expected duration if the run processes one record at a time."""
     method, stages = prepared.trainer.gradients.describe(), prepared.plan.stages
     if method.startswith("loop") and first_process():
-        a_step = seconds * max(stage.expected_batch for stage in stages)
-        every = seconds * sum(stage.steps * stage.expected_batch for stage in stages)
+        per_step = seconds_per_record * max(stage.expected_batch for stage in stages)
+        in_all = seconds_per_record * sum(stage.steps * stage.expected_batch for stage in stages)
         logging.getLogger("dpcli").warning(
-            f"dpcli: records are processed one at a time ({method}): about {a_step:,.3g} s per step, {every:,.0f} s in all"
+            f"dpcli: records are processed one at a time ({method}): about {per_step:,.3g} s per step, {in_all:,.0f} s in all"
         )
 
 
@@ -274,7 +279,7 @@ class ChargedRun:
     Attributes:
         plan: Plan of the run.
         prepared: Data and trainer of the run.
-        before: State of the run at its start.
+        initial: State of the run at its start.
         ledger: Ledger of the run; None if nothing is charged.
         folder: Folder of the run.
         ranks: Processes of the run.
@@ -283,7 +288,7 @@ class ChargedRun:
 
     plan: TrainingPlan
     prepared: Prepared
-    before: Checkpoint
+    initial: Checkpoint
     ledger: Ledger | None
     folder: str
     ranks: Ranks
@@ -298,12 +303,12 @@ class ChargedRun:
             return
         self.save()
         self.charge.start()
-        if self.ranks.first and self.before.step == 0:
+        if self.ranks.first and self.initial.step == 0:
             open(os.path.join(self.folder, METRICS), "w").close()
 
     def give_back(self, stopped_by: BaseException | None = None) -> None:
         """Release the reservation if no step began, and remove the state of a new run."""
-        if self.charge.give_back(stopped_by) and self.ranks.first and not self.before.model:
+        if self.charge.give_back(stopped_by) and self.ranks.first and not self.initial.model:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.folder, STATE))
 
@@ -321,12 +326,11 @@ class ChargedRun:
         """
         if step != self.plan.milestone(step - 1):
             return None
-        last = step == self.plan.steps
-        # After the last step, errors are suppressed, because a disk that is too full for the state may have room for the model.
-        with suppress(InputError) if last else nullcontext():
-            self.save(clean=last)
-        if last:
+        if step == self.plan.steps:
+            with suppress(InputError):  # a disk that is too full for the state may have room for the model
+                self.save(clean=True)
             return None
+        self.save()
         metrics, unmeasured = measure_or_explain(self.prepared)
         log(self.folder, {"step": step, **metrics, **({"unmeasured": unmeasured} if unmeasured else {})}, self.ranks)
         return metrics
@@ -341,7 +345,7 @@ class ChargedRun:
             return
         trainer = self.prepared.trainer
         state = replace(
-            self.before,
+            self.initial,
             step=trainer.step,
             bound=trainer.gradients.clip.bound,
             clean=clean,
@@ -362,4 +366,4 @@ class ChargedRun:
         if self.prepared.trainer.step < self.plan.steps:
             self.save(clean=True)
         with self.prepared.final_weights():
-            return finish_run(self.prepared, self.folder, self.before, self.ledger, unchecked)
+            return finish_run(self.prepared, self.folder, self.initial, self.ledger, unchecked)

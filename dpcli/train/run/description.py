@@ -80,11 +80,12 @@ class Description:
 
     def changed(self) -> list[str]:
         """Return the files that were changed or removed after the run."""
-        return [
-            name
-            for name, digest in self.files.items()
-            if not (os.path.isfile(self.path(name)) and digest_of(self.path(name)) == digest)
-        ]
+        return [name for name, digest in self.files.items() if not self._has_digest(name, digest)]
+
+    def _has_digest(self, name: str, digest: str) -> bool:
+        """Check whether a file of the run exists and has this SHA-256."""
+        path = self.path(name)
+        return os.path.isfile(path) and digest_of(path) == digest
 
     def count(self, name: str) -> int:
         """Return a count from the facts about the model. Raises InputError if the fact is no count."""
@@ -174,11 +175,9 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
     if content["schema"] != SCHEMA or any(type(content[name]) is not kind for name, kind in TYPES.items()):
         return False
     files = content["files"]
-    if (
-        not files.keys() >= set(RUN_FILES)
-        or not all(map(is_run_file, files))
-        or any(type(file) is not str for file in files.values())
-    ):
+    if not files.keys() >= set(RUN_FILES) or not all(map(is_run_file, files)):
+        return False
+    if any(type(digest) is not str for digest in files.values()):
         return False
     return type(content["ledger"]) in (dict, type(None)) and _is_guarantee(content["guarantee"])
 
@@ -249,7 +248,8 @@ def stamp(path: str) -> Mapping[str, str]:
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            metadata = json.loads(file.read(min(length, LARGEST_HEADER)), object_pairs_hook=unique_names)["__metadata__"]
+            header = json.loads(file.read(min(length, LARGEST_HEADER)), object_pairs_hook=unique_names)
+        metadata = header["__metadata__"]
         valid = isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
     except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         valid = False
@@ -262,8 +262,7 @@ def require_stamp(description: Description) -> None:
     """Raise InputError if the stamp in the file of the model contradicts the description about privacy."""
     path, described = description.path(MODEL), description.guarantee
     stamped = stamp(path)
-    private = stamped.get("private") == "yes"
-    if private is not described.get("private") or (private and stamped.get("epsilon") != repr(described.get("epsilon"))):
-        raise InputError(
-            f"{path}: epsilon {stamped.get('epsilon')}, private: {stamped.get('private')}; its description says otherwise"
-        )
+    epsilon, private = stamped.get("epsilon"), stamped.get("private")
+    is_private = private == "yes"
+    if is_private is not described.get("private") or (is_private and epsilon != repr(described.get("epsilon"))):
+        raise InputError(f"{path}: epsilon {epsilon}, private: {private}; its description says otherwise")

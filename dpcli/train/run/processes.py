@@ -64,11 +64,11 @@ def stoppable() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = [signal.signal(number, request.make) for number in SIGNALS]
+    handlers = [signal.signal(number, request.make) for number in SIGNALS]
     try:
         yield request
     finally:
-        for number, handler in zip(SIGNALS, before, strict=True):
+        for number, handler in zip(SIGNALS, handlers, strict=True):
             signal.signal(number, handler)
 
 

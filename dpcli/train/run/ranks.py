@@ -80,14 +80,15 @@ class TorchrunProcesses(Ranks):
     def broadcast(self, value: T | None) -> T:
         values: list[Any] = [value if self.first else None]
         dist.broadcast_object_list(values, 0)
-        first: T = values[0]
-        return first
+        value_of_first: T = values[0]
+        return value_of_first
 
     def broadcast_records(self, batch: Batch) -> Batch:
         leaves, structure = tree_flatten(batch)
-        own = [(leaf.shape, leaf.dtype) for leaf in leaves], _digest(leaves)
-        forms_of_first, digest_of_first = self.broadcast(own)
-        if not self.total(float(own != (forms_of_first, digest_of_first))):
+        forms, digest = [(leaf.shape, leaf.dtype) for leaf in leaves], _digest(leaves)
+        forms_of_first, digest_of_first = self.broadcast((forms, digest))
+        differs = (forms, digest) != (forms_of_first, digest_of_first)
+        if not self.total(float(differs)):
             return batch  # without a copy: the records may be mapped from a file and remain on the disk
         if self.first:
             leaves = [leaf.contiguous() for leaf in leaves]

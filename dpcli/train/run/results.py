@@ -42,19 +42,18 @@ def _description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> 
     from dpcli.train.trained.weights import frozen_digest
 
     plan, folder = outcome.plan, outcome.folder
-    adapter = os.path.join(folder, ADAPTER)
-    adapter_files = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter))] if os.path.isdir(adapter) else []
-    files = (MODEL, STATEMENT, PIPELINE, *filter(is_run_file, adapter_files))
+    model = {
+        "task": plan.train.task,
+        "source": plan.train.model,
+        **problem.facts,
+        "frozen_sha256": frozen_digest(problem.model),
+    }
+    files = (MODEL, STATEMENT, PIPELINE, *_adapter_files(folder))
     return {
         "schema": SCHEMA,
         "dpcli": __version__,
         "run": outcome.run,
-        "model": {
-            "task": plan.train.task,
-            "source": plan.train.model,
-            **problem.facts,
-            "frozen_sha256": frozen_digest(problem.model),
-        },
+        "model": model,
         "files": {name: digest_of(os.path.join(folder, name)) for name in files},
         "guarantee": guarantee(plan, outcome.repeated, outcome.private),
         "repeated": [list(portion) for portion in outcome.repeated],
@@ -64,22 +63,36 @@ def _description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> 
     }
 
 
+def _adapter_files(folder: str) -> list[str]:
+    """Return the files of the run's adapter, relative to the folder of the run; empty if there is no adapter."""
+    adapter = os.path.join(folder, ADAPTER)
+    names = sorted(os.listdir(adapter)) if os.path.isdir(adapter) else []
+    return [file for file in (f"{ADAPTER}/{name}" for name in names) if is_run_file(file)]
+
+
 def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
     """Return the present head of the ledger, the status of the run's charge, and the blocks that were charged."""
     state = ledger.state()
-    charged, family = state.run(run), state.open_terms().family
-    window = {} if family is None else {"window": list(spelled(family, charged.window))}
-    head = state.head
-    return {"dataset": ledger.dataset, "run": run, "status": charged.status, "seq": head.seq, "head": head.hash, **window}
+    charged, family, head = state.run(run), state.open_terms().family, state.head
+    position: dict[str, Any] = {
+        "dataset": ledger.dataset,
+        "run": run,
+        "status": charged.status,
+        "seq": head.seq,
+        "head": head.hash,
+    }
+    if family is not None:
+        position["window"] = list(spelled(family, charged.window))
+    return position
 
 
-def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...]) -> Outcome:
+def finish_run(prepared: Prepared, folder: str, initial: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...]) -> Outcome:
     """Write the files of a run that has ended, commit it in the ledger, and return its outcome. Only the first process writes.
 
     Args:
         unchecked: As in `Outcome`.
     """
-    outcome = _outcome(prepared, folder, before, unchecked)
+    outcome = _outcome(prepared, folder, initial, unchecked)
     if not prepared.trainer.ranks.first:
         return outcome
     if prepared.canaries is not None:
@@ -94,7 +107,7 @@ def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledg
         ) from None
     with stoppable():  # without this, Ctrl-C after the commit would leave the state of a run that has ended
         if ledger is not None:
-            outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
+            outcome = replace(outcome, charged=_charged(ledger.commit(initial.run).state, initial.run))
             write_description(outcome, prepared.problem, ledger)  # again, because the commit has moved the ledger's head
         remove_state(folder)
     return outcome
@@ -119,16 +132,16 @@ def _charged(state: LedgerState, key: str) -> str:
     return costs(total)
 
 
-def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
+def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
     """Return the outcome of a run that has ended. This measures the final metrics."""
     plan, streams = prepared.plan, prepared.streams
     metrics, unmeasured = measure_or_explain(prepared)
     return Outcome(
         plan=plan,
         folder=folder,
-        run=before.run,
-        repeated=tuple(plan.repeated_portions(before.resumed)),
-        private=streams.private and before.private,
+        run=initial.run,
+        repeated=tuple(plan.repeated_portions(initial.resumed)),
+        private=streams.private and initial.private,
         metrics=metrics,
         method=prepared.trainer.gradients.describe(),
         noise=prepared.noise_source(),
@@ -154,8 +167,9 @@ def measure_or_explain(prepared: Prepared) -> tuple[Metrics, str]:
 def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
     """Append a line to the file of metrics. Only the first process writes it. JSON has no infinity or NaN, so null replaces them."""
     if ranks.first:
+        line = json.dumps({name: _finite(value) for name, value in record.items()})
         with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
-            file.write(json.dumps({name: _finite(value) for name, value in record.items()}) + "\n")
+            file.write(f"{line}\n")
 
 
 def _finite(value: Any) -> Any:
@@ -169,8 +183,8 @@ def _write_model(outcome: Outcome, prepared: Prepared) -> None:
 
     from dpcli.train.documents.run_statement import statement
 
-    private = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
-    weights, text = save(prepared.weights(), private), statement(outcome).encode()
+    stamp = {"private": "yes" if outcome.private else "NOT PRIVATE", "epsilon": repr(outcome.epsilon)}
+    weights, text = save(prepared.weights(), stamp), statement(outcome).encode()
     for name in (DESCRIPTION, ATTESTATION, STATEMENT, MODEL, PIPELINE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(outcome.folder, name))
@@ -183,8 +197,5 @@ def _write_model(outcome: Outcome, prepared: Prepared) -> None:
         from dpcli.train.tasks.lm_models import save_adapter
 
         save_adapter(prepared.problem.model, outcome.plan.train.model, adapter)
-    log(
-        outcome.folder,
-        {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **private},
-        prepared.trainer.ranks,
-    )
+    last_record = {"step": prepared.trainer.step, **outcome.metrics, "epsilon": outcome.epsilon, **stamp}
+    log(outcome.folder, last_record, prepared.trainer.ranks)

@@ -155,4 +155,5 @@ def _peak_memory() -> int:
     """Return the peak memory of this process, in bytes. Linux reports it in kilobytes, macOS in bytes."""
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    bytes_per_unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * bytes_per_unit

@@ -94,7 +94,8 @@ def batch_count(spec: CorrelatedSpec) -> int:
     The number is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times. It is at most the
     number of steps. If a record may take part in every step, there is one batch with all records.
     """
-    return min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
+    for_participations = ceil(Fraction(spec.iterations, spec.max_participations))
+    return min(max(spec.min_separation, for_participations), spec.iterations)
 
 
 def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterator[Indices]:

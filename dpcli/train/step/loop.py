@@ -25,6 +25,7 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.random.streams import Stream, normals
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Adaptive, Clip, gradient_noise_multiplier
+from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.sums import Sums
 from dpcli.train.isolation.rehearsal import Draw
 from dpcli.train.noise import Noise, first_weight
@@ -54,7 +55,7 @@ class WeightAverage:
     def follow(self, step: int) -> None:
         """Update the average after a step. Steps are numbered from 1."""
         decay = min(self.decay, step / (step + 9.0))
-        for name, parameter in self._trained():
+        for name, parameter in trained_parameters(self.model).items():
             if name not in self.values:
                 self.values[name] = parameter.detach().clone()
             self.values[name].lerp_(parameter, 1.0 - decay)
@@ -62,23 +63,19 @@ class WeightAverage:
     @contextmanager
     def in_model(self) -> Iterator[None]:
         """Set the model to its average weights within the block, and restore its weights afterwards."""
-        before = {name: parameter.detach().clone() for name, parameter in self._trained()}
+        weights = {name: parameter.detach().clone() for name, parameter in trained_parameters(self.model).items()}
         try:
             self._put(self.values)
             yield
         finally:
-            self._put(before)
+            self._put(weights)
 
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
         """Copy values into the trained parameters of the model."""
-        for name, parameter in self._trained():
+        for name, parameter in trained_parameters(self.model).items():
             if name in values:
                 parameter.copy_(values[name])
-
-    def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield the trained parameters with their names."""
-        return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
 
 
 @dataclass(slots=True)
@@ -101,7 +98,8 @@ class AdaptiveNorm:
         """Update C by a factor that depends on the norms of a batch. Noise is drawn once in every step, even for an empty batch."""
         count = ranks.total(self.clip.centred_count(norms))
         noise = np.float32(normals(1, self.stream)[0] * self.count_noise)  # single precision, like the noise of the gradients
-        self.clip.update(0.5 + ranks.broadcast(count + float(noise)) / self.expected_batch)
+        noisy_count = ranks.broadcast(count + float(noise))
+        self.clip.update(0.5 + noisy_count / self.expected_batch)
 
 
 def first_step_std(spec: Spec, count_noise: float | None) -> float:
@@ -193,7 +191,7 @@ class Trainer:
     base_rates: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shapes = {name: p.shape for name, p in self.model.named_parameters() if p.requires_grad}
+        self.shapes = {name: parameter.shape for name, parameter in trained_parameters(self.model).items()}
         groups = self.optimizer.param_groups if self.rate is not None else []
         self.base_rates = [float(group.setdefault("declared_lr", group["lr"])) for group in groups]
 
@@ -244,9 +242,8 @@ class Trainer:
             for name, value in total.items():
                 value.add_(drawn[name].to(value), alpha=noise_scale)
         noisy = self.ranks.broadcast_tensors(total)
-        for name, parameter in self.model.named_parameters():
-            if parameter.requires_grad:
-                parameter.grad = noisy[name].div_(expected_batch).to(parameter)
+        for name, parameter in trained_parameters(self.model).items():
+            parameter.grad = noisy[name].div_(expected_batch).to(parameter)
         set_noise_variance(self.optimizer, noise, noise_scale / expected_batch)
         if self.adaptive_norm is not None:
             self.adaptive_norm.follow(sums.norms, self.ranks)
@@ -291,9 +288,8 @@ class Trainer:
             Raised: The user's code raised an error. The message does not quote that error, because it may contain records.
         """
         records = take(self.records, rows)
-        sums: Sums
         if 0 <= checked_row < len(rows):
-            sums = called_on_records("a step", self.gradients.checked, records, checked_row)
+            sums: Sums = called_on_records("a step", self.gradients.checked, records, checked_row)
         else:
             sums = called_on_records("a step", self.gradients, records)
         return sums

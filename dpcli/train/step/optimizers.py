@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
+from dpcli.train.engine.method import trained_parameters
 from dpcli.train.noise import Noise
 from dpcli.train.plan.settings import Train
 
@@ -58,7 +59,9 @@ class AdamBC(torch.optim.Optimizer):
             group["noise_moment"] = beta2 * group["noise_moment"] + (1.0 - beta2) * group[VARIANCE]
             correction1, correction2 = 1.0 - beta1 ** group["steps"], 1.0 - beta2 ** group["steps"]
             noise = group["noise_moment"] / correction2
-            for parameter in (p for p in group["params"] if p.grad is not None):
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
                 m, v = self._moments(parameter)
                 m.lerp_(parameter.grad, 1.0 - beta1)
                 v.lerp_(parameter.grad.square(), 1.0 - beta2)
@@ -84,13 +87,14 @@ def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: fl
         InputError: The noise is correlated or differs in variance from step to step, and the optimizer is AdamBC.
     """
     for group in optimizer.param_groups:
-        if VARIANCE in group:
-            if noise.std is None:
-                raise InputError(
-                    "train.optimizer: expected sgd, adam or adamw with correlated noise, whose variance differs from step to step, "
-                    "found adam-bc"
-                )
-            group[VARIANCE] = (noise.std * scale) ** 2
+        if VARIANCE not in group:
+            continue
+        if noise.std is None:
+            raise InputError(
+                "train.optimizer: expected sgd, adam or adamw with correlated noise, whose variance differs from step to step, "
+                "found adam-bc"
+            )
+        group[VARIANCE] = (noise.std * scale) ** 2
 
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -108,7 +112,7 @@ def optimizer_of(train: Train, model: nn.Module) -> torch.optim.Optimizer:
         options["momentum"] = train.momentum
     if train.moment_floor is not None:
         options["floor"] = train.moment_floor
-    return OPTIMIZERS[train.optimizer]([p for p in model.parameters() if p.requires_grad], **options)
+    return OPTIMIZERS[train.optimizer](trained_parameters(model).values(), **options)
 
 
 def rate_schedule(train: Train, steps: int) -> Callable[[int], float]:

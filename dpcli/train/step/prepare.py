@@ -21,6 +21,7 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, cryptographic
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
+from dpcli.train.engine.method import trained_parameters
 from dpcli.train.isolation.kept_state import constants
 from dpcli.train.isolation.rehearsal import draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
@@ -177,14 +178,14 @@ class Prepared:
         return "Philox, which is not a cryptographic generator; the operating system gives it a fresh key of 128 bits for each step"
 
 
-def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-    """Read the data, build the model, and restore the state of `before` if it is given.
+def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, saved: Checkpoint | None, folder: str) -> Prepared:
+    """Read the data, build the model, and restore the state of `saved` if it is given.
 
     Args:
         plan: Plan of the run.
         streams: Sources of random numbers.
         ranks: Processes of the run.
-        before: Saved state of a resumed run.
+        saved: Saved state of a resumed run.
         folder: Folder of the run, which stores the canaries of an audit.
 
     Raises:
@@ -194,7 +195,7 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
     optimization = Optimization(partial(optimizer_of, plan.train), rate_schedule(plan.train, plan.steps))
-    return assemble(plan, problem, optimization, streams, ranks, before, folder)
+    return assemble(plan, problem, optimization, streams, ranks, saved, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +218,10 @@ def assemble(
     optimization: Optimization,
     streams: Streams,
     ranks: Ranks,
-    before: Checkpoint | None,
+    saved: Checkpoint | None,
     folder: str,
 ) -> Prepared:
-    """Return a problem with its trainer, in the state of `before` if it is given. The other arguments are those of `prepare`.
+    """Return a problem with its trainer, in the state of `saved` if it is given. The other arguments are those of `prepare`.
 
     Raises:
         InputError: The problem, the optimizer or the state do not fit the plan.
@@ -229,29 +230,32 @@ def assemble(
     problem = _require_declared_size(plan, _with_units(plan, problem, streams, ranks))
     canaries: Canaries | GradientCanaries | None = None
     if plan.canaries and not plan.open_to_audit:
-        inserted = _inserted_canaries(plan, problem, streams, ranks, folder, before is not None)
+        inserted = _inserted_canaries(plan, problem, streams, ranks, folder, saved is not None)
         problem, canaries = problem.extended(inserted.inserted), inserted
     problem = problem.on(_device(train.device))
     model, clip = problem.model, train.clipping.clip()
     if plan.open_to_audit:
-        width = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        width = sum(parameter.numel() for parameter in trained_parameters(model).values())
         ranks = canaries = gradient_canaries(plan, problem.count, width, clip, streams.initialisation)
     gradients = load(ENGINES[train.engine])(model, problem.loss, clip)
     optimizer = optimization.make(model)
     _broadcast_weights(model, ranks)
-    if before is not None:
-        _restore(before, model, optimizer)
+    if saved is not None:
+        _restore(saved, model, optimizer)
+    average = None
+    if train.average is not None:
+        average = WeightAverage(model, train.average, {} if saved is None else saved.average)
     trainer = Trainer(
-        model,
-        gradients,
-        optimizer,
-        problem.records,
-        optimization.rate,
-        train.physical_batch_size,
-        before.step if before else 0,
-        _adaptive_norm(plan, clip, streams, before),
-        ranks,
-        None if train.average is None else WeightAverage(model, train.average, before.average if before else {}),
+        model=model,
+        gradients=gradients,
+        optimizer=optimizer,
+        records=problem.records,
+        rate=optimization.rate,
+        physical=train.physical_batch_size,
+        step=0 if saved is None else saved.step,
+        adaptive_norm=_adaptive_norm(plan, clip, streams, saved),
+        ranks=ranks,
+        average=average,
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     return Prepared(plan, problem, trainer, streams, canaries, buffers)
@@ -287,24 +291,24 @@ def _inserted_canaries(
     plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool
 ) -> Canaries:
     """Return the canary records of an audit. The first process draws and saves them, and sends them to the other processes."""
-    return ranks.broadcast(
-        record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None
-    )
+    drawn = record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None
+    return ranks.broadcast(drawn)
 
 
 def _device(device: str) -> str:
     """Return the device of this process. Raises InputError if the machine does not have the declared device."""
     count = torch.cuda.device_count() if device.startswith("cuda") else 1
-    if int(device.partition(":")[2] or 0) >= count:
+    number = int(device.partition(":")[2] or 0)
+    if number >= count:
         raise InputError(f"train.device: expected a device of this machine, found {device}; torch finds {count or 'no'} GPU")
     return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
 
 
-def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def _restore(saved: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Load the saved state into the model and the optimizer. Raises InputError if the state does not fit the model."""
     try:
-        model.load_state_dict(before.model)
-        optimizer.load_state_dict(before.optimizer)
+        model.load_state_dict(saved.model)
+        optimizer.load_state_dict(saved.optimizer)
     except (RuntimeError, ValueError, KeyError) as problem:
         message = str(problem).strip().splitlines()[0]
         raise InputError(f"--resume: the model differs from the one at the start of the run: {message}") from None
@@ -317,7 +321,7 @@ def _broadcast_weights(model: nn.Module, ranks: Ranks) -> None:
             value.copy_(ranks.broadcast_tensors({"": value.clone()})[""])
 
 
-def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, before: Checkpoint | None) -> AdaptiveNorm | None:
+def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, saved: Checkpoint | None) -> AdaptiveNorm | None:
     """Return the adaptive clipping norm; None for other clipping styles.
 
     Raises:
@@ -331,6 +335,6 @@ def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, before: Che
             f"{plan.path}: train.clipping.style: expected a style other than adaptive with a schedule or correlated noise, "
             "found adaptive"
         )
-    if before is not None:
-        clip.norm = require_measurable("norm", before.bound)
+    if saved is not None:
+        clip.norm = require_measurable("norm", saved.bound)
     return AdaptiveNorm(clip, count_noise, plan.stages[0].expected_batch, streams.noise)

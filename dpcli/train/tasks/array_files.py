@@ -12,14 +12,14 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.train.plan.settings_classification import Classification
+from dpcli.train.plan.settings_classification import DIGIT_COUNT, Classification
 from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
 from dpcli.train.tasks.files import column_table, held_out, in_blocks
 from dpcli.train.tasks.user_code import private_result, relative_to_file
@@ -60,7 +60,8 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
     if not member.file_size > start:
         return np.zeros(shape, kind)
     offset = _content_offset(place, member) + start
-    array = np.memmap(place, kind, "c", offset, shape, "F" if by_columns else "C").view(np.ndarray)
+    order: Literal["C", "F"] = "F" if by_columns else "C"
+    array = np.memmap(place, kind, "c", offset, shape, order).view(np.ndarray)
     return np.require(array, requirements="A")  # copies an array that is not aligned
 
 
@@ -117,15 +118,17 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
         block_column: Column that determines the block of a record in the ledger. It is an input only if it is declared as one.
     """
     names, rows = column_table(place, only)
-    columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    columns = {name: [row[number] for row in rows] for number, name in enumerate(names)}
     label = train.label or next((name for name in reversed(names) if name not in (train.units, block_column)), "label")
-    for name in (label, *([train.units] if train.units else [])):
-        if name not in columns:
+    for name in (label, train.units):
+        if name and name not in columns:
             columns_of_file = instead_of(name, names, known_columns(train))
             raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
     # Messages number the columns that the training file does not name. In a file without a line of names, the first line is a record.
-    shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
-    blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
+    shown = {name: f"column {number}" for number, name in enumerate(names, 1)}
+    if train.label:
+        shown[label] = f"column {label!r}"
+    blocks = None if only is None or only.block_part is None else [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     raw_labels = columns.pop(label, [])
     if train.labels is None:
@@ -243,8 +246,13 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
             )
         return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
     public_rows = held_out(len(table.labels), train.held_out, table.units, path)
+    private_rows = ~public_rows
     return Arrays(
-        table.inputs[~public_rows], table.labels[~public_rows], table.inputs[public_rows], table.labels[public_rows], classes
+        inputs=table.inputs[private_rows],
+        labels=table.labels[private_rows],
+        public_inputs=table.inputs[public_rows],
+        public_labels=table.labels[public_rows],
+        classes=classes,
     )
 
 
@@ -252,7 +260,7 @@ def _classes(train: Classification, path: str) -> int:
     """Return the declared number of labels. Labels are not counted, because the shape of the model must not depend on private records."""
     if train.label_count is None and train.data != "digits":
         raise InputError(f"{path}: train.classes: expected classes (the number of labels) or train.labels, found neither")
-    return train.label_count or 10
+    return train.label_count or DIGIT_COUNT
 
 
 def table_in(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> ArrayTable:
@@ -299,7 +307,8 @@ def inputs_of(values: Any, shift: float, place: str) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         inputs: Array = numbers.astype(np.float32, copy=False)
         inputs = np.subtract(inputs, np.float32(shift)) if shift else inputs
-    if not all(np.isfinite(inputs[start : start + CHECKED_TOGETHER]).all() for start in range(0, len(inputs), CHECKED_TOGETHER)):
+    blocks = (inputs[start : start + CHECKED_TOGETHER] for start in range(0, len(inputs), CHECKED_TOGETHER))
+    if not all(np.isfinite(block).all() for block in blocks):
         raise InputError(f"{place}: expected finite inputs, found some that are not: replace them by a declared constant first")
     return inputs
 
@@ -316,20 +325,23 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
     return numbers.astype(np.int64)
 
 
-def _numbers(values: Any, what: str, place: str) -> Array:
+def _numbers(values: Any, noun: str, place: str) -> Array:
     """Return the values as an array of numbers. Raises InputError without numpy's own message, which may quote values."""
     try:
         numbers = np.asarray(values)
     except Exception:  # conversion may raise any error: lists of different lengths, tensors on another device
-        raise InputError(f"{place}: expected {what} as an array of numbers, found a value that is no array") from None
+        raise InputError(f"{place}: expected {noun} as an array of numbers, found a value that is no array") from None
     if numbers.dtype.kind not in "biuf":
-        raise InputError(f"{place}: expected {what} as an array of numbers, found one of {numbers.dtype.type.__name__}")
+        raise InputError(f"{place}: expected {noun} as an array of numbers, found one of {numbers.dtype.type.__name__}")
     return numbers.astype(np.uint8) if numbers.dtype.kind == "b" else numbers
 
 
 def _shape(array: Array) -> str:
     """Return the shape in words, without the number of records, which is private."""
-    return f"({', '.join(['n', *map(str, array.shape[1:])])})" if array.ndim else "()"
+    if not array.ndim:
+        return "()"
+    lengths = ", ".join(["n", *map(str, array.shape[1:])])
+    return f"({lengths})"
 
 
 def _read(source: str, key: str, train: Classification, path: str, stated: str, rows: RowWindow | None) -> RawRecords:
@@ -359,12 +371,17 @@ def _read(source: str, key: str, train: Classification, path: str, stated: str, 
 def _returned(parts: Any, key: str, train: Classification, place: str) -> RawRecords:
     """Return the records that the user's function returned. Owners of public records are optional and ignored."""
     owned = train.units is not None
-    counts = {2 + owned} if key == "data" else {2, 2 + owned}
+    needs_units = owned and key == "data"
+    may_have_units = owned and key == "public"
+    counts = {3} if needs_units else {2}
+    if may_have_units:
+        counts.add(3)
     if not isinstance(parts, tuple | list) or len(parts) not in counts:
         # The message omits the number of parts, which may be the number of records.
-        shape = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
-        raise InputError(f"{place}: expected (inputs, labels{', units' if owned and key == 'data' else ''}), found {shape}")
-    return RawRecords(parts[0], parts[1], parts[2] if owned and key == "data" else None)
+        actual = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
+        expected = "(inputs, labels, units)" if needs_units else "(inputs, labels)"
+        raise InputError(f"{place}: expected {expected}, found {actual}")
+    return RawRecords(parts[0], parts[1], parts[2] if needs_units else None)
 
 
 def digits(path: str) -> RawRecords:

@@ -50,7 +50,8 @@ def mean_over_views(loss: Loss, count: int, view: View) -> Loss:
                 return views(leaf, moves.to(leaf.device), mirrored.to(leaf.device)).flatten(0, 1)
             return leaf[:, None].expand(records, count, *leaf.shape[1:]).flatten(0, 1)
 
-        return per_example_losses(model, loss, tree_map(views_of, batch), records * count).view(records, count).mean(1)
+        losses = per_example_losses(model, loss, tree_map(views_of, batch), records * count)
+        return losses.view(records, count).mean(1)
 
     return loss_over_views
 
@@ -74,4 +75,5 @@ def views(images: Tensor, moves: Tensor, mirrored: Tensor) -> Tensor:
     columns = torch.where(mirrored[..., None], columns.flip(-1), columns)
     pixels = (rows[..., :, None] * width + columns[..., None, :]).flatten(-2)[:, :, None]  # (B, K, 1, height * width)
     shape = (records, moves.shape[1], channels, height * width)
-    return images.flatten(-2)[:, None].expand(shape).gather(3, pixels.expand(shape)).view(*shape[:3], height, width)
+    repeated = images.flatten(-2)[:, None].expand(shape)
+    return repeated.gather(3, pixels.expand(shape)).view(*shape[:3], height, width)

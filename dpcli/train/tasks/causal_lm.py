@@ -41,7 +41,15 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
     draw = partial(synthetic_tokens, tokens_of_records.shape[1], words)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else owners_of(units, path)
-    return Learning(model, LOSSES[train.token_loss], tokens_of_records, measure, owners, draw, facts(train, words, path))
+    return Learning(
+        model=model,
+        loss=LOSSES[train.token_loss],
+        records=tokens_of_records,
+        measure=measure,
+        units=owners,
+        draw=draw,
+        facts=facts(train, words, path),
+    )
 
 
 def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:

@@ -23,6 +23,8 @@ from dpcli.train.tasks.encoding import input_names
 from dpcli.train.tasks.learning import Learning, Metrics, evaluation_mode
 from dpcli.train.tasks.user_code import build_model, code_of
 
+SCORED_TOGETHER = 1024  # number of records whose scores are computed at once; this limits memory
+
 
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """Return the model that [train] names, for examples of the given shape.
@@ -49,16 +51,20 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 def _logistic(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return a linear model."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
 
 
 def _mlp(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return a network with one hidden layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), train.hidden), nn.Tanh(), nn.Linear(train.hidden, classes))
 
 
 def _cnn(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return a network with two convolutions for images. Raises InputError if the inputs are no images."""
     if len(shape) != 3:
         raise InputError(f"train.model: expected inputs of shape (channels, height, width) for cnn, found {shape}")
+    half_height, half_width = (shape[1] + 1) // 2, (shape[2] + 1) // 2  # after the convolution of stride 2
     return nn.Sequential(
         nn.Conv2d(shape[0], 16, 3, padding=1),
         nn.GroupNorm(4, 16),
@@ -67,7 +73,7 @@ def _cnn(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Modu
         nn.GroupNorm(8, 32),
         nn.Tanh(),
         nn.Flatten(),
-        nn.Linear(32 * ((shape[1] + 1) // 2) * ((shape[2] + 1) // 2), classes),
+        nn.Linear(32 * half_height * half_width, classes),
     )
 
 
@@ -89,16 +95,25 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
     records = pair(data.inputs, data.labels)
     draw = partial(synthetic_examples, shape, data.classes)
     problem = Learning(
-        model, loss_of(train), records, measure_of(model, data), data.units, draw, facts(train, shape, data.classes, path)
+        model=model,
+        loss=loss_of(train),
+        records=records,
+        measure=measure_of(model, data),
+        units=data.units,
+        draw=draw,
+        facts=facts(train, shape, data.classes, path),
     )
     return with_augmentation(problem, train, path)
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
     """Return the facts about the model's inputs and outputs that are needed to build it again."""
-    named = {} if train.columns is None else {"input_names": input_names(train)}
-    labels = {} if train.labels is None else {"labels": list(train.labels)}
-    return {"inputs": list(shape), "classes": classes, "shift": train.shift, **named, **labels, **code_of(train.model, path)}
+    result: dict[str, Any] = {"inputs": list(shape), "classes": classes, "shift": train.shift}
+    if train.columns is not None:
+        result["input_names"] = input_names(train)
+    if train.labels is not None:
+        result["labels"] = list(train.labels)
+    return {**result, **code_of(train.model, path)}
 
 
 def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path: str) -> None:
@@ -112,8 +127,10 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
             scores = model(torch.zeros(2, *shape, device=device))
     except FAILURES as problem:
         raise InputError(f"{expected}: {error_text(problem)}") from None
-    if not torch.is_tensor(scores) or scores.shape != (2, classes):
-        raise InputError(f"{expected}, found {tuple(scores.shape) if torch.is_tensor(scores) else type(scores).__name__}")
+    if not torch.is_tensor(scores):
+        raise InputError(f"{expected}, found {type(scores).__name__}")
+    if scores.shape != (2, classes):
+        raise InputError(f"{expected}, found {tuple(scores.shape)}")
     if scores.dtype != torch.float32:
         raise InputError(f"{expected} in float32, found {scores.dtype}")
 
@@ -160,7 +177,8 @@ def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
     inputs, labels = pair(data.public_inputs, data.public_labels)
 
     def measure() -> Metrics:
-        return {"accuracy": float((scores_of(model, inputs).argmax(1) == labels).double().mean())}
+        correct = scores_of(model, inputs).argmax(1) == labels
+        return {"accuracy": float(correct.double().mean())}
 
     return measure
 
@@ -168,4 +186,4 @@ def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
 def scores_of(model: nn.Module, inputs: Tensor) -> Tensor:
     """Return the scores of records, of shape (n, classes). They are computed in parts to save memory."""
     with evaluation_mode(model) as device:
-        return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])
+        return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, SCORED_TOGETHER)])

@@ -39,9 +39,15 @@ def build(train: Custom, path: str) -> Learning:
     """
     model = build_model(train.model, train.data, path)
     records, units = _data(train, path, model)
-    loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path, model)
-    measure = measure_of(train, path, model, records)
-    problem = Learning(model, loss, records, measure, units, draw, code_of(train.model, path))
+    problem = Learning(
+        model=model,
+        loss=own_loss(train.loss, user(train.loss, path)),
+        records=records,
+        draw=_draw(train, records, path, model),
+        measure=measure_of(train, path, model, records),
+        units=units,
+        facts=code_of(train.model, path),
+    )
     return with_augmentation(problem, train, path)
 
 
@@ -129,8 +135,11 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
 
 def same_numbers(public: Batch, private: Batch) -> bool:
     """Check whether two batches have the same numbers in the same order."""
-    ours, theirs = tree_leaves(public), tree_leaves(private)
-    return len(ours) == len(theirs) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(ours, theirs, strict=True))
+    public_leaves, private_leaves = tree_leaves(public), tree_leaves(private)
+    if len(public_leaves) != len(private_leaves):
+        return False
+    pairs = zip(public_leaves, private_leaves, strict=True)
+    return all(a.shape == b.shape and bool((a == b).all()) for a, b in pairs)
 
 
 def metrics(result: Any, source: str) -> Metrics:
@@ -168,11 +177,11 @@ def callers_problem(model: nn.Module, loss: Callable[..., Any], data: Any, units
     if not callable(loss):
         raise InputError(f"loss: expected a function (model, batch) -> one loss per record, found {type(loss).__name__}")
     problem = Learning(
-        model,
-        own_loss(getattr(loss, "__qualname__", "loss"), loss),
-        records_of(data, path, model),
-        dict,
-        None if units is None else owners_of(units, path),
+        model=model,
+        loss=own_loss(getattr(loss, "__qualname__", "loss"), loss),
+        records=records_of(data, path, model),
+        measure=dict,
+        units=None if units is None else owners_of(units, path),
     )
     if not problem.count:
         raise InputError("data: there are no records")

@@ -62,8 +62,9 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
     start = 0
     for name, feature in train.features:
         width = len(list(feature.inputs(name)))
+        cells = _Cells(table[name], f"column {name!r}", place, missing, only)
         encode = _number if feature.domain is None else _category
-        encode(_Cells(table[name], f"column {name!r}", place, missing, only), feature, inputs[:, start : start + width])
+        encode(cells, feature, inputs[:, start : start + width])
         start += width
     return inputs
 
@@ -82,9 +83,8 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
     cells = _Cells(values, column, place, MISSING, only)
     codes_of_rows = [codes.get(text, -1) for text in cells.texts()]
     if -1 in codes_of_rows:
-        raise cells.refusal(
-            codes_of_rows.index(-1), "one of the declared labels", "another label, or none: declare it in train.labels"
-        )
+        row = codes_of_rows.index(-1)
+        raise cells.refusal(row, "one of the declared labels", "another label, or none: declare it in train.labels")
     return np.asarray(codes_of_rows, dtype=np.int64)
 
 
@@ -121,17 +121,18 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
     """Return the numbers of a column, with NaN for missing values."""
-    if cells.missing == MISSING and (quick := _plain_numbers(cells.values)) is not None:
-        return quick
+    plain_numbers = _plain_numbers(cells.values) if cells.missing == MISSING else None
+    if plain_numbers is not None:
+        return plain_numbers
     numbers = np.full(len(cells.values), math.nan)
     for row, (text, value) in enumerate(zip(cells.texts(), cells.values, strict=True)):
-        if text not in cells.missing:
-            try:
-                numbers[row] = _as_float(value, text)
-            except (ValueError, TypeError):
-                raise cells.refusal(
-                    row, "a number", "a text: list texts of missing values in train.missing_words, or declare a domain"
-                ) from None
+        if text in cells.missing:
+            continue
+        try:
+            numbers[row] = _as_float(value, text)
+        except (ValueError, TypeError):
+            problem = "a text: list texts of missing values in train.missing_words, or declare a domain"
+            raise cells.refusal(row, "a number", problem) from None
     return numbers
 
 
@@ -158,12 +159,12 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
     """Encode a column of categories into `inputs`. Each declared value has an input."""
     assert feature.domain is not None
     codes = {plain(value): code for code, value in enumerate(feature.domain)}
-    other = len(codes) if feature.other == "code" else -1
+    code_of_others = len(codes) if feature.other == "code" else -1
     for row, text in enumerate(cells.texts()):
         if text not in codes and feature.indicator and text in cells.missing:
             inputs[row, -1] = 1.0
             continue
-        code = codes.get(text, other)
+        code = codes.get(text, code_of_others)
         if code < 0:
             raise cells.refusal(row, "one of the declared values", 'another value: add it to domain, or declare other = "code"')
         inputs[row, code] = 1.0
@@ -176,4 +177,6 @@ def text_of(value: Any) -> str:
         return ""
     if type(plain_value) is float and plain_value.is_integer():
         return str(int(plain_value))
-    return plain(plain_value.decode(errors="replace") if type(plain_value) is bytes else str(plain_value))
+    if type(plain_value) is bytes:
+        return plain(plain_value.decode(errors="replace"))
+    return plain(str(plain_value))

@@ -59,8 +59,8 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
     require_distinct(names, place)
     if only is None:
         return names, rows
-    at, in_window = _block_column(names, only, place), only.judge()
-    return names, require_rows([row for row in rows if in_window(row[at])], only, place)
+    block_column, in_window = _block_column(names, only, place), only.judge()
+    return names, require_rows([row for row in rows if in_window(row[block_column])], only, place)
 
 
 def _block_column(names: list[str], only: RowWindow, place: str) -> int:
@@ -168,8 +168,8 @@ def days(column: Any, kind: Any) -> list[int | None]:
 
     if not pyarrow.types.is_timestamp(kind):
         return [*column.cast(pyarrow.date32()).cast(pyarrow.int32()).to_pylist()]
-    each = PER_DAY[kind.unit]
-    return [None if value is None else value // each for value in column.cast(pyarrow.int64()).to_pylist()]
+    per_day = PER_DAY[kind.unit]
+    return [None if value is None else value // per_day for value in column.cast(pyarrow.int64()).to_pylist()]
 
 
 def contains_day(day: int | None, only: RowWindow) -> bool:
@@ -205,12 +205,13 @@ def _number_in_file(place: str, row: int, only: RowWindow) -> int:
     """Return the number of a row among all rows of the file, given its number among the rows of the window. Both count from 0."""
     if place.endswith(".csv"):
         names, rows = csv_table(place)
-        in_window = [only.holds(line[_block_column(names, only, place)]) for line in rows]
+        block_column = _block_column(names, only, place)
+        in_window = [only.holds(row_values[block_column]) for row_values in rows]
     else:
         import pyarrow.parquet
 
         in_window = in_window_mask(pyarrow.parquet.read_table(place), only, place)
-    counted = [number for number, one in enumerate(in_window) if one]
+    counted = [number for number, is_counted in enumerate(in_window) if is_counted]
     if row >= len(counted):
         raise InputError(f"{place}: the file changed while it was read: it has fewer rows than before")
     return counted[row]
@@ -244,15 +245,22 @@ def owners_of(units: Any, path: str) -> NDArray[np.generic]:
     """
     values = _listed(units, path)
     types = {type(value) for value in values}
-    if type(None) in types or any(value != value or value in ("", b"") for value in values if type(value) in (float, str, bytes)):
+    if any(map(_is_missing, values)):
         raise _refusal(path, "some that are missing")
     if types and types not in UNIT_TYPES:
-        raise _refusal(path, "values of type " + " and ".join(sorted(one.__name__ for one in types)))
+        type_names = " and ".join(sorted(kind.__name__ for kind in types))
+        raise _refusal(path, f"values of type {type_names}")
     if types == {float} and not all(math.isfinite(value) for value in values):
         raise _refusal(path, "some that are not finite")
     owners = np.asarray(values)
-    # numpy would round integers beyond 64 bits, so they are returned as text.
-    return owners if types != {int} or owners.dtype.kind in "iu" else np.asarray([str(value) for value in values])
+    if types == {int} and owners.dtype.kind not in "iu":
+        return np.asarray([str(value) for value in values])  # numpy would round integers beyond 64 bits
+    return owners
+
+
+def _is_missing(owner: Any) -> bool:
+    """Check whether an owner is None, NaN, or an empty text."""
+    return owner is None or (type(owner) in (float, str, bytes) and (owner != owner or owner in ("", b"")))
 
 
 def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np.generic]:
@@ -274,8 +282,11 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
         return owners
     if owners.shape != (len(blocks),):
         raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
-    owners, parts = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (owners, np.asarray(blocks)))
-    return owners * (int(parts.max(initial=0)) + 1) + parts
+    owner_codes, block_codes = (
+        np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (owners, np.asarray(blocks))
+    )
+    block_count = int(block_codes.max(initial=0)) + 1
+    return owner_codes * block_count + block_codes
 
 
 def _listed(units: Any, path: str) -> list[Any]:
@@ -288,6 +299,7 @@ def _listed(units: Any, path: str) -> list[Any]:
 
 
 def _refusal(path: str, problem: str) -> InputError:
+    """Return the error for owners that cannot be used."""
     return InputError(f"{path}: train.units: expected the owner of each record, found {problem}")
 
 

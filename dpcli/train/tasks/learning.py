@@ -93,8 +93,8 @@ def tensors(values: Any, model: nn.Module) -> Batch:
     """
     narrow = all(value.dtype != torch.float64 for value in model.parameters())
 
-    def column(one: Any) -> torch.Tensor:
-        tensor = torch.as_tensor(one)
+    def column(array: Any) -> torch.Tensor:
+        tensor = torch.as_tensor(array)
         return tensor.float() if narrow and tensor.dtype == torch.float64 else tensor
 
     return tree_map(column, values)  # type: ignore[no-any-return]

@@ -64,47 +64,48 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
         raise _unread(source, key_place, "a name that is not cached here and cannot be downloaded", problem) from None
 
 
-def _unread(source: str, key_place: str, what: str, problem: Exception) -> InputError:
+def _unread(source: str, key_place: str, actual: str, problem: Exception) -> InputError:
     """Return the error for a source that cannot be loaded, with the first line of the library's message."""
     message = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    return InputError(f"{key_place}: expected a folder, or a name that transformers knows, found {source!r}, {what} ({message})")
+    return InputError(f"{key_place}: expected a folder, or a name that transformers knows, found {source!r}, {actual} ({message})")
 
 
 @contextmanager
 def offline() -> Iterator[None]:
     """Keep transformers from using the network within the block. It would look for adapters there even with local_files_only."""
     constants = library("huggingface_hub").constants
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    was_offline, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE = before
+        constants.HF_HUB_OFFLINE = was_offline
 
 
 @contextmanager
 def cached_only() -> Iterator[None]:
     """Forbid downloads of models and tokenizers within the block, for a dry run."""
-    before = CACHED_ONLY.set(True)
+    token = CACHED_ONLY.set(True)
     try:
         yield
     finally:
-        CACHED_ONLY.reset(before)
+        CACHED_ONLY.reset(token)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the progress bars and the warnings of the libraries within the block."""
     transformers, hub = library("transformers").utils.logging, library("huggingface_hub").utils.logging
-    before, bars = [(one, one.get_verbosity()) for one in (transformers, hub)], transformers.is_progress_bar_enabled()
-    for one, _ in before:
-        one.set_verbosity_error()
+    verbosities = {logs: logs.get_verbosity() for logs in (transformers, hub)}
+    had_progress_bars = transformers.is_progress_bar_enabled()
+    for logs in verbosities:
+        logs.set_verbosity_error()
     transformers.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for one, verbosity in before:
-            one.set_verbosity(verbosity)
-        if bars:
+        for logs, verbosity in verbosities.items():
+            logs.set_verbosity(verbosity)
+        if had_progress_bars:
             transformers.enable_progress_bar()

@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from dpcli.base.errors import InputError
 from dpcli.train.plan.settings_language import Language, Lora
 from dpcli.train.tasks.lm_library import library, pretrained, quiet
+from dpcli.train.tasks.lm_texts import tokenizer_source
 from dpcli.train.tasks.user_code import build_model, code_of
+
+SHOWN = 3  # largest number of missing weights that a message names
 
 
 class Prompted(nn.Module):
@@ -84,7 +87,7 @@ def _pretrained(train: Language, path: str) -> nn.Module:
     load = library("transformers").AutoModelForCausalLM.from_pretrained
     loaded, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
     if report["missing_keys"]:
-        absent = ", ".join(sorted(report["missing_keys"])[:3])
+        absent = ", ".join(sorted(report["missing_keys"])[:SHOWN])
         raise InputError(f"{path}: train.model: expected the weights of a causal language model; {absent} have none")
     model: nn.Module = loaded
     return model.eval()
@@ -133,8 +136,12 @@ def vocabulary(model: nn.Module, path: str) -> int:
 
 def facts(train: Language, words: int, path: str) -> dict[str, Any]:
     """Return the facts about a language model: tokenizer, vocabulary, context, and the digest of the code of the user's own model."""
-    tokenizer = train.tokenizer or (None if ":" in train.model else train.model)
-    return {"tokenizer": tokenizer, "vocabulary": words, "context": train.context, **code_of(train.model, path)}
+    return {
+        "tokenizer": tokenizer_source(train),
+        "vocabulary": words,
+        "context": train.context,
+        **code_of(train.model, path),
+    }
 
 
 def save_adapter(model: nn.Module, base: str, folder: str) -> bool:

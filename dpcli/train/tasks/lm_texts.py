@@ -95,13 +95,16 @@ def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
 
     The result has the texts, the labels if the task has labels, and the units if the file declares units.
     """
-    labelled = train.label_column is not None
-    count = 1 + labelled + (train.units is not None)
-    parts = (parts,) if count == 1 else parts if isinstance(parts, tuple | list) else ()
-    if len(parts) != count:
-        raise InputError(f"{path}: {source}: the function must return a tuple of {count} lists, texts first")
-    texts, *rest = (_listed(part, f"{path}: {source}") for part in parts)
-    return Texts(texts, rest[0] if labelled else None, rest[-1] if train.units is not None else None)
+    names = ["texts"]
+    if train.label_column is not None:
+        names.append("labels")
+    if train.units is not None:
+        names.append("units")
+    if len(names) == 1:
+        parts = (parts,)
+    if not isinstance(parts, tuple | list) or len(parts) != len(names):
+        raise InputError(f"{path}: {source}: the function must return a tuple of {len(names)} lists, texts first")
+    return Texts(**{name: _listed(part, f"{path}: {source}") for name, part in zip(names, parts, strict=True)})
 
 
 def _listed(part: Any, place: str) -> list[Any]:
@@ -128,8 +131,10 @@ def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
         raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
     content = text_of(place)
     pattern = cuts.get(train.units or train.cut_by)
-    texts = [part for part in re.split(pattern, content) if part.strip()] if pattern else [content]
-    return Texts(list(texts), None, list(range(len(texts))) if train.units is not None else None)
+    texts: list[Text] = [content]
+    if pattern is not None:
+        texts = [part for part in re.split(pattern, content) if part.strip()]
+    return Texts(texts, units=list(range(len(texts))) if train.units is not None else None)
 
 
 def _jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
@@ -150,11 +155,14 @@ def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) 
         for name in (train.text, label, train.units):
             if name is not None and (not hasattr(row, "keys") or row.get(name) is None):
                 raise InputError(f"{place}: expected {name!r} in every row, found a row without it{meant_in(row, [name])}")
+    blocks = None
+    if only is not None and only.block_part is not None:
+        blocks = [only.part(row[only.column]) for row in rows]
     return Texts(
-        [row[train.text] for row in rows],
-        [row[label] for row in rows] if label else None,
-        [row[train.units] for row in rows] if train.units is not None else None,
-        None if only is None or only.each is None else [only.part(row[only.column]) for row in rows],
+        texts=[row[train.text] for row in rows],
+        labels=[row[label] for row in rows] if label else None,
+        units=[row[train.units] for row in rows] if train.units is not None else None,
+        blocks=blocks,
     )
 
 
@@ -219,13 +227,19 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
     Raises:
         InputError: The tokenizer cannot be loaded.
     """
-    source = train.tokenizer or (None if ":" in train.model else train.model)
+    source = tokenizer_source(train)
     if source is None:
         return None
     if source == "bytes":
         return Bytes()
     load = library("transformers").AutoTokenizer.from_pretrained
     return Pretrained(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED)))
+
+
+def tokenizer_source(train: Language) -> str | None:
+    """Return the tokenizer that [train] names, or else its model; None if the model is the user's own."""
+    model_is_own_code = ":" in train.model
+    return train.tokenizer or (None if model_is_own_code else train.model)
 
 
 def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
@@ -252,12 +266,14 @@ def records(
         rows: Window to which the texts are restricted; None for all texts.
     """
     texts = texts_of(source, train, path, rows)
-    cuts, units = [], []
-    for number, text in enumerate(texts.texts):
-        pieces = list(cut(text, train, tokens, path))
-        cuts += pieces
-        units += [texts.units[number] if texts.units is not None else None] * len(pieces)
-    return padded(cuts, vocabulary, path), units if texts.units is not None else None
+    rows_of_texts = [cut(text, train, tokens, path) for text in texts.texts]
+    ids = padded([row for rows_of_text in rows_of_texts for row in rows_of_text], vocabulary, path)
+    if texts.units is None:
+        return ids, None
+    units: list[object] = []
+    for rows_of_text, unit in zip(rows_of_texts, texts.units, strict=True):
+        units += [unit] * len(rows_of_text)
+    return ids, units
 
 
 def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
@@ -265,8 +281,9 @@ def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequen
     ids = encoded(text, tokens, path)
     if train.record == "window":
         return [ids[start : start + train.context] for start in range(0, len(ids), train.context)]
-    end = tokens.end if isinstance(text, str) and tokens is not None else None
-    return [(ids if end is None else np.append(ids, end))[: train.context]]
+    if isinstance(text, str) and tokens is not None and tokens.end is not None:
+        ids = np.append(ids, tokens.end)
+    return [ids[: train.context]]
 
 
 def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
@@ -282,7 +299,8 @@ def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
 
 def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
     """Return the rows as one int32 tensor. Rows are padded at the end. Raises InputError for an id outside of the vocabulary."""
-    ids = np.full((len(rows), max((len(row) for row in rows), default=0)), PADDING, np.int32)
+    longest = max((len(row) for row in rows), default=0)
+    ids = np.full((len(rows), longest), PADDING, np.int32)
     for place, row in zip(ids, rows, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < vocabulary:
             raise InputError(f"{path}: train.tokenizer: expected token ids below the model's {vocabulary} (an id is not)")

@@ -46,7 +46,15 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
     units = None if private.units is None else owners_of(private.units, path)
     draw = partial(synthetic_labelled, records[0].shape[1], words, len(label_tokens))
     model_facts = {**facts(train, words, path), "labels": list(train.labels)}
-    return Learning(model, partial(loss, label_tokens), records, measure, units, draw, model_facts)
+    return Learning(
+        model=model,
+        loss=partial(loss, label_tokens),
+        records=records,
+        measure=measure,
+        units=units,
+        draw=draw,
+        facts=model_facts,
+    )
 
 
 def public_records(
@@ -64,8 +72,10 @@ def public_records(
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
         records = labelled(private, train, tokens, words, path)
-        return select(records, torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path)))
-    return labelled(texts_of(train.public or "", replace(train, units=None), path), train, tokens, words, path)
+        chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        return select(records, chosen)
+    public = texts_of(train.public or "", replace(train, units=None), path)
+    return labelled(public, train, tokens, words, path)
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
@@ -91,11 +101,11 @@ def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: 
 
 def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
     """Return the token ids of texts inserted into the template, of shape (n, T). A text that is too long is cut off."""
-    before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
-    room = train.context - len(before) - len(after)
+    prefix, suffix = (encoded(part, tokens, path) for part in train.template.split("{text}"))
+    room = train.context - len(prefix) - len(suffix)
     if room < 1:
         raise InputError(f"{path}: train.context: the template leaves no room for the text")
-    rows = [np.concatenate([before, encoded(text, tokens, path)[:room], after]) for text in texts]
+    rows = [np.concatenate([prefix, encoded(text, tokens, path)[:room], suffix]) for text in texts]
     return padded(rows, words, path)
 
 
@@ -121,8 +131,10 @@ def select(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor
 def scores(model: nn.Module, label_tokens: Tensor, ids: Tensor) -> Tensor:
     """Return the score of each label's word after the last token of each text, of shape (B, labels)."""
     all_scores = logits(model, ids)
-    last = all_scores.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # for an empty text, the last position of the prompt
-    last_scores = all_scores.gather(1, last[:, None, None].expand(-1, 1, all_scores.shape[2]))[:, 0]
+    prompt_length, text_lengths = all_scores.shape[1] - ids.shape[1], (ids >= 0).sum(1)
+    last_positions = prompt_length + text_lengths - 1  # for an empty text, the last position of the prompt
+    index = last_positions[:, None, None].expand(-1, 1, all_scores.shape[2])
+    last_scores = all_scores.gather(1, index)[:, 0]
     return last_scores[:, label_tokens.to(ids.device)]
 
 
@@ -142,16 +154,17 @@ def accuracy(model: nn.Module, label_tokens: Tensor, public: tuple[Tensor, Tenso
         public: Public texts with their labels.
         part: Number of texts in memory at a time.
     """
+    all_ids, all_labels = public
+    correct_count = 0.0
     with evaluation_mode(model) as device:
-        correct = [
-            (scores(model, label_tokens, ids.to(device)).argmax(1).cpu() == labels).sum()
-            for ids, labels in zip(*(torch.split(leaf, part) for leaf in public), strict=True)
-        ]
-    return {"accuracy": float(torch.stack(correct).sum()) / len(public[1])}
+        for ids, labels in zip(torch.split(all_ids, part), torch.split(all_labels, part), strict=True):
+            predicted = scores(model, label_tokens, ids.to(device)).argmax(1).cpu()
+            correct_count += float((predicted == labels).sum())
+    return {"accuracy": correct_count / len(all_labels)}
 
 
 def synthetic_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
     """Return `count` synthetic records, which are random tokens with random labels."""
-    return synthetic_tokens(length, words, count, stream), torch.from_numpy(
-        (stream.words(count) % np.uint64(labels)).astype(np.int64)
-    )
+    ids = synthetic_tokens(length, words, count, stream)
+    drawn_labels = stream.words(count) % np.uint64(labels)
+    return ids, torch.from_numpy(drawn_labels.astype(np.int64))

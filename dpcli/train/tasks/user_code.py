@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from dpcli.audit.own_code import FAILURES, call_user_code, module_file, raised_at, user_function
@@ -51,12 +52,18 @@ def build_model(target: str, data: str, path: str) -> nn.Module:
         InputError: The function raises an error, returns no module, or calls the function `data` that returns the private records. Weights
             and constants that depend on records would be released without noise.
     """
-    function, called_code, before = user(target, path), set[object](), sys.getprofile()
-    sys.setprofile(lambda frame, event, argument: called_code.add(frame.f_code) if event == "call" else None)
+    function, called_code = user(target, path), set[object]()
+
+    def record_call(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            called_code.add(frame.f_code)
+
+    profiler = sys.getprofile()
+    sys.setprofile(record_call)
     try:
         model = call_user_code(target, function)
     finally:
-        sys.setprofile(before)
+        sys.setprofile(profiler)
     module, _, name = data.partition(":")
     loaded = getattr(sys.modules.get(module), name, None)  # a module that is not loaded was not called
     if callable(loaded) and getattr(inspect.unwrap(loaded), "__code__", None) in called_code:

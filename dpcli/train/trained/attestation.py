@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import CannotCertify, InputError
+from dpcli.certify.named_certificate import named_proof
 from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.run.description import RUN_FILES, Description, description_in, digest_of, guarantee, require_stamp, unique_names
@@ -25,16 +26,19 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 ROUNDING = 1e-9  # accepted relative difference of epsilon, because an accountant's rounding may differ between machines
 
 
-def attestation(folder: str) -> dict[str, Any]:
+def attestation(folder: str, certificate: str | None = None) -> dict[str, Any]:
     """Return the attestation of the run in a folder.
 
     It states the digest of the model, the guarantee, and the digests of the files from which the guarantee follows. Epsilon is computed
     again from the run's copy of the training file. A run that claims a smaller epsilon is refused.
 
+    Args:
+        certificate: Path of a certificate that proves the epsilon of the run; None for none.
+
     Raises:
         InputError: The folder has no run with a description, the run is NOT PRIVATE, or a file was changed after the run. Two files
             contradict each other about privacy, or the training file costs more than the run claims.
-        CannotCertify: No accountant can bound the cost of the file.
+        CannotCertify: No accountant can bound the cost of the file, or the certificate does not prove the epsilon of the run.
     """
     description = description_in(folder)
     require_private(description, description.guarantee["private"] is True)
@@ -46,7 +50,7 @@ def attestation(folder: str) -> dict[str, Any]:
     require_private(description, b"NOT PRIVATE" not in first_line)  # detects a description that was edited
     require_stamp(description)
     plan = plan_of(description.path(PIPELINE))
-    require_claim(description, plan)
+    plan = require_claim(description, plan)
     claim = epsilon_at_delta(description.guarantee["epsilon"], description.guarantee["delta"])
     if f": {claim}.".encode() not in first_line:
         raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, whose guarantee is {claim}")
@@ -55,16 +59,31 @@ def attestation(folder: str) -> dict[str, Any]:
         "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
-            "run": description.run,
-            "dpcli": description.version,
-            "guarantee": dict(description.guarantee),
-            "repeated": [list(portion) for portion in description.repeated],
-            "statement": _resource(STATEMENT, description.files[STATEMENT]),
-            "pipeline": _resource(PIPELINE, description.files[PIPELINE]),
-            "description": _resource(DESCRIPTION, digest_of(description.path(DESCRIPTION))),
-            "ledger": description.ledger,
+            **_predicate(description),
+            **({} if certificate is None else {"certificate": _proof_data(description, plan, certificate)}),
         },
     }
+
+
+def _predicate(description: Description) -> dict[str, Any]:
+    """Return the claims of an attestation: the guarantee, and the digests of the files from which it follows."""
+    return {
+        "run": description.run,
+        "dpcli": description.version,
+        "guarantee": dict(description.guarantee),
+        "repeated": [list(portion) for portion in description.repeated],
+        "statement": _resource(STATEMENT, description.files[STATEMENT]),
+        "pipeline": _resource(PIPELINE, description.files[PIPELINE]),
+        "description": _resource(DESCRIPTION, digest_of(description.path(DESCRIPTION))),
+        "ledger": description.ledger,
+    }
+
+
+def _proof_data(description: Description, plan: TrainingPlan, certificate: str) -> dict[str, Any]:
+    """Return what a certificate proves of a run, as JSON values. Steps that the run may have repeated count twice there too."""
+    pipeline, stated = plan.account_with(description.repeated).pipeline, description.guarantee
+    proof = named_proof(certificate, pipeline, stated["epsilon"], stated["delta"])
+    return {**_resource("certificate", proof.digest), "epsilon": proof.epsilon, "delta": proof.delta}
 
 
 def text_of(statement: dict[str, Any]) -> bytes:
@@ -85,18 +104,22 @@ def require_private(description: Description, private: bool) -> None:
         )
 
 
-def require_claim(description: Description, plan: TrainingPlan) -> None:
-    """Raise InputError if the run claims a guarantee that this version's accountants do not confirm for its file."""
+def require_claim(description: Description, plan: TrainingPlan) -> TrainingPlan:
+    """Return the plan on the run's blocks and rows.
+
+    Raises InputError if the run claims a guarantee that this version's accountants do not confirm for its file.
+    """
     if any(not 0 <= start < stop <= plan.steps for start, stop in description.repeated):
         raise InputError(
             f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
         )
     claimed = dict(description.guarantee)
-    priced = guarantee(_on_its_blocks(description, plan).on_rows(description.rows), description.repeated, True)
-    smallest, stated = priced["epsilon"] * (1.0 - ROUNDING), claimed["epsilon"]
-    if not stated >= smallest:
+    plan_of_run = _on_its_blocks(description, plan).on_rows(description.rows)
+    priced = guarantee(plan_of_run, description.repeated, private=True)
+    cost, stated = priced["epsilon"], claimed["epsilon"]
+    if not stated >= cost * (1.0 - ROUNDING):
         raise InputError(
-            f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, the cost of its file, found {stated!r}"
+            f"{description.path(DESCRIPTION)}: expected epsilon {cost!r} or more, the cost of its file, found {stated!r}"
         )
     may_differ = {"epsilon", "accountant"}  # versions of dpcli may compute another bound by another accountant
     for name in sorted((priced.keys() | claimed.keys()) - may_differ):
@@ -104,6 +127,7 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
             raise InputError(
                 f"{description.path(DESCRIPTION)}: guarantee.{name}: expected {priced.get(name)!r}, found {claimed.get(name)!r}"
             )
+    return plan_of_run
 
 
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
@@ -142,6 +166,7 @@ class Verification:
         problems: Differences in words; empty if the attestation matches the run.
         signed: Whether the attestation has signatures, which dpcli does not check.
         claimed: Guarantee that the attestation states.
+        proof: The certificate that the attestation names, and what it proves, as JSON values; None if it names none.
     """
 
     folder: str
@@ -149,21 +174,28 @@ class Verification:
     problems: tuple[str, ...]
     signed: bool
     claimed: Mapping[str, Any]
+    proof: Mapping[str, Any] | None = None
 
 
-def verify(folder: str, file: str) -> Verification:
+def verify(folder: str, file: str, certificate: str | None = None) -> Verification:
     """Compare the attestation in a file with the run in a folder. The file contains a statement, or a DSSE envelope with a statement.
+
+    Args:
+        certificate: Path of the certificate that the attestation names, which is checked too; None if it names none.
 
     Raises:
         InputError: The file is no attestation by dpcli, or the folder has no run with a description.
     """
     stated, signed = _read(file)
     description_in(folder)
+    proof = stated["predicate"].get("certificate")
     try:
-        problems = tuple(_differences(attestation(folder), stated))
+        problems = tuple(_differences(attestation(folder, certificate), stated))
     except (InputError, CannotCertify) as refusal:  # the run in the folder can no longer be attested
         problems = (str(refusal),)
-    return Verification(folder, file, problems, signed, stated["predicate"]["guarantee"])
+    if proof is not None and certificate is None:
+        problems = (*problems, "the attestation names a certificate: give it by --certificate, so that it is checked too")
+    return Verification(folder, file, problems, signed, stated["predicate"]["guarantee"], None if problems else proof)
 
 
 def _read(file: str) -> tuple[dict[str, Any], bool]:
@@ -211,15 +243,15 @@ def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
             yield f"{name}: not the file that was attested"
             return
         for name in sorted(expected.keys() | stated.keys()):
-            where = f"{place}.{name}" if place else str(name)
+            inner_place = f"{place}.{name}" if place else str(name)
             if name not in stated:
-                yield f"{where}: expected {json.dumps(expected[name])} of the run, found no such name in the attestation"
+                yield f"{inner_place}: expected {json.dumps(expected[name])} of the run, found no such name in the attestation"
             elif name not in expected:  # null is also a difference, because another reader may give it a meaning
-                yield f"{where}: expected no such name, found {json.dumps(stated[name])} in the attestation"
+                yield f"{inner_place}: expected no such name, found {json.dumps(stated[name])} in the attestation"
             else:
-                yield from _differences(expected[name], stated[name], where)
+                yield from _differences(expected[name], stated[name], inner_place)
     elif isinstance(expected, list) and isinstance(stated, list) and len(expected) == len(stated):
-        for number, (one, other) in enumerate(zip(expected, stated, strict=True)):
-            yield from _differences(one, other, f"{place}[{number}]")
+        for number, (expected_item, stated_item) in enumerate(zip(expected, stated, strict=True)):
+            yield from _differences(expected_item, stated_item, f"{place}[{number}]")
     elif type(expected) is not type(stated) or expected != stated:
         yield f"{place}: expected {json.dumps(expected)} of the run, found {json.dumps(stated)} in the attestation"

@@ -51,7 +51,8 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
         return READERS[ending](source, train, shape, None if rows is None else rows.column)
     if ":" in source:
         result = private_result(source, source)
-        return result[0] if isinstance(result, tuple | list) and len(result) in (2, 3) and hasattr(result[0], "shape") else result
+        has_labels = isinstance(result, tuple | list) and len(result) in (2, 3) and hasattr(result[0], "shape")
+        return result[0] if has_labels else result
     raise InputError(f"DATA: expected {DIGITS}, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
@@ -73,15 +74,17 @@ def _columns(place: str, train: Classification, shape: tuple[int, ...], block_co
     """
     names, rows = column_table(place)
     if train.columns is not None:
-        return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
-    columns = [at for at, name in enumerate(names) if name not in (train.label, train.units, block_column)]
-    if train.label is None and (len(columns),) == (shape[0] + 1,):
+        table = {name: [row[number] for row in rows] for number, name in enumerate(names)}
+        return encoded(table, train, place)
+    columns = [number for number, name in enumerate(names) if name not in (train.label, train.units, block_column)]
+    if train.label is None and len(columns) == shape[0] + 1:
         columns = columns[:-1]
     if (len(columns),) != shape:
         expected = f"{shape[0]} columns of numbers" if len(shape) == 1 else f"an .npz file, as the records have shape {shape}"
         raise InputError(f"{place}: expected {expected}, as in training, found {len(columns)} columns")
     try:
-        return np.asarray([[row[at] for at in columns] for row in rows], dtype=np.float64).reshape(-1, shape[0])
+        values = [[row[number] for number in columns] for row in rows]
+        return np.asarray(values, dtype=np.float64).reshape(-1, shape[0])
     except (ValueError, TypeError, OverflowError):
         raise InputError(f"{place}: expected numbers in every column, found a value that is not a number") from None
 
@@ -130,7 +133,8 @@ class Classifier(TrainedModel):
         """Return the inputs of a table of raw values, encoded as in training."""
         if self.train.columns is None:
             raise InputError(f"{place}: expected an array, because the run declares no columns, found a table")
-        return encoded({name: list(table[name]) for name in self.train.columns if name in table}, self.train, place)
+        columns = {name: list(table[name]) for name in self.train.columns if name in table}
+        return encoded(columns, self.train, place)
 
     def _as_trained(self, inputs: NDArray[Any], place: str) -> NDArray[Any]:
         """Return inputs unchanged. Raises InputError unless their shape and range are those of training."""
@@ -142,17 +146,17 @@ class Classifier(TrainedModel):
 
     def answers(self, question: ModelInput) -> Predictions:
         source = question.one_source()
+        inputs = inputs_in(source, self.train, self.shape, self.description.rows)
         labels = None if self.train.labels is None else list(self.train.labels)
-        return label_predictions(
-            self.probabilities(inputs_in(source, self.train, self.shape, self.description.rows), source).tolist(), labels
-        )
+        return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
     def measured(self, source: str, path: str) -> Metrics:
         if path:
             return measure_of(self.module, arrays(self.train, path, self.description.rows))()
         table = table_in(source, self.train, self.classes, self.description.rows)
         inputs = self._as_trained(table.inputs, source)
-        return measure_of(self.module, Arrays(inputs, table.labels, inputs, table.labels, self.classes))()
+        data = Arrays(inputs, table.labels, inputs, table.labels, self.classes)  # only the public records are measured
+        return measure_of(self.module, data)()
 
 
 def classifier(train: Classification, description: Description) -> Classifier:

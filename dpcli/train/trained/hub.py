@@ -23,6 +23,8 @@ from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATE
 from dpcli.train.trained.attestation import attestation, text_of
 
 CARD = "README.md"
+ATTESTATION = "dpcli-attestation.json"
+SPECIAL = "\\`*_{}[]<>()#+-!|&"  # special characters of Markdown and HTML
 # Python expression that loads the folder, by library, for the model card.
 USE = {
     "transformers": "transformers.AutoModelForCausalLM.from_pretrained(FOLDER)",
@@ -46,80 +48,6 @@ class HubFolder:
     title: str
     files: tuple[str, ...]
     base: str = ""
-
-
-def model_card(description: Description, written: HubFolder) -> str:
-    """Return the content of README.md. It has front matter, the guarantee in words, a way to load the model, and the run's statement.
-
-    The front matter is YAML whose values are JSON, so that no text of a file can be read as another key.
-    """
-    stated = description.guarantee
-    with open(description.path(STATEMENT), encoding="utf-8") as file:
-        statement = file.read()
-    front: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
-    if written.base:
-        front["base_model"] = written.base
-    front["differential_privacy"] = {
-        **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},
-        "statement": STATEMENT,
-        "statement_sha256": digest_of(description.path(STATEMENT)),
-        "dpcli": description.version,
-    }
-    return (
-        f"---\n{_yaml(front)}---\n\n# {_line(written.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[written.library]}`.\n\n"
-        f"Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n{_deeper(statement)}"
-    )
-
-
-def _guarantee(stated: Mapping[str, Any]) -> str:
-    """Return the guarantee in sentences."""
-    return (
-        f"Trained with differential privacy: {epsilon_at_delta(stated['epsilon'], stated['delta'])}, per {stated['unit']}, "
-        f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
-        f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has digests of the run's files, and is not signed."
-    )
-
-
-def _window(stated: Mapping[str, Any]) -> str:
-    """Return the blocks on which the model was trained, in words; "" if there are none."""
-    blocks = stated.get("window")
-    if not isinstance(blocks, list):
-        return ""
-    rows = rows_from_content(stated.get("rows"), blocks)
-    words = UNCHECKED if rows is None else _line(rows.words)
-    return f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {words}"
-
-
-def _yaml(values: Mapping[str, object], indent: str = "") -> str:
-    """Return values as YAML. Tables are in block style, and other values are JSON, which is part of YAML 1.2."""
-    lines = []
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            lines.append(f"{indent}{name}:\n{_yaml(value, indent + '  ')}")
-        elif isinstance(value, float):
-            lines.append(f"{indent}{name}: {_number(value)}\n")
-        else:
-            lines.append(f"{indent}{name}: {json.dumps(value)}\n")
-    return "".join(lines)
-
-
-def _number(value: float) -> str:
-    """Return a number with a decimal point. YAML 1.1 would read 1e-05 as text."""
-    text = repr(value)
-    return text if "." in text else text.replace("e", ".0e")
-
-
-def _line(text: str) -> str:
-    """Return the text in one line, with the special characters of Markdown and HTML escaped."""
-    return "".join(f"\\{one}" if one in "\\`*_{}[]<>()#+-!|&" else one for one in text if one.isprintable())
-
-
-def _deeper(statement: str) -> str:
-    """Return the statement with its headings one level deeper, so that they are below the heading of the card."""
-    return "".join(f"#{line}" if line.startswith("#") else line for line in statement.splitlines(keepends=True))
-
-
-ATTESTATION = "dpcli-attestation.json"
 
 
 def write_hub_folder(run: str, folder: str) -> HubFolder:
@@ -193,8 +121,81 @@ def _write_by_transformers(model: Any, folder: str) -> tuple[str, ...]:
         model.module.save_pretrained(folder, safe_serialization=True)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
-        again = library("transformers").AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    expected, reread = model.module.state_dict(), again.state_dict()
-    if expected.keys() != reread.keys() or not all(torch.equal(reread[name], value) for name, value in expected.items()):
+        load = library("transformers").AutoModelForCausalLM.from_pretrained
+        reread_model = load(folder, dtype=torch.float32, local_files_only=True)
+    written, reread = model.module.state_dict(), reread_model.state_dict()
+    if written.keys() != reread.keys() or not all(torch.equal(reread[name], value) for name, value in written.items()):
         raise InternalError("transformers reads other weights than it was given: no folder is written")
     return tuple(sorted(os.listdir(folder)))
+
+
+def model_card(description: Description, written: HubFolder) -> str:
+    """Return the content of README.md. It has front matter, the guarantee in words, a way to load the model, and the run's statement.
+
+    The front matter is YAML whose values are JSON, so that no text of a file can be read as another key.
+    """
+    stated = description.guarantee
+    with open(description.path(STATEMENT), encoding="utf-8") as file:
+        statement = file.read()
+    front: dict[str, object] = {"library_name": written.library, "tags": ["differential-privacy", "dpcli"]}
+    if written.base:
+        front["base_model"] = written.base
+    front["differential_privacy"] = {
+        **{name: stated[name] for name in ("epsilon", "delta", "unit", "adjacency", "accountant")},
+        "statement": STATEMENT,
+        "statement_sha256": digest_of(description.path(STATEMENT)),
+        "dpcli": description.version,
+    }
+    return (
+        f"---\n{_yaml(front)}---\n\n# {_line(written.title)}\n\n{_guarantee(stated)}\n\nTo load it: `{USE[written.library]}`.\n\n"
+        f"Predictions of the model cost no more privacy. A metric that is computed from the training data does.\n\n{_deeper(statement)}"
+    )
+
+
+def _guarantee(stated: Mapping[str, Any]) -> str:
+    """Return the guarantee in sentences."""
+    return (
+        f"Trained with differential privacy: {epsilon_at_delta(stated['epsilon'], stated['delta'])}, per {stated['unit']}, "
+        f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
+        f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has digests of the run's files, and is not signed."
+    )
+
+
+def _window(stated: Mapping[str, Any]) -> str:
+    """Return the blocks on which the model was trained, in words; "" if there are none."""
+    blocks = stated.get("window")
+    if not isinstance(blocks, list):
+        return ""
+    rows = rows_from_content(stated.get("rows"), blocks)
+    words = UNCHECKED if rows is None else _line(rows.words)
+    return f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {words}"
+
+
+def _yaml(values: Mapping[str, object], indent: str = "") -> str:
+    """Return values as YAML. Tables are in block style, and other values are JSON, which is part of YAML 1.2."""
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines.append(f"{indent}{name}:\n{_yaml(value, indent + '  ')}")
+        elif isinstance(value, float):
+            lines.append(f"{indent}{name}: {_number(value)}\n")
+        else:
+            lines.append(f"{indent}{name}: {json.dumps(value)}\n")
+    return "".join(lines)
+
+
+def _number(value: float) -> str:
+    """Return a number with a decimal point. YAML 1.1 would read 1e-05 as text."""
+    text = repr(value)
+    return text if "." in text else text.replace("e", ".0e")
+
+
+def _line(text: str) -> str:
+    """Return the text in one line, with the special characters of Markdown and HTML escaped."""
+    printable = (character for character in text if character.isprintable())
+    return "".join(f"\\{character}" if character in SPECIAL else character for character in printable)
+
+
+def _deeper(statement: str) -> str:
+    """Return the statement with its headings one level deeper, so that they are below the heading of the card."""
+    return "".join(f"#{line}" if line.startswith("#") else line for line in statement.splitlines(keepends=True))

@@ -35,12 +35,18 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
         return list(question.prompts)
     source = _absolute(question.source)
     unlabelled = CausalLm(
-        task="causal-lm", data=source, model=train.model, clipping=train.clipping, learning_rate=1.0, text=train.text
+        task="causal-lm",
+        data=source,
+        model=train.model,
+        clipping=train.clipping,
+        learning_rate=1.0,  # not used
+        text=train.text,
+        context=train.context,
     )
-    texts = texts_of(source, replace(unlabelled, context=train.context), question.source).texts
-    others = {type(text).__name__ for text in texts if not isinstance(text, str)}
-    if others:
-        raise InputError(f"{question.source}: expected texts, found values of type {', '.join(sorted(others))}")
+    texts = texts_of(source, unlabelled, question.source).texts
+    other_types = {type(text).__name__ for text in texts if not isinstance(text, str)}
+    if other_types:
+        raise InputError(f"{question.source}: expected texts, found values of type {', '.join(sorted(other_types))}")
     return [*question.prompts, *map(str, texts)]
 
 
@@ -89,19 +95,19 @@ class TrainedLanguageModel(TrainedModel):
         with evaluation_mode(self.module) as device:
             while len(continuation) < tokens:
                 context = torch.tensor([[*ids, *continuation][-self.train.context :]], device=device)
-                token = _draw_token(logits(self.module, context)[0, -1].cpu().double(), temperature, generator)
+                last_logits = logits(self.module, context)[0, -1].cpu().double()
+                token = _draw_token(last_logits, temperature, generator)
                 if token == tokenizer.end:
                     break
                 continuation.append(token)
         return tokenizer.text(continuation)
 
     def answers(self, question: ModelInput) -> Predictions:
-        prompts = prompts_of(question, self.train)
-        rows = [
-            (number, prompt, self.text(prompt, question.tokens, question.temperature, question.seed))
-            for number, prompt in enumerate(prompts, 1)
-        ]
-        return Predictions(("row", "prompt", "text"), tuple(rows), 3)
+        rows = []
+        for number, prompt in enumerate(prompts_of(question, self.train), 1):
+            text = self.text(prompt, question.tokens, question.temperature, question.seed)
+            rows.append((number, prompt, text))
+        return Predictions(("row", "prompt", "text"), tuple(rows), brief=3)
 
     def measured(self, source: str, path: str) -> Metrics:
         train = self.train if path else replace(self.train, public=_absolute(source))
@@ -146,17 +152,17 @@ class TextClassifier(TrainedModel):
             texts: Texts to classify.
             place: Name of the texts for messages.
         """
-        ids, part = prompts(texts, self.train, self.tokens, self.vocabulary, place), self.train.physical_batch_size
+        ids = prompts(texts, self.train, self.tokens, self.vocabulary, place)
+        parts = torch.split(ids, self.train.physical_batch_size)
         with evaluation_mode(self.module) as device:
-            label_scores = torch.cat(
-                [scores(self.module, self.label_tokens, rows.to(device)).cpu() for rows in torch.split(ids, part)]
-            )
-        probabilities: NDArray[np.float64] = torch.softmax(label_scores.double(), 1).numpy()
+            label_scores = [scores(self.module, self.label_tokens, part.to(device)).cpu() for part in parts]
+        probabilities: NDArray[np.float64] = torch.softmax(torch.cat(label_scores).double(), 1).numpy()
         return probabilities
 
     def answers(self, question: ModelInput) -> Predictions:
         texts = prompts_of(question, self.train)
-        return label_predictions(self.probabilities(texts, question.source or "--prompt").tolist(), list(self.train.labels))
+        probabilities = self.probabilities(texts, question.source or "--prompt")
+        return label_predictions(probabilities.tolist(), list(self.train.labels))
 
     def measured(self, source: str, path: str) -> Metrics:
         train = self.train if path else replace(self.train, public=_absolute(source))

@@ -83,13 +83,13 @@ def _require_code(train: Train, description: Description) -> None:
 @contextlib.contextmanager
 def _from_source() -> Iterator[None]:
     """Compile imported modules from their source within the block. A file in __pycache__ might contain other code."""
-    before = sys.pycache_prefix
+    prefix = sys.pycache_prefix
     with tempfile.TemporaryDirectory() as empty:
         sys.pycache_prefix = empty
         try:
             yield
         finally:
-            sys.pycache_prefix = before
+            sys.pycache_prefix = prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,9 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """
     model = load_model(run)
     if source is not None:
-        return ModelEvaluation(model.description, model.measured(source, ""), source, False)
+        return ModelEvaluation(model.description, model.measured(source, ""), source, declared=False)
     public = model.train.public
     if public is None:
         raise InputError(f"{run}: train.public: the file declares no data public: name data by dpcli evaluate RUN DATA")
     place = place_of(model.description, model.train.data if public == HELD_OUT else public)
-    return ModelEvaluation(model.description, model.measured(public, place), public, True)
+    return ModelEvaluation(model.description, model.measured(public, place), public, declared=True)

@@ -76,7 +76,7 @@ def label_predictions(probabilities: list[list[float]], labels: list[str] | None
     for place, row in enumerate(probabilities, 1):
         best = max(range(width), key=row.__getitem__)
         rows.append((place, best if labels is None else labels[best], row[best], *row))
-    return Predictions(columns, tuple(rows), 3)
+    return Predictions(columns, tuple(rows), brief=3)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -124,10 +124,10 @@ def parquet_of(answers: Predictions) -> bytes:
         import pyarrow.parquet
     except ImportError:
         raise Unavailable("--parquet: needs pyarrow: pip install pyarrow") from None
-    columns = zip(*answers.rows, strict=True) if answers.rows else ([] for _ in answers.columns)
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(dict(zip(answers.columns, map(list, columns), strict=True))), out)
-    return out.getvalue()
+    columns = {name: [row[number] for row in answers.rows] for number, name in enumerate(answers.columns)}
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    return buffer.getvalue()
 
 
 def place_of(description: Description, source: str) -> str:
@@ -137,7 +137,8 @@ def place_of(description: Description, source: str) -> str:
     the run's folder. Other functions resolve the source relative to this path.
     """
     folders = (description.folder, description.path(description.origin), os.getcwd())
-    return os.path.join(next((folder for folder in folders if _holds(folder, source)), description.folder), PIPELINE)
+    folder = next((folder for folder in folders if _holds(folder, source)), description.folder)
+    return os.path.join(folder, PIPELINE)
 
 
 def _holds(folder: str, source: str) -> bool:

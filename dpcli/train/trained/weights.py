@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
+from dpcli.train.engine.method import trained_parameters
 
 
 def released_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the trained parameters if others are frozen, or the whole model otherwise. A tensor with several names occurs once."""
-    parameters: dict[str, Tensor] = dict(model.named_parameters())
-    if all(value.requires_grad for value in parameters.values()):
-        return parameters | dict(model.named_buffers())
-    return {name: value for name, value in parameters.items() if value.requires_grad}
+    if all(parameter.requires_grad for parameter in model.parameters()):
+        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return dict(trained_parameters(model))
 
 
 def frozen_digest(model: nn.Module) -> str | None:
@@ -49,9 +49,9 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | N
         unmatched = sorted(targets.keys() ^ weights.keys())[0]
         raise InputError(f"{place}: not the weights of the model that [train] names (they differ in {unmatched})")
     for name, value in targets.items():
-        if (value.shape, value.dtype) != (weights[name].shape, weights[name].dtype):
-            expected, form = _form(value), _form(weights[name])
-            raise InputError(f"{place}: {name}: expected {expected}, found {form}: the model that [train] names has changed")
+        expected, actual = _form(value), _form(weights[name])
+        if expected != actual:
+            raise InputError(f"{place}: {name}: expected {expected}, found {actual}: the model that [train] names has changed")
     if frozen_digest(model) != frozen:
         raise InputError(f"{place}: not the frozen weights that the run was trained on: the model that [train] names has changed")
     with torch.no_grad():

@@ -25,7 +25,8 @@ def layers_of(optimizer: Any) -> list[Any]:
     """Return an optimizer followed by the optimizers that it wraps, from the outermost to the innermost."""
     layers = [optimizer]
     while True:
-        inner = next((vars(layers[-1])[name] for name in INNER if name in vars(layers[-1])), None)
+        attributes = vars(layers[-1])
+        inner = next((attributes[name] for name in INNER if name in attributes), None)
         if inner is None or any(inner is layer for layer in layers):
             return layers
         layers.append(inner)
@@ -72,10 +73,10 @@ class MeasuredNoise:
     def watch(self, report: Callable[[str], None]) -> Any:
         """Register a hook that measures each step and reports the result of `measure`. Return the handle that removes the hook."""
 
-        def before(optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
+        def measure_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
             report(self.measure(optimizer))
 
-        return self.opacus_optimizer.original_optimizer.register_step_pre_hook(before)
+        return self.opacus_optimizer.original_optimizer.register_step_pre_hook(measure_step)
 
     @torch.no_grad()
     def measure(self, optimizer: torch.optim.Optimizer) -> str:
@@ -84,19 +85,22 @@ class MeasuredNoise:
         Noise contradicts the file if it is smaller than declared, or if it repeats the noise of an earlier step. The probability that a
         correct run is accused of too little noise is at most 10^-9.
         """
-        opacus_optimizer, scale = self.opacus_optimizer, 1.0
+        opacus_optimizer = self.opacus_optimizer
         problem = contradiction(opacus_optimizer, self.noise_multiplier, self.norm)
         if problem:
             return f"an Opacus optimizer with {problem}"
+        divisor = 1.0  # number by which Opacus divided the noisy sums
         if opacus_optimizer.loss_reduction == "mean":
-            scale = float(opacus_optimizer.expected_batch_size * opacus_optimizer.accumulated_iterations)
-        parameters = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
+            divisor = float(opacus_optimizer.expected_batch_size * opacus_optimizer.accumulated_iterations)
+        parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
         noises = []
         for parameter in parameters:
+            if parameter.grad is None:
+                continue
             clipped = getattr(parameter, "summed_grad", None)
             if clipped is None:
                 return "a gradient without a clipped sum"
-            noise = parameter.grad.double() * scale - clipped.double().view_as(parameter)
+            noise = parameter.grad.double() * divisor - clipped.double().view_as(parameter)
             noises.append(noise.flatten() / (self.noise_multiplier * self.norm))
         for position, noise in enumerate(noises):
             problem = self._too_small(position, noise)
@@ -121,7 +125,8 @@ class MeasuredNoise:
 
     def _repeated(self, noises: list[Tensor]) -> str:
         """Return a message if an earlier step had the same noise in its first numbers; "" otherwise."""
-        head = torch.cat([noise[: max(1, HEAD // len(noises))].cpu() for noise in noises])[:HEAD]
-        repeated = len(head) >= FEWEST and any(bool(((head - other).abs() < EQUAL).all()) for other in self.heads)
+        from_each = max(1, HEAD // len(noises))
+        head = torch.cat([noise[:from_each].cpu() for noise in noises])[:HEAD]
+        repeated = len(head) >= FEWEST and any(bool(((head - earlier).abs() < EQUAL).all()) for earlier in self.heads)
         self.heads.append(head)
         return "the noise of an earlier step again" if repeated else ""

@@ -30,7 +30,7 @@ class LightningWatch(Callback):
             raise InputError(f"watch: expected one optimizer, found {len(trainer.optimizers)}")
         self.watch.follow_optimizer(trainer.optimizers[0], trainer.global_step)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *given: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
         """Stop the Trainer after the planned steps."""
         if self.watch.finished:
             trainer.should_stop = True

@@ -43,7 +43,8 @@ class Recording:
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self.recorded:
-            self.report(np.asarray(list(batch) if hasattr(batch, "__iter__") else [batch], np.int64))
+            indices = list(batch) if hasattr(batch, "__iter__") else [batch]
+            self.report(np.asarray(indices, np.int64))
             yield batch
 
     def __len__(self) -> int:
@@ -107,6 +108,7 @@ def rate_of(loader: Any) -> float | None:
 
 
 ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
+TINY = 1e-300  # replaces a probability of zero, which has no logarithm
 
 
 @dataclass(slots=True)
@@ -156,7 +158,8 @@ class DrawnBatches(ABC):
         if not self.may_be_passes:
             return ""
         # All numbers of draws lie in {k, k + 1} for one k out of count + 1. The probability of this is bounded by a union over k.
-        if math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), 1e-300)) < self.log_level:
+        log_chance = math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), TINY))
+        if log_chance < self.log_level:
             return f"every record {least} or {least + 1} times in {self.count} batches, as in passes over shuffled data"
         return ""
 
@@ -172,13 +175,17 @@ class DrawnBatches(ABC):
         beyond = 0.0 if share >= 1.0 else (1.0 - share) * math.log((1.0 - share) / (1.0 - self.rate))
         # The Chernoff bound, with a union bound over the records.
         log_chance = math.log(self.records) - self.count * (share * math.log(share / self.rate) + beyond)
-        return f"one record {most} times in {self.count} batches of rate {self.rate:.4g}" if log_chance < self.log_level else ""
+        if log_chance < self.log_level:
+            return f"one record {most} times in {self.count} batches of rate {self.rate:.4g}"
+        return ""
 
     def _largest_pair_probability(self) -> float:
         """Return the largest probability with which a binomial count takes one of two consecutive values."""
         mode = int((self.count + 1) * self.rate)
-        chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in range(max(0, mode - 2), min(self.count, mode + 2) + 1)]
-        return min(1.0, max((a + b for a, b in zip(chances, [*chances[1:], 0.0], strict=True)), default=1.0))
+        near_mode = range(max(0, mode - 2), min(self.count, mode + 2) + 1)
+        chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in near_mode]
+        of_pairs = (a + b for a, b in zip(chances, [*chances[1:], 0.0], strict=True))
+        return min(1.0, max(of_pairs, default=1.0))
 
 
 @dataclass(slots=True)
@@ -196,14 +203,22 @@ class PoissonBatches(DrawnBatches):
     def contradiction(self, batch: Indices) -> str:
         self.total += len(batch)
         self.sizes.add(len(batch))
-        n, mean = self.records, self.records * self.rate
-        variance, off = self.count * mean * (1.0 - self.rate), abs(self.total - self.count * mean)
-        if off > 0.0 and math.log(2.0) - off * off / (2.0 * (variance + off / 3.0)) < self.log_level:  # Bernstein's inequality
+        mean = self.records * self.rate
+        if self._log_chance_of_total(mean) < self.log_level:
             return f"{self.total / self.count:.4g} records in a batch on average, where the rate makes it {mean:.4g}"
-        highest = log_binomial(n, self.rate, int((n + 1) * self.rate))
-        if len(self.sizes) == 1 and (self.count - 1) * highest < self.log_level:
+        likeliest_size = int((self.records + 1) * self.rate)
+        log_chance = (self.count - 1) * log_binomial(self.records, self.rate, likeliest_size)
+        if len(self.sizes) == 1 and log_chance < self.log_level:
             return f"{self.count} batches of exactly {len(batch)} records, although sizes vary in Poisson sampling"
         return self.find_frequent() or self.find_passes(batch)
+
+    def _log_chance_of_total(self, mean: float) -> float:
+        """Return the logarithm of Bernstein's bound on the probability that `total` is so far from its expectation."""
+        distance = abs(self.total - self.count * mean)
+        if not distance > 0.0:
+            return 0.0
+        variance = self.count * mean * (1.0 - self.rate)
+        return math.log(2.0) - distance * distance / (2.0 * (variance + distance / 3.0))
 
 
 @dataclass(slots=True)
@@ -217,7 +232,7 @@ class FixedSizeBatches(DrawnBatches):
             return self.find_frequent()
         at_most_once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
         # The counts of the records are negatively associated, so their joint probability is at most the product.
-        if self.records * math.log(max(at_most_once, 1e-300)) < self.log_level:
+        if self.records * math.log(max(at_most_once, TINY)) < self.log_level:
             return f"no record twice in {self.count} batches, as in a pass over shuffled data"
         return ""
 
@@ -232,7 +247,9 @@ class PassBatches(DrawnBatches):
         if (self.count - 1) % self.length == 0:
             self.times[:] = 0
             self.times[batch] = 1
-        return f"a record twice in a pass of {self.length} batches" if len(batch) and self.times[batch].max() > 1 else ""
+        if len(batch) and self.times[batch].max() > 1:
+            return f"a record twice in a pass of {self.length} batches"
+        return ""
 
 
 @dataclass(slots=True)
@@ -246,7 +263,8 @@ class WholeBatches(DrawnBatches):
 def log_binomial(count: int, rate: float, k: int) -> float:
     """Return the logarithm of the binomial probability of k successes in `count` trials."""
     if not 0.0 < rate < 1.0:
-        return 0.0 if k == (count if rate >= 1.0 else 0) else -math.inf
+        only_value = count if rate >= 1.0 else 0
+        return 0.0 if k == only_value else -math.inf
     ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
     return ways + k * math.log(rate) + (count - k) * math.log1p(-rate)
 

@@ -15,16 +15,16 @@ class TrainerWatch(TrainerCallback):
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Follow the loader and the optimizer of the Trainer."""
-        self.watch.follow(named["optimizer"], named["train_dataloader"], args.gradient_accumulation_steps, state.global_step)
+        self.watch.follow(kwargs["optimizer"], kwargs["train_dataloader"], args.gradient_accumulation_steps, state.global_step)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> Any:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Stop the Trainer after the planned steps."""
         if self.watch.finished:
             control.should_training_stop = True
         return control
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Remove the hooks."""
         self.watch.release()

@@ -103,7 +103,8 @@ class Watch(Displayed):
     @property
     def complete(self) -> bool:
         """Return whether sampling, clipping and noise were observed in every step without a contradiction."""
-        return not self.wrong and not self.unwatched and not set(self.observed.values()) & set(UNOBSERVED.values())
+        observed_all = not set(self.observed.values()) & set(UNOBSERVED.values())
+        return observed_all and not self.wrong and not self.unwatched
 
     @property
     def report(self) -> str:
@@ -142,10 +143,11 @@ class Watch(Displayed):
         count = len(loader.dataset)
         if count > self.plan.size:
             self.refuse("sampling", f"{count:,} records, where the file declares {self.plan.size:,}")
-        stage = self.plan.stages[0]
-        self.drawn = batches_of(stage.entry.sampling, self.plan.size, count)
-        order, scheme = order_of(loader), stage.entry.sampling
-        if order and scheme is not None and self.drawn is not None and not isinstance(self.drawn, PassBatches | WholeBatches):
+        scheme = self.plan.stages[0].entry.sampling
+        self.drawn = batches_of(scheme, self.plan.size, count)
+        any_order = self.drawn is None or isinstance(self.drawn, PassBatches | WholeBatches)
+        order = order_of(loader)
+        if order and scheme is not None and not any_order:
             self.refuse("sampling", f"a loader with {order}, which is not {scheme.scheme} sampling and costs more")
         rate = rate_of(loader)
         if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
@@ -158,9 +160,10 @@ class Watch(Displayed):
 
         layers = layers_of(optimizer)
         taken = max(taken, steps_of(layers[-1]))
-        self.unwatched += max(0, taken - self.steps)
-        self.batches += max(0, taken - self.steps)
-        self.steps = max(self.steps, taken)
+        missed = max(0, taken - self.steps)
+        self.unwatched += missed
+        self.batches += missed
+        self.steps += missed
         self.handles.append(layers[-1].register_step_pre_hook(self._step))
         opacus_optimizer = opacus_in(layers)
         if opacus_optimizer is None:
@@ -189,7 +192,7 @@ class Watch(Displayed):
             self.refuse("noise", words)
         self.observed["noise"] = f"measured, {CONSISTENT}; whether somebody knows the seed of torch's generator was not checked"
 
-    def _step(self, optimizer: Any, given: Any, named: Any) -> None:
+    def _step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer. Raises InputError if all declared steps were taken, or if the loader drew no batch for it."""
         if self.steps >= self.planned:
             self.refuse("steps", f"another step after the {self.planned:,} declared steps")
@@ -199,10 +202,10 @@ class Watch(Displayed):
         if self.drawn is not None and self.steps > self.batches:
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
 
-    def refuse(self, what: str, words: str) -> NoReturn:
+    def refuse(self, part: str, words: str) -> NoReturn:
         """Record that the loop contradicts the file, and raise InputError. `report` keeps the first contradiction."""
-        self.wrong = self.wrong or f"{what}: {words}"
-        raise InputError(f"{self.plan.path}: {what}: expected what the file declares, found {words}")
+        self.wrong = self.wrong or f"{part}: {words}"
+        raise InputError(f"{self.plan.path}: {part}: expected what the file declares, found {words}")
 
 
 def watch(pipeline: str | os.PathLike[str]) -> Watch:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.analysis.calibrate import substitute
+from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import Denied, DpcliError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse

@@ -110,14 +110,14 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
     done = move_dataset(source.url, target.url, DATASET, "a server of our own")
     there, here = rows(target), rows(source)
     assert there[: len(entries)] == entries == here[: len(entries)]
-    assert there[: done.at.seq] == here[: done.at.seq] and done.at.seq == len(entries) + 1
+    assert there[: done.closed_at.seq] == here[: done.closed_at.seq] and done.closed_at.seq == len(entries) + 1
     with open_ledger(target.url, DATASET) as copy, open_ledger(source.url, DATASET) as source_:
         closed, own, opened = copy.entries()[-3:]
         assert (closed.kind, closed.content["to"], closed.content["why"]) == ("moved", done.to, "a server of our own")
         assert (own.kind, own.content["to"], own.content["copy"]) == (
             "moved",
             done.to,
-            done.at.hash == closed.row.hash and done.at.hash,
+            done.closed_at.hash == closed.row.hash and done.closed_at.hash,
         )
         assert (opened.kind, opened.content["from"], opened.content["previous"]) == ("copied", source_.store.address, own.row.hash)
         assert opened.content["schema"] == digest(copy.store.schema()) and opened.content["version"] == copy.store.version
@@ -495,7 +495,7 @@ def test_an_older_backup_of_a_file_goes_on(tmp_path: Path) -> None:
     with open_ledger(source.url, DATASET) as ledger:
         charge(ledger, "later", "0.5")
         expected = [entry.row for entry in ledger.entries()]
-    assert move_dataset(source.url, target.url, DATASET).at.seq == len(expected) + 1
+    assert move_dataset(source.url, target.url, DATASET).closed_at.seq == len(expected) + 1
     assert [row[2] for row in rows(target)][: len(expected)] == [row.hash for row in expected]
     assert open_places(source, target) == [target.url]
 
@@ -610,7 +610,7 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
         assert again > seq and (approved := eve.approve(again, "it is ours").entry) is not None
         assert approved.content["who"] == "eve"
     done = move_dataset(source.url, target.url, DATASET)
-    assert done.at.seq == approved.row.seq and done.verified.problems == ()
+    assert done.closed_at.seq == approved.row.seq and done.verified.problems == ()
     with by(target, "eve") as eve:
         assert eve.state().terms.two_person and "meanwhile" in eve.state().runs  # type: ignore[union-attr]
     assert move_dataset(source.url, target.url, DATASET).repeated
@@ -867,7 +867,7 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
         for name in kinds:
             content = contents["arrived"] if name == "own" else contents[name]
             if name == "own":
-                content = {**content, "copy": state.head.hash if state.departure is None else state.departure.at.hash}
+                content = {**content, "copy": state.head.hash if state.departure is None else state.departure.closed_at.hash}
             state.apply(seal({**content, "who": "x", "when": utc_now(), "dpcli": "0"}, DATASET, state.head))
 
     for kinds in sound[kind]:

@@ -22,7 +22,7 @@ from tests.ledger.spenders import judged, struggle
 @pytest.mark.long
 def test_nothing_is_lost_or_overspent_while_processes_are_killed(place: Place, tmp_path: Path) -> None:
     init(place.url, DATASET, terms(0.3)).store.close()
-    found = struggle(place.url, tmp_path, workers=6, seconds=1.0, pause=0.02)
+    found = struggle(place.url, tmp_path, workers=6, seconds=1.0, pause=0.02, least=3)
     assert judged(place.url, found, Decimal("0.3")) == 300
     assert found.kills >= 3
     assert found.denied >= 6  # one may be killed after it noted that

@@ -219,7 +219,7 @@ def test_numbers_of_records_are_rounded_up(cases: int) -> None:
             assert tail >= exact - 1e-9 * (1.0 + abs(exact)), (records, rate, number)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 4)
 @pytest.mark.parametrize("rate", [1e-9, 1e-4, 0.5, 0.999])
 @pytest.mark.parametrize("records", [2, 60, 1000])
 def test_extreme_rates_and_numbers_have_a_cost(rate: float, records: int) -> None:

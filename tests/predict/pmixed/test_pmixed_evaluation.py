@@ -13,13 +13,14 @@ import pytest
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.documents.pmixed import evaluate_document
+from dpcli.predict.documents.pmixed_evaluation import evaluate_document
 from dpcli.predict.models.ngram import public_ngram
-from dpcli.predict.pmixed.ensemble_evaluation import ensemble_losses, evaluate, losses, perplexity
+from dpcli.predict.pmixed.ensemble_evaluation import evaluate
 from dpcli.predict.pmixed.model_ensemble import Sound
 from dpcli.predict.pmixed.pmixed_plan import plan_of
 from dpcli.predict.pmixed.private_baseline import noise_multiplier, private_bigrams, unit_counts
 from dpcli.predict.pmixed.projection import ball, clip
+from dpcli.predict.pmixed.token_losses import SampledMode, ensemble_losses, losses, perplexity
 from dpcli.random.streams import SeededStream
 from tests.command import ROOT, dpcli
 from tests.predict.pmixed.pmixed_files import written
@@ -40,7 +41,7 @@ def test_an_ensemble_is_measured_as_its_tokens_are_drawn() -> None:
     public = public_ngram([[0, 1, 2, 3] * 5], 2, 4)
     members = [public.tuned(public.tune([[0, 2, 0, 3] * step])) for step in (3, 9)]
     record = (0, 2, 1, 3, 0)
-    ((answer,),) = ensemble_losses(public, members, [(Sound(0.4), 1.0)], [record], 1.0, stream())
+    ((answer,),) = ensemble_losses(public, members, [SampledMode(Sound(0.4), 1.0)], [record], 1.0, stream())
     expected = []
     for place in range(1, len(record)):
         around = ball(np.exp(public.next_token([record[:place]])[0]), 0.4)
@@ -48,7 +49,7 @@ def test_an_ensemble_is_measured_as_its_tokens_are_drawn() -> None:
         expected.append(-math.log(np.mean(rows, axis=0)[record[place]]))
     assert answer == pytest.approx(expected, rel=1e-12)
     (alone,) = losses(public, [record], 1.0)
-    ((none,),) = ensemble_losses(public, members, [(Sound(0.4), 1e-12)], [record], 1.0, stream())
+    ((none,),) = ensemble_losses(public, members, [SampledMode(Sound(0.4), 1e-12)], [record], 1.0, stream())
     assert none == pytest.approx(alone, rel=1e-12)
 
 

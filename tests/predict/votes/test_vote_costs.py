@@ -15,18 +15,14 @@ from hypothesis import strategies as st
 from dpcli.base.errors import CannotCertify, NotRepresentable
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
-from dpcli.predict.pate.vote_account import Release, release_cost, released_cost
-from dpcli.predict.vote_bounds import (
+from dpcli.predict.pate.vote_release import Release, release_cost, released_cost
+from dpcli.predict.vote_bounds import log_answered, log_q_gaussian, log_q_laplace, rdp_gaussian, total_rdp_gaussian
+from dpcli.predict.vote_sensitivity import (
     AnswerSensitivity,
     inverse_log_ndtr,
-    log_answered,
-    log_q_gaussian,
-    log_q_laplace,
     monotone_conditions,
-    rdp_gaussian,
     smooth_bound,
     threshold_by_distance,
-    total_rdp_gaussian,
 )
 from tests.cases import of_each
 from tests.predict.samples import GRID, REFERENCE, votes

@@ -17,9 +17,9 @@ from dpcli.base.errors import InputError
 from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.pate import vote_files
 from dpcli.predict.pate.pate_plan import Pate
-from dpcli.predict.pate.records import inputs_of, labels_of, read_records
+from dpcli.predict.pate.record_columns import inputs_of, labels_of, read_records
 from dpcli.predict.pate.vote_files import table_of, votes_of
-from dpcli.predict.prompt.prompt_teachers import labelled_texts
+from dpcli.predict.prompt.demonstrations import labelled_texts
 from dpcli.predict.vote_counts import counts_of_labels, vote_counts
 from tests.cases import of_each
 from tests.command import dpcli

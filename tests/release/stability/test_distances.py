@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
-from dpcli.analysis.calibrate import parameter_key
+from dpcli.analysis.solved_keys import parameter_key
 from dpcli.base.errors import InternalError
 from dpcli.file.pipeline.model import Entry
 from dpcli.mechanisms.choice.stability import StabilityHistogramSpec

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.audit.audit_result import Audit
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.claim import file_claim
-from dpcli.audit.decide import Audit, one_run_audit
-from dpcli.audit.scores import read_evidence
+from dpcli.audit.evidence import read_evidence
+from dpcli.audit.one_run import one_run_audit
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.random.streams import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan

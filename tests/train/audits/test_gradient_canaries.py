@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from dpcli.audit.evidence import read_evidence
 from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools
-from dpcli.audit.scores import read_evidence
 from dpcli.base.errors import InputError
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms

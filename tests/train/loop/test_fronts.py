@@ -38,7 +38,7 @@ def charged(books: str) -> list[tuple[str, str | None]]:
         return [(run.status, said.get(run.key)) for run in ledger.state().runs.values()]
 
 
-@pytest.mark.sampled(0, 13)
+@pytest.mark.sampled(0, 6)
 @pytest.mark.filterwarnings("ignore")  # of the frameworks
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize(("method", "name"), [(method, name) for method, names in METHODS.items() for name in names])

@@ -24,7 +24,7 @@ def test_a_line_now_and_then(seconds: int, fewest: int, most: int) -> None:
 
 def test_what_is_left_is_told_from_the_steps_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Not from the minutes before them: ten steps of 8 s each after 500 s of preparation."""
-    clock = iter([0.0, *(500.0 + 8.0 * step for step in range(10))])
+    clock = iter(500.0 + 8.0 * step for step in range(10))
     monkeypatch.setattr("dpcli.train.commands.train.time.monotonic", lambda: next(clock))
     with click.Context(click.Command("train"), obj=SimpleNamespace(quiet=False)):
         report = _progress(plan_of(str(ROOT / "examples" / "digits.toml")))

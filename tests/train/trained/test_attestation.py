@@ -289,3 +289,46 @@ def test_no_name_can_be_added_to_an_attestation_with_or_without_a_value(run: Pat
                 else f"expected no such name, found {json.dumps(value)}"
             )
             assert len(found) == 1 and words in found[0], (place, name, found)
+
+
+@pytest.mark.long
+def test_an_attestation_names_a_certificate_that_proves_its_epsilon(run: Path, tmp_path: Path) -> None:
+    """Made of the run's own file; verified with it, and not without it."""
+    pytest.importorskip("flint", reason="the checker needs python-flint")
+    proof, attested = tmp_path / "proof.json", run / "attestation.json"
+    assert dpcli("certify", str(run / "pipeline.toml"), "--write", str(proof)).code == 0
+    digest = hashlib.sha256(proof.read_bytes()).hexdigest()
+    result = dpcli("attest", str(run), "--certificate", str(proof))
+    assert (result.code, f"proved by certificate sha256:{digest} (epsilon <= " in result.out) == (0, True)
+    statement = json.loads(attested.read_text())
+    named = statement["predicate"]["certificate"]
+    epsilon = up(statement["predicate"]["guarantee"]["epsilon"])
+    assert named == {"name": "certificate", "digest": {"sha256": digest}, "epsilon": epsilon, "delta": "1e-05"}
+    found = dpcli("attest", str(run), "--verify", str(attested), "--certificate", str(proof))
+    assert (found.code, digest in found.out) == (0, True)
+    found = verified(run)
+    assert (found.code, "give it by --certificate" in found.err + found.out) == (1, True)
+    for place, value in (("epsilon", "0.1"), ("delta", "1e-06"), ("digest", {"sha256": "0" * 64})):
+        forged = copy.deepcopy(statement)
+        forged["predicate"]["certificate"][place] = value
+        attested.write_text(json.dumps(forged))
+        assert dpcli("attest", str(run), "--verify", str(attested), "--certificate", str(proof)).code == 1, place
+
+
+@pytest.mark.long
+def test_a_certificate_of_another_file_or_of_fewer_steps_attests_nothing(run: Path, tmp_path: Path) -> None:
+    """Steps that a run may have taken twice count twice in what must be proved too."""
+    pytest.importorskip("flint", reason="the checker needs python-flint")
+    own, other = tmp_path / "own.json", tmp_path / "other.json"
+    assert dpcli("certify", str(run / "pipeline.toml"), "--write", str(own)).code == 0
+    assert dpcli("certify", "examples/dp-sgd.toml", "--write", str(other)).code == 0
+    before = (run / "attestation.json").read_bytes()
+    refused = dpcli("attest", str(run), "--certificate", str(other))
+    assert (refused.code, "about another file than" in refused.err) == (3, True)
+    epsilon = plan_of(str(run / "pipeline.toml")).account_with([(10, 20)]).upper
+    save_file(load_file(run / "model.safetensors"), run / "model.safetensors", {"private": "yes", "epsilon": repr(epsilon)})
+    sealed(run, repeated=[[10, 20]], guarantee={"epsilon": epsilon})
+    refused = dpcli("attest", str(run), "--certificate", str(own))
+    assert (refused.code, "about another file than" in refused.err) == (3, True)
+    assert (run / "attestation.json").read_bytes() == before  # nothing was written
+    assert dpcli("attest", str(run)).code == 0

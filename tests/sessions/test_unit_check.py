@@ -10,7 +10,8 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.release.release_run import release
-from dpcli.sessions.window import PARTS, over_window, require_bounded
+from dpcli.sessions.unit_check import PARTS, require_bounded
+from dpcli.sessions.window import over_window
 from tests.cases import of_each
 from tests.release.window.windows import COUNT, REGIONS, csv, family, ledger, planned
 

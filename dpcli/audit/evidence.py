@@ -1,0 +1,183 @@
+"""The evidence of an attack, as a file holds it: scores of canaries or runs, guesses about canaries, or counts of one test.
+
+A finished run leaves `audit.json` in its folder. The audit reads no other file of the run:
+
+    {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
+     "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
+
+with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] if the canaries were gradients.
+
+`member` states whether a fair coin put the canary into the run. A higher `score` means that the canary is more likely a member. A file
+without the schema contains only the list of canaries (json or csv), or counts. Counts have the keys {"canaries", "guesses", "correct"} or
+{"members", "others", "true_positives", "false_positives"}.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpcli.audit.bounds import Counts, require_consistent_guesses
+from dpcli.audit.gradient_scores import SampledSteps
+from dpcli.audit.scores import Guessed, Scores
+from dpcli.base.errors import InputError
+from dpcli.file.toml.limits import escaped_path
+from dpcli.file.toml.shown import first_names
+from dpcli.numerics.arrays import np
+
+RUN_FILE = "audit.json"
+SCHEMA = "dpcli/canaries/v1"
+MAX_BYTES = 256 * 1024 * 1024
+MOST_STEPS = 10**7  # largest number of steps of gradient canaries
+MOST_COUNTED = 10**9  # largest count
+FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The outcome of an attack, which consists of scores, of guesses about canaries, or of the counts of one test.
+
+    Attributes:
+        path: Path of the file, for messages.
+        scores, guessed, counts: The outcome. Two of the three are None.
+        neighbours: How the two datasets differ, if the file states it.
+        gradients: None if the canaries are not gradients. Otherwise the steps that sampled them; empty if they are not drawn step by step.
+    """
+
+    path: str
+    scores: Scores | None = None
+    guessed: Guessed | None = None
+    counts: Counts | None = None
+    neighbours: str | None = None
+    gradients: tuple[SampledSteps, ...] | None = None
+
+
+def read_evidence(path: str) -> Evidence:
+    """Return the scores, guesses or counts in a file, or in the file RUN_FILE of a folder.
+
+    Raises:
+        InputError: The file cannot be read or contains something else. The message names the row.
+    """
+    name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
+    shown, text = escaped_path(name), _read_text(name)
+    if name.lower().endswith(".csv"):
+        return _of_rows(shown, list(csv.DictReader(io.StringIO(text))))
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{shown}: this is not json, and its name does not end in .csv") from None
+    return _of_json(shown, document)
+
+
+def _read_text(name: str) -> str:
+    """Return the text of a regular file. Raises InputError if the file cannot be read or is too large."""
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise InputError(f"{escaped_path(name)}: this is not a regular file")
+        with open(name, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{escaped_path(name)}: {(error.strerror or 'an unreadable file').lower()}") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{escaped_path(name)}: expected at most {MAX_BYTES:,} bytes of scores")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{escaped_path(name)}: this is not UTF-8 text") from None
+
+
+def _of_json(path: str, document: Any) -> Evidence:
+    """Return the evidence in a JSON document, which is a list of rows, a table with canaries, or a table of counts."""
+    if type(document) is list:
+        return _of_rows(path, document)
+    if type(document) is not dict:
+        raise InputError(f"{path}: expected a table or a list, found {type(document).__name__}")
+    if document.get("schema", SCHEMA) != SCHEMA:
+        raise InputError(f"{path}: expected schema {SCHEMA!r}, found {document['schema']!r}")
+    if type(document.get("canaries")) is list:
+        evidence = _of_rows(path, document["canaries"])
+        return Evidence(path, evidence.scores, evidence.guessed, None, document.get("neighbours"), _gradients(path, document))
+    for keys, counted_evidence in COUNTED.items():
+        if set(keys) <= set(document):
+            return counted_evidence(path, [_count(path, key, document[key]) for key in keys])
+    wanted = " or ".join("{" + ", ".join(keys) + "}" for keys in COUNTED)
+    raise InputError(f"{path}: expected canaries, or counts {wanted}, found {first_names(sorted(document), 'nothing')}")
+
+
+def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ...] | None:
+    """Return the steps that sampled gradient canaries; None if the file has no such steps."""
+    if "gradients" not in document:
+        return None
+    parts = document["gradients"]
+    try:
+        steps = tuple(SampledSteps(int(part["steps"]), float(part["rate"]), float(part["noise"])) for part in parts)
+        is_valid = all(map(_is_possible, steps))
+    except (TypeError, KeyError, ValueError, OverflowError):
+        is_valid = False
+    if not is_valid:
+        raise InputError(f"{path}: gradients: expected steps, rate and noise of each part of the run, found {str(parts)[:60]}")
+    return steps
+
+
+def _is_possible(part: SampledSteps) -> bool:
+    return 0 < part.steps <= MOST_STEPS and 0.0 < part.rate <= 1.0 and 0.0 < part.noise < math.inf
+
+
+def _guessed_counts(path: str, counts: list[int]) -> Evidence:
+    canaries, guesses, correct = counts
+    require_consistent_guesses(canaries, guesses, correct)
+    return Evidence(path, guessed=Guessed(canaries, guesses, correct))
+
+
+COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
+    ("canaries", "guesses", "correct"): _guessed_counts,
+    ("members", "others", "true_positives", "false_positives"): lambda path, counts: Evidence(path, counts=Counts(*counts)),
+}
+
+
+def _count(path: str, key: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_COUNTED:
+        raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
+    return int(value)
+
+
+def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
+    """Return the evidence in rows with member and score, or with member and guess. An empty guess means that there was none."""
+    if not rows or not all(type(row) is dict for row in rows):
+        types = first_names(sorted({type(row).__name__ for row in rows}), "no rows")
+        raise InputError(f"{path}: expected rows with member and score, or member and guess, found {types}")
+    tables = [{str(name).strip().lower(): value for name, value in row.items()} for row in rows]
+    names = {name for table in tables for name in table}
+    if "member" not in names or len(names & {"score", "guess"}) != 1:
+        raise InputError(f"{path}: expected columns member and score, or member and guess, found {first_names(sorted(names))}")
+    members = [_flag(path, number, "member", table.get("member")) for number, table in enumerate(tables, 1)]
+    if "score" in names:
+        values = [_number(path, number, table.get("score")) for number, table in enumerate(tables, 1)]
+        return Evidence(path, Scores(np.array(members, dtype=bool), np.array(values, dtype=float)))
+    guesses, right = 0, 0
+    for number, (table, member) in enumerate(zip(tables, members, strict=True), 1):
+        if table.get("guess") not in (None, ""):
+            guesses += 1
+            right += _flag(path, number, "guess", table["guess"]) == member
+    return Evidence(path, guessed=Guessed(len(rows), guesses, right))
+
+
+def _flag(path: str, row: int, name: str, value: Any) -> bool:
+    flag = FLAGS.get(str(value).strip().lower())
+    if flag is None:
+        raise InputError(f"{path}: row {row}: {name}: expected 0 or 1, found {value!r}")
+    return flag
+
+
+def _number(path: str, row: int, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{path}: row {row}: score: expected a number, found {value!r}") from None

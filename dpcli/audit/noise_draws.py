@@ -1,0 +1,91 @@
+"""The noise of a replay, divided by its declared standard deviation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcli.numerics.arrays import Array, np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SINGLE_PRECISION = 2.0**-23  # relative resolution of sums in single precision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """Noise divided by its declared standard deviation. If the claim is true, all numbers are independent and Gaussian.
+
+    The numbers of a tensor then have mean 0 and a common standard deviation of at least 1.
+
+    Attributes:
+        tensors: Noise by tensor name, as arrays of shape (draws, numbers) with one row for each step of each run.
+        positions: Step of each row in its run, from 0.
+        resolution: Resolution of the numbers, which may be differences of sums in single precision.
+    """
+
+    tensors: Mapping[str, Array]
+    positions: NDArray[np.intp]
+    resolution: float
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.positions)
+
+    @property
+    def width(self) -> int:
+        """The number of numbers in a row, over all tensors."""
+        return sum(values.shape[1] for values in self.tensors.values())
+
+    def scaled(self) -> Draws:
+        """Return each tensor divided by its root mean square, so that tests of shape do not depend on size."""
+        sizes = {name: float(np.sqrt(np.mean(np.square(values)))) or 1.0 for name, values in self.tensors.items()}
+        tensors = {name: values / sizes[name] for name, values in self.tensors.items()}
+        return Draws(tensors, self.positions, self.resolution / min(sizes.values()))
+
+    def first_columns(self, width: int) -> Array:
+        """Return an array of shape (draws, about `width`) with the first numbers of every tensor, in shares as equal as possible."""
+        narrow_first = sorted(self.tensors.values(), key=lambda values: values.shape[1])
+        remaining_width, parts = width, []
+        for index, values in enumerate(narrow_first):
+            share = remaining_width // (len(narrow_first) - index)
+            parts.append(values[:, : max(1, share)])
+            remaining_width -= parts[-1].shape[1]
+        return np.concatenate(parts, axis=1)
+
+    def parts(self) -> Iterator[tuple[str, Array]]:
+        """Yield names and arrays. If there are several tensors, the first array joins all of them. The others are the single tensors."""
+        if len(self.tensors) > 1:
+            yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
+        yield from self.tensors.items()
+
+
+def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]], std: float, fresh: bool) -> Draws | None:
+    """Return the noise of all steps with finite numbers; None if names or sizes differ between steps, or no step remains.
+
+    Args:
+        runs: Steps of each run, each with (sums, noise) by name.
+        std: Declared standard deviation.
+        fresh: Whether the noise of different steps is independent. If not, only the first step of each run is used.
+    """
+    positions: list[int] = []
+    noises: list[Mapping[str, Array]] = []
+    largest = 0.0
+    for run in runs:
+        for position, (sums, noise) in enumerate(run if fresh else run[:1]):
+            arrays = [*map(np.asarray, sums.values()), *map(np.asarray, noise.values())]
+            if all(np.isfinite(values).all() for values in arrays):  # Another check reports steps with other numbers.
+                positions.append(position)
+                noises.append(noise)
+                largest = max([largest, *(float(np.abs(values).max(initial=0.0)) for values in arrays)])
+    sizes = [{name: np.size(values) for name, values in noise.items()} for noise in noises]
+    if not sizes or any(other != sizes[0] for other in sizes) or not any(sizes[0].values()):
+        return None
+    tensors = {}
+    for name, size in sizes[0].items():
+        if size:
+            tensors[name] = np.stack([np.ravel(noise[name]) for noise in noises]) / std
+    return Draws(tensors, np.array(positions, dtype=np.intp), SINGLE_PRECISION * largest / std)

@@ -1,0 +1,140 @@
+"""Exact squared sensitivities of matrix mechanisms, from the decimals that the file states.
+
+A squared sensitivity is rational, where the accountants have the double next to its root. The participation patterns are theirs: the
+worst pattern of a tree is a whole number of squares, and that of a Toeplitz encoder is the densest one from the start
+(dpcli.numerics.closed.participation has both theorems). Sums and squares are of whole numbers over one denominator here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.noise.correlated import BandedSpec, BufferedToeplitzSpec, CorrelatedSpec, ToeplitzSpec, TreeSpec
+from dpcli.mechanisms.spec import Spec
+from dpcli.numerics.closed.participation import tree_squares
+
+MOST_STEPS = 2_000_000  # steps of an encoder whose rows are added up one by one, in about two seconds
+MOST_BITS = 10**9  # bits of a column's coefficients together, for which 125 megabytes are enough
+LONGEST = 13_000  # bits of a squared denominator; a certificate can state fractions of READABLE bits, the noise included
+READABLE = 14_280  # bits of a whole number of 4,300 digits, beyond which Python reads no text
+FINE = 512  # bits after the binary point of a coefficient whose exact fraction would be longer
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredNorm:
+    """The squared L2 sensitivity of an encoded stream to one added or removed record, in units of the squared bound C^2.
+
+    rounded: whether the value is rounded up, by less than a relative 2^-400, because the exact fraction would be too long.
+    """
+
+    value: Fraction
+    rounded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WholeColumn:
+    """The first column of a Toeplitz encoder, as whole numbers over one denominator. `rounded` is as in SquaredNorm."""
+
+    numerators: list[int]
+    denominator: int
+    rounded: bool = False
+
+
+def squared_norm(spec: Spec) -> SquaredNorm | None:
+    """Return the squared sensitivity of a matrix mechanism; None for another mechanism, or if it would take too long to compute.
+
+    Of a tree with more than 100 participations it is the upper bound level by level, as in the accountants' double.
+    """
+    return _squared_norm(replace(spec, noise_multiplier=1.0)) if isinstance(spec, CorrelatedSpec) else None
+
+
+@lru_cache(16)
+def _squared_norm(spec: CorrelatedSpec) -> SquaredNorm | None:
+    norm = NORMS.get(type(spec))
+    return None if norm is None else norm(spec)
+
+
+def _tree(spec: TreeSpec) -> SquaredNorm:
+    return SquaredNorm(Fraction(tree_squares(spec.iterations, spec.min_separation, spec.max_participations)))
+
+
+def _banded(spec: BandedSpec) -> SquaredNorm:
+    """Return the largest number of participations: the columns have length 1, and those of one record share no row."""
+    return SquaredNorm(Fraction(min(spec.max_participations, -(-spec.iterations // spec.min_separation))))
+
+
+def _toeplitz(spec: ToeplitzSpec) -> SquaredNorm | None:
+    steps = spec.iterations
+    column = _square_root(min(spec.bands or 1, steps)) if spec.coefficients is None else _stated(spec.coefficients[:steps])
+    return _densest(spec, column)
+
+
+def _buffered(spec: BufferedToeplitzSpec) -> SquaredNorm | None:
+    decays, scales = ([Fraction(repr(value)) for value in values] for values in (spec.buf_decay, spec.output_scale))
+    if sum(scales) > 1:  # as decimals, though not as doubles: the coefficients might increase
+        return None
+    return _densest(spec, _geometric(decays, scales, spec.iterations))
+
+
+def _stated(coefficients: tuple[float, ...]) -> WholeColumn:
+    exact = [Fraction(repr(value)) for value in coefficients]
+    denominator = math.lcm(*(value.denominator for value in exact))
+    return WholeColumn([value.numerator * (denominator // value.denominator) for value in exact], denominator)
+
+
+def _square_root(count: int) -> WholeColumn | None:
+    """Return binom(2k, k) / 4^k for k = 0, ..., count - 1. Each is the one before times (2k-1) / 2k."""
+    bits = 2 * (count - 1)  # 4^(count-1) is a multiple of every denominator
+    rounded = 2 * bits > LONGEST or count * bits > MOST_BITS
+    if rounded and count * FINE > MOST_BITS:
+        return None
+    numerators = [1 << (FINE if rounded else bits)]
+    for k in range(1, count):
+        numerators.append(-(-numerators[-1] * (2 * k - 1) // (2 * k)))
+    return WholeColumn(numerators, numerators[0], rounded)
+
+
+def _geometric(decays: list[Fraction], scales: list[Fraction], count: int) -> WholeColumn | None:
+    """Return 1 and then SUM_i scale_i decay_i^(k-1) for k = 1, ..., count - 1."""
+    base, buffers = math.lcm(*(decay.denominator for decay in decays)), max(len(decays), 1)
+    denominator = math.lcm(*(scale.denominator for scale in scales))
+    length = denominator.bit_length() + max(count - 2, 0) * base.bit_length()
+    rounded = 2 * length > LONGEST or buffers * count * length > MOST_BITS
+    if rounded and buffers * count * FINE > MOST_BITS:
+        return None
+    denominator = 1 << FINE if rounded else denominator * base ** max(count - 2, 0)
+    terms = [math.ceil(scale * denominator) for scale in scales]
+    numerators = [denominator]
+    for _ in range(1, count):
+        numerators.append(sum(terms))
+        terms = [-(-term * decay.numerator // decay.denominator) for term, decay in zip(terms, decays, strict=True)]
+    return WholeColumn(numerators, denominator, rounded)
+
+
+def _densest(spec: CorrelatedSpec, column: WholeColumn | None) -> SquaredNorm | None:
+    """Return the squared norm of the sum of columns 0, b, 2b, ..., one for each participation. Row t adds column[t - l b] over l."""
+    steps, numerators = spec.iterations, [] if column is None else column.numerators
+    if column is None or steps > MOST_STEPS or steps * column.denominator.bit_length() > MOST_BITS:
+        return None
+    b, length, total = min(spec.min_separation, steps), len(numerators), 0
+    rows = [0] * b  # the last row of each remainder of t by b
+    for t in range(steps):
+        left = t - spec.max_participations * b
+        row = rows[t % b] + (numerators[t] if t < length else 0) - (numerators[left] if 0 <= left < length else 0)
+        rows[t % b] = row
+        total += row * row
+    return SquaredNorm(Fraction(total, column.denominator**2), column.rounded)
+
+
+NORMS: Mapping[type[CorrelatedSpec], Callable[[Any], SquaredNorm | None]] = {
+    TreeSpec: _tree,
+    BandedSpec: _banded,
+    ToeplitzSpec: _toeplitz,
+    BufferedToeplitzSpec: _buffered,
+}

@@ -1,0 +1,121 @@
+"""The charges of a federated run: ledger entries under the key of the run, each compared with the current file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.errors import LedgerError
+from dpcli.federated.federated_plan import FederatedPlan
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.ledger.chain import canonical
+
+if TYPE_CHECKING:
+    from dpcli.ledger.ledger import Ledger
+    from dpcli.ledger.state import Run
+
+
+KINDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
+# The end of a charge's key, after the key of the run and "/". The charge "beside" pays for the entries that no round performs.
+CHARGE_NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
+
+
+@dataclass(slots=True)
+class RunCharges:
+    """The charges in the ledger under the key of one run.
+
+    Attributes:
+        rounds: Number of rounds that the charges pay for.
+        last: Highest number of a charge, for each word of `KINDS`; 0 if there is no such charge.
+    """
+
+    rounds: int = 0
+    last: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+
+
+def charges_of_run(ledger: Ledger, plan: FederatedPlan, key: str) -> RunCharges:
+    """Return the charges that any process made for a run. Entries under other keys are not read.
+
+    Raises:
+        LedgerError: A charge was made for another file or window, so that the cost of its rounds differs.
+    """
+    charged, window, tables = RunCharges(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
+    for run in ledger.runs_beginning(f"{key}/"):
+        name = CHARGE_NAME.fullmatch(run.key[len(key) + 1 :])
+        if name is None:
+            continue
+        charged.rounds += tables.rounds(run, key, window)
+        kind, number = name.groups()
+        if kind is not None:
+            charged.last[kind] = max(charged.last[kind], int(number))
+    return charged
+
+
+def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
+    """Check whether the ledger has the charge `name` of the run `key`.
+
+    Raises:
+        LedgerError: The charge was made for another file or window.
+    """
+    runs = ledger.state().runs
+    if name in runs:
+        ChargedTables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
+        return True
+    return False
+
+
+def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
+    """Check whether the entries that no round performs are charged; True if there are none. Raises LedgerError as `is_charged` does."""
+    return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
+
+
+def charge_key(key: str, number: int, chunk: int) -> str:
+    """Return the ledger key of a run's charge for `chunk` rounds. Charges are numbered from 1."""
+    return f"{key}/{kind_of(chunk)}-{number:06d}"
+
+
+def rest_key(key: str) -> str:
+    """Return the ledger key of the charge for the entries of the file that no round performs."""
+    return f"{key}/beside"
+
+
+def kind_of(chunk: int) -> str:
+    """Return the word of `KINDS` for the key of a charge for `chunk` rounds."""
+    return "round" if chunk == 1 else "charge"
+
+
+class ChargedTables:
+    """The tables of the charges for the current file, by which the ledger entries of this file are recognised."""
+
+    def __init__(self, plan: FederatedPlan) -> None:
+        self._plan, self._texts = plan, dict[int, str]()
+        self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
+
+    def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
+        """Return the number of rounds that a charge pays for; 0 if it pays for the entries that no round performs.
+
+        Raises:
+            LedgerError: The entry was charged for another file or window.
+        """
+        if run.key == rest_key(key):
+            rounds = 0 if canonical(run.pipeline) == self._rest_text else None
+        else:
+            rounds = self.rounds_of(run.pipeline)
+        if rounds is None or run.window != window or run.content.get("kind") != "spend":
+            raise LedgerError(
+                f'key "{key}": expected charges of {self._plan.path} as it is now, found entry {run.seq} ("{run.key}"), which was charged '
+                "for another file or window: another run needs a key of its own"
+            )
+        return rounds
+
+    def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
+        """Return the number of rounds that these tables charge; None if they are not the tables of rounds of the current file."""
+        steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
+        if type(steps) is not int or steps < 1:
+            return None
+        rounds = steps * self._plan.per_step
+        if steps not in self._texts:
+            self._texts[steps] = canonical(tables_of(self._plan.charge(rounds, with_rest=False)))
+        return rounds if canonical(tables) == self._texts[steps] else None

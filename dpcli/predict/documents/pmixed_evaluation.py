@@ -1,0 +1,181 @@
+"""The document that `dpcli pmixed evaluate` prints, and the chart of an ablation."""
+
+from __future__ import annotations
+
+import math
+
+from dpcli.base.rounding import up
+from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
+from dpcli.document.document import Document, Sheet, Table, Value
+from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Way
+from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE
+from dpcli.predict.pmixed.token_losses import Perplexity
+
+NOT_FOR_PUBLICATION = (
+    "every figure except the public model's was computed from the private texts without noise, and epsilon does not cover it: do not "
+    "publish these figures unless the texts are public"
+)
+INTERVALS = "95 % intervals: bootstrap over the records of the test text"
+REDRAWN = (
+    "each number of shards has its own models, and they are drawn anew for each token: the row for this file's number of shards differs "
+    "from the table above by chance"
+)
+PAPER = "the published protocol at the epsilon that it would claim is not a DP guarantee"
+LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
+ROOM = 1.1  # factor by which the axes of the chart extend beyond the data
+REFERENCES = {  # label of each horizontal line in the chart
+    "public": "public model",
+    "dp": "one model, private counts or steps",
+    "all": "no privacy",
+}
+
+
+def evaluate_document(evaluation: Evaluation) -> Document:
+    """Return the document of `dpcli pmixed evaluate`."""
+    sound, public, everything = evaluation.way("sound"), evaluation.way("public"), evaluation.way("all")
+    assert sound is not None and public is not None and everything is not None
+    headline = (
+        f"perplexity {sound.perplexity.value:.4g} of {sound.name} at epsilon <= {up(evaluation.epsilon)}, delta = {evaluation.delta!r}; "
+        f"public model {public.perplexity.value:.4g}, no privacy {everything.perplexity.value:.4g} ({evaluation.tokens:,} tokens of text "
+        "declared public)"
+    )
+    tables = (_ways(evaluation), _points(evaluation)) if evaluation.points else (_ways(evaluation),)
+    data = {
+        "schema": "dpcli/pmixed-evaluate/v1",
+        "epsilon": evaluation.epsilon,
+        "delta": evaluation.delta,
+        "tokens": evaluation.tokens,
+        "private": True,
+        "ways": [_way(way) for way in evaluation.ways],
+        "axis": evaluation.axis,
+        "points": [_point(point) for point in evaluation.points],
+        "exit_code": 0,
+    }
+    pictures = (picture(evaluation),) if len(evaluation.points) > 1 else ()
+    return Document(
+        headline, data, "pass", tables, tuple(_notes(evaluation)), sheet=_evaluation_sheet(evaluation), pictures=pictures
+    )
+
+
+def _notes(evaluation: Evaluation) -> list[str]:
+    notes = [NOT_FOR_PUBLICATION, INTERVALS]
+    if evaluation.axis == "shards":
+        notes.append(REDRAWN)
+    no_better = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
+    if no_better:
+        notes.insert(0, f"the private texts did not help: {' and '.join(no_better)} is no better than the public model")
+    return notes
+
+
+def _ways(evaluation: Evaluation) -> Table:
+    rows = tuple((way.name, _epsilon(way), *_cells(way.perplexity), *_cells(way.relative)) for way in evaluation.ways)
+    columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
+    footnotes = (f"-: {NO_GUARANTEE}",) if any(way.epsilon is None for way in evaluation.ways) else ()
+    return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
+
+
+def _epsilon(way: Way) -> str:
+    if way.epsilon is None:
+        return "-"
+    if math.isinf(way.epsilon):
+        return "infinite"
+    return up(way.epsilon) if way.epsilon else "0"
+
+
+def _cells(measured: Perplexity) -> tuple[str, str]:
+    return f"{measured.value:.2f}", f"{measured.low:.2f} to {measured.high:.2f}"
+
+
+def _points(evaluation: Evaluation) -> Table:
+    columns = (LABELS[evaluation.axis or ""], "radius", _sound(evaluation), "95 % interval", "published, no guarantee")
+    rows = []
+    for point in evaluation.points:
+        paper = "-" if point.paper is None else f"{point.paper.value:.2f}"
+        rows.append((f"{point.value:g}", f"{point.radius:.7g}", *_cells(point.sound), paper))
+    footnotes: tuple[str, ...] = ()
+    if any(point.paper is None for point in evaluation.points):
+        footnotes = ("-: the published protocol has no radius here, as the conversion at its order alone exceeds epsilon",)
+    title = f"ablation over {evaluation.axis}; the radius is solved for at each value"
+    return Table(title, columns, tuple(rows), frozenset({0, 1, 2, 4}), footnotes)
+
+
+def _sound(evaluation: Evaluation) -> str:
+    return f"PMixED, {evaluation.plan.pmixed.projection}"
+
+
+def _way(way: Way) -> dict[str, object]:
+    return {
+        "name": way.name,
+        "kind": way.kind,
+        "epsilon": way.epsilon,
+        **_perplexity(way.perplexity),
+        "relative": _perplexity(way.relative),
+    }
+
+
+def _point(point: AblationPoint) -> dict[str, object]:
+    return {
+        "value": point.value,
+        "radius": point.radius,
+        "sound": _perplexity(point.sound),
+        "paper": None if point.paper is None else _perplexity(point.paper),
+    }
+
+
+def _perplexity(measured: Perplexity) -> dict[str, float]:
+    return {"perplexity": measured.value, "low": measured.low, "high": measured.high}
+
+
+def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
+    rows: list[tuple[Value, ...]] = [
+        ("way", way.name, None, way.epsilon, *_perplexity(way.perplexity).values()) for way in evaluation.ways
+    ]
+    for point in evaluation.points:
+        for name, measured in (("sound", point.sound), ("paper", point.paper)):
+            if measured is not None:
+                rows.append((evaluation.axis or "", name, point.value, None, *_perplexity(measured).values()))
+    return Sheet(("kind", "name", "value", "epsilon", "perplexity", "low", "high"), tuple(rows))
+
+
+def picture(evaluation: Evaluation) -> Chart:
+    """Return a chart of perplexity against the parameter of the ablation, with the other models as horizontal lines."""
+    assert evaluation.axis is not None and evaluation.plan.account is not None
+    points, label = evaluation.points, LABELS[evaluation.axis]
+    sound: Points = tuple(sorted((point.value, point.sound.value) for point in points))
+    paper: Points = tuple(sorted((point.value, point.paper.value) for point in points if point.paper is not None))
+    # The private baseline has the epsilon of the file, and is no reference along an axis of epsilon.
+    references = [way for way in evaluation.ways if way.kind in REFERENCES and (way.kind != "dp" or evaluation.axis != "epsilon")]
+    perplexities = [point.sound.low for point in points] + [point.sound.high for point in points]
+    perplexities += [value for _, value in paper]
+    perplexities += [way.perplexity.value for way in references]
+    x_ends, y_ends = log_span([point.value for point in points], ROOM), log_span(perplexities, ROOM)
+    lines = [Line(_sound(evaluation), sound)]
+    if len(paper) > 1:
+        lines.append(Line("published, no guarantee", paper, Tone.SECOND, True))
+    for way in references:
+        across = tuple((x, way.perplexity.value) for x in x_ends)
+        lines.append(Line(REFERENCES[way.kind], across, Tone.MUTED, True))
+    return Chart(
+        kind="pmixed",
+        title=f"{evaluation.plan.pipeline.name or 'PMixED'}: perplexity against {label}",
+        subtitle=_setting(evaluation),
+        x=Axis(label, *x_ends, scale="log"),
+        y=Axis("perplexity per token", *y_ends, scale="log"),
+        lines=tuple(lines),
+        spans=tuple(Span("95 % interval", point.value, point.sound.low, point.sound.high) for point in points),
+        notes=(NOT_FOR_PUBLICATION, f"bars: {INTERVALS}", PAPER),
+    )
+
+
+def _setting(evaluation: Evaluation) -> str:
+    """Return a line with the parameters that all points of the ablation share."""
+    plan, privacy = evaluation.plan, evaluation.plan.pipeline.privacy
+    fixed = {
+        "epsilon": f"epsilon <= {up(evaluation.epsilon)}",
+        "delta": f"delta = {evaluation.delta!r}",
+        "steps": f"{plan.tokens:,} tokens",
+        "shards": f"{plan.spec.shards} shards",
+        "rate": f"rate {plan.spec.model_rate:g}",
+    }
+    stated = [words for name, words in fixed.items() if name != evaluation.axis]
+    return ", ".join([f"per {privacy.unit or 'record'}", privacy.adjacency.value, *stated])

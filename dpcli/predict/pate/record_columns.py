@@ -1,0 +1,130 @@
+"""Columns of private or public records, as files, functions and data sets give them. No message quotes a record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dpcli.base.errors import InputError
+from dpcli.file.toml.suggest import instead_of
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.model_answers import on_private
+from dpcli.predict.pate.pate_plan import BUILT_IN, ending
+from dpcli.train.tasks.array_files import images_and_labels
+from dpcli.train.tasks.user_code import relative_to_file, user
+
+Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
+INPUTS, LABELS = "inputs", "labels"
+
+
+def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
+    """Return the arrays of a source by name: the inputs, the labels if `with_labels` is set, and the arrays named in `extra`.
+
+    Args:
+        source: "digits", a file, or module:function.
+        label: Column of the label in a file with columns; the last column if None.
+        path: Path of the dpcli file that names the source.
+
+    Raises:
+        InputError: If the source cannot be read, or an array is missing.
+    """
+    wanted = (INPUTS, LABELS, *extra) if with_labels else (INPUTS, *extra)
+    if source == BUILT_IN:
+        images, labels = images_and_labels(f"{path}: pate")
+        return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
+    if ending(source) in FILES:
+        file_path = relative_to_file(source, path)
+        if not os.path.isfile(file_path):
+            raise InputError(f"{path}: pate: no file at {source}")
+        return FILES[ending(source)](file_path, wanted, label)
+    result = on_private(source, user(source, path))
+    parts = (result,) if len(wanted) == 1 and not isinstance(result, tuple) else result
+    if not isinstance(parts, tuple | list) or len(parts) < len(wanted):
+        raise InputError(f"{path}: {source}: expected a tuple ({', '.join(wanted)})")
+    return dict(zip(wanted, parts, strict=False))
+
+
+def _npz(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+    try:
+        with open(file_path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            columns = {name: archive[name] for name in wanted if name in archive.files}
+    except Exception:  # numpy, zipfile and zlib raise many kinds of errors for a malformed file.
+        raise InputError(
+            f"{file_path}: expected a .npz file of plain arrays, without objects, found a file that numpy cannot read"
+        ) from None
+    if set(columns) != set(wanted):
+        absent = " and ".join(name for name in wanted if name not in columns)
+        raise InputError(f"{file_path}: expected arrays named {' and '.join(wanted)}; missing: {absent}")
+    return columns
+
+
+def _csv(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+    from dpcli.train.tasks.files import csv_table
+
+    return _columns(file_path, wanted, label, *csv_table(file_path))
+
+
+def _parquet(file_path: str, wanted: tuple[str, ...], label: str | None) -> Columns:
+    from dpcli.train.tasks.files import parquet_table
+
+    return _columns(file_path, wanted, label, *parquet_table(file_path))
+
+
+def _columns(file_path: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
+    """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
+    columns = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    extra = [name for name in wanted if name not in (INPUTS, LABELS)]
+    stated_label = [label] if label else []
+    needed = extra + stated_label if LABELS in wanted else extra
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        near = instead_of(missing[0], names, (*extra, *stated_label))
+        raise InputError(f"{file_path}: expected a column {missing[0]!r}, found {near}")
+    arrays: dict[str, Any] = {name: columns.pop(name) for name in extra}
+    if LABELS in wanted:
+        arrays[LABELS] = _numbers(file_path, columns.pop(label or next(reversed(columns))))
+    elif label is not None:
+        columns.pop(label, None)
+    if not columns:
+        raise InputError(f"{file_path}: expected columns of numbers besides the label; there are none")
+    return {**arrays, INPUTS: np.stack([_numbers(file_path, values) for values in columns.values()], axis=1)}
+
+
+def _numbers(file_path: str, values: list[Any]) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64).reshape(len(values))
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f"{file_path}: expected numbers in each column, found a value that is not a number") from None
+
+
+FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+
+
+def inputs_of(columns: Columns, shift: float, place: str) -> Array:
+    """Return the inputs minus the declared shift, (n, width) float64. Raises InputError if they are not all finite numbers."""
+    try:
+        numbers = np.asarray(columns[INPUTS])
+    except Exception:  # The inputs may be lists of different lengths, or an array-like object from the user's code.
+        raise InputError(f"{place}: expected inputs as an array of numbers, with rows of one length") from None
+    if numbers.dtype.kind not in "biuf" or numbers.ndim < 2 or not numbers.size:
+        raise InputError(f"{place}: expected numeric inputs of shape (n, ...)")
+    rows = numbers.reshape(len(numbers), -1).astype(np.float64) - shift
+    if not np.isfinite(rows).all():
+        raise InputError(f"{place}: expected finite inputs, found NaN or inf: replace them by a declared constant first")
+    return np.asarray(rows)
+
+
+def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
+    """Return the labels, (count,) int64 from 0 to classes - 1. Raises InputError if they are not such labels."""
+    try:
+        numbers = np.asarray(columns[LABELS])
+    except Exception:  # The labels may be an array-like object from the user's code.
+        raise InputError(f"{place}: expected labels as an array of numbers") from None
+    if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
+        raise InputError(
+            f"{place}: expected a whole number as the label of each record; some records have no label, or another value"
+        )
+    if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < classes)).all():
+        raise InputError(f"{place}: expected labels from 0 to {classes - 1}; a record has another label (which record is private)")
+    return np.asarray(numbers.astype(np.int64))

@@ -1,0 +1,127 @@
+"""Prompts with demonstrations, and the private demonstrations of each teacher. No message quotes a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from dpcli.audit.own_code import FAILURES
+from dpcli.base.errors import InputError
+from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
+from dpcli.predict.prompt.prompt_plan import Prompt
+from dpcli.predict.shards import shards_of_texts
+from dpcli.sessions.priced import fingerprint
+
+
+class Demonstration(NamedTuple):
+    """A text with the number of its label."""
+
+    text: str
+    label: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """Texts with their labels and owners. A label is its number among the declared labels."""
+
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+    units: tuple[str | int, ...]
+
+    @property
+    def digest(self) -> str:
+        """Return a digest, which is as private as the texts."""
+        return fingerprint(asdict(self))
+
+
+def labelled_texts(
+    source: str, prompt: Prompt, path: str, key: str, units: str | None = None, rows: RowWindow | None = None
+) -> LabelledTexts:
+    """Return the labelled texts of a file, or of module:function.
+
+    Args:
+        path: Path of the file with [prompt].
+        key: Key of [prompt] that names the source.
+        rows: Rows of the source that may be read; all rows if None.
+
+    Raises:
+        InputError: If the texts cannot be read, there are none, or some have no label or owner.
+        Unavailable: If a package that reads them is not installed.
+    """
+    text_source = TextSource(source, path, f"prompt.{key}", rows=rows)
+    names = [prompt.text, prompt.label, units] if units else [prompt.text, prompt.label]
+    columns = read_columns(text_source, names, tuple(READERS))
+    texts, labels = columns[:2]
+    require_texts(texts, text_source)
+    if len({len(column) for column in columns}) != 1:
+        expected = "as many labels and units as texts" if units else "as many labels as texts"
+        raise text_source.error(expected, "lists of different lengths")
+    owners = require_owners(columns[2], text_source) if units else tuple(texts)
+    return LabelledTexts(tuple(texts), tuple(_label_numbers(labels, prompt.labels, path)), owners)
+
+
+def _label_numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
+    """Return the number of each label among the declared labels."""
+    numbers = {name.strip(): number for number, name in enumerate(declared)}
+    try:
+        return [numbers[str(label).strip()] for label in labels]
+    except FAILURES:  # KeyError, or an error of a label that is an object from the user's code
+        raise InputError(
+            f"{path}: prompt.labels: expected every label of the data among them (the missing label is private)"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The public parts of all prompts."""
+
+    instruction: str
+    template: str
+    separator: str
+    words: tuple[str, ...]
+
+    def prompt(self, demonstrations: Sequence[Demonstration], text: str) -> str:
+        """Return the prompt for the label of a text, with these demonstrations."""
+        parts = [self.instruction] if self.instruction else []
+        parts += [self.template.replace("{text}", shown) + self.words[label] for shown, label in demonstrations]
+        parts.append(self.template.replace("{text}", text))
+        return self.separator.join(parts)
+
+
+def shape_of(prompt: Prompt) -> Shape:
+    """Return the public parts of prompts, as [prompt] states them."""
+    return Shape(prompt.instruction or "", prompt.template, prompt.separator or "\n", prompt.words)
+
+
+def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
+    """Return the prompt with the largest number of first demonstrations that fits.
+
+    A private demonstration that is too long must not be refused, as the error would reveal its length.
+    """
+    for count in range(len(demonstrations), 0, -1):
+        prompt = shape.prompt(demonstrations[:count], text)
+        if fits(prompt):
+            return prompt
+    return shape.prompt((), text)
+
+
+def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
+    """Return the records in an order that alternates between labels, so that the first few have many different labels.
+
+    The records of one label keep their order.
+    """
+    queues = [[record for record in records if record.label == label] for label in range(labels)]
+    return [record for turn in zip_longest(*queues) for record in turn if record is not None]
+
+
+def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
+    """Return the demonstrations of each teacher, from its shard alone. A teacher with an empty shard has none."""
+    by_teacher = []
+    for indices in shards_of_texts(private.texts, private.units, prompt.units is not None, adjacency, prompt.teachers):
+        records = [Demonstration(private.texts[index][: prompt.longest], private.labels[index]) for index in indices]
+        by_teacher.append(tuple(labels_in_turn(records, len(prompt.labels))[: prompt.demonstrations]))
+    return by_teacher

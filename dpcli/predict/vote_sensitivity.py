@@ -1,0 +1,190 @@
+"""The sensitivity of the cost of a noisy choice: its change if one vote changes.
+
+The cost of an answer by GNMax depends on the votes through q alone. If one vote changes, q becomes at most B_U(q) and at least B_L(q). The
+cost increases with q up to q0, where it reaches the cost that holds for any votes. It changes fastest at q1 = B_L(q0). The smooth
+sensitivity of the cost is computed from the largest change of the cost by one vote, at each distance from the votes (Papernot et
+al. 2018, arXiv:1802.08908, Appendix B.3 and B.4: Algorithms 3 to 5, Proposition 13).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpcli.base.errors import CannotCertify
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.logspace import log_ndtr_array, log_normal
+from dpcli.numerics.roots import bracket_root, increasing_root
+from dpcli.predict.vote_bounds import independent_gaussian, log_answered, log_q_gaussian, rdp_gaussian
+
+if TYPE_CHECKING:
+    from dpcli.predict.vote_bounds import Counts
+
+FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q.
+EQUAL = 1e-12  # Two costs with a smaller relative difference count as equal.
+GRID_POINTS = 32  # number of grid points between q and B_U(q), in the test of conditions C5 and C6
+MOST_GRID_POINTS = 200_000  # The grid of that test has at most this many points.
+DECREASE_ROUNDING = 1e-9  # A smaller relative decrease counts as rounding.
+
+
+@dataclass(frozen=True)
+class AnswerSensitivity:
+    """The sensitivity of the cost of answers by GNMax, at one Renyi order.
+
+    Attributes:
+        sigma: Standard deviation of the noise on each count, in votes.
+        classes: Number m of labels.
+        order: Renyi order.
+    """
+
+    sigma: float
+    classes: int
+    order: float
+
+    def cost(self, log_q: Array) -> Array:
+        """Return the cost D at each q, (n,): below q0 the bound given the votes, and from q0 on the bound for any votes."""
+        dependent = rdp_gaussian(np.minimum(log_q, 0.0), self.sigma, np.array([self.order]))[:, 0]
+        return np.where(log_q >= self.log_q0, independent_gaussian(self.sigma, self.order), dependent)
+
+    @cached_property
+    def log_q0(self) -> float:
+        """Return log of q0, below which the bound given the votes is smaller. Raises CannotCertify if it never is."""
+        independent = independent_gaussian(self.sigma, self.order)
+
+        def excess_cost(certainty: float) -> float:
+            cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
+            return float(cost) - independent * (1.0 - EQUAL)
+
+        certainty = 1.0
+        while excess_cost(certainty) > 0.0:
+            certainty *= 2.0
+            if certainty > FARTHEST_Q0:
+                raise CannotCertify(f"at order {self.order:g} no votes lower the cost of an answer: there is nothing to sanitise")
+        return -bracket_root(excess_cost, 0.0, certainty)[1]
+
+    @cached_property
+    def log_q1(self) -> float:
+        """Return log of q1 = B_L(q0), at which the cost changes fastest."""
+        return float(self.less_likely(np.array([self.log_q0]))[0])
+
+    def more_likely(self, log_q: Array) -> Array:
+        """Return log of B_U(q), the largest value that one changed vote can give q."""
+        return self._shifted(log_q, math.sqrt(2.0) / self.sigma)
+
+    def less_likely(self, log_q: Array) -> Array:
+        """Return log of B_L(q), the smallest value that one changed vote can give q."""
+        return self._shifted(log_q, -math.sqrt(2.0) / self.sigma)
+
+    def _shifted(self, log_q: Array, shift: float) -> Array:
+        log_others = math.log(self.classes - 1.0)
+        return np.asarray(np.minimum(log_others + log_ndtr_array(inverse_log_ndtr(log_q - log_others) + shift), 0.0))
+
+    def local(self, log_q: Array) -> Array:
+        """Return an upper bound on the change of the cost D by one vote, at each q, (n,)."""
+        evaluated = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
+        cost = self.cost(evaluated)
+        return np.maximum(self.cost(self.more_likely(evaluated)) - cost, cost - self.cost(self.less_likely(evaluated)))
+
+    def by_distance(self, counts: Counts, teachers: int) -> Array:
+        """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
+
+        The largest value is over all distances up to d, as d teachers may change their votes on one query but not on another, and the
+        sensitivities of all queries are added up. Votes are moved one by one towards the largest sensitivity, from the second label to the
+        winner or back.
+        """
+        votes = np.sort(counts, axis=1)[:, ::-1].copy()
+        log_q = log_q_gaussian(votes, self.sigma)
+        largest = np.full((len(votes), teachers), float(self.local(np.array([self.log_q1]))[0]))
+        active = np.flatnonzero((log_q < self.log_q1) | (log_q > self.log_q0))
+        is_costly = log_q > self.log_q0
+        for d in range(teachers):
+            largest[active, d] = self.local(log_q[active])
+            costly_goes_on = (log_q[active] > self.log_q0) & (votes[active, 1] > 0)
+            goes_on = np.where(is_costly[active], costly_goes_on, log_q[active] < self.log_q1)
+            active = active[goes_on]
+            if not len(active):
+                break
+            step = np.where(is_costly[active], 1, -1)
+            votes[active, 0] += step
+            votes[active, 1] -= step
+            votes[active, 1:] = np.sort(votes[active, 1:], axis=1)[:, ::-1]
+            log_q[active] = log_q_gaussian(votes[active], self.sigma)
+        return np.maximum.accumulate(largest, axis=1)
+
+
+def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
+    """Return the largest local sensitivity of the cost of deciding whether to answer, at each distance from the votes, (n, teachers).
+
+    Args:
+        largest: (n,) largest counts, in whole votes.
+    """
+    counts = np.arange(teachers + 1.0)
+    log_q = np.minimum(*log_answered(counts, threshold, sigma))
+    steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
+    local = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))
+    votes = np.clip(np.rint(largest), 0, teachers).astype(int)
+    by_distance = np.zeros((len(votes), teachers))
+    for d in range(teachers):
+        more, fewer = votes + d, votes - d
+        with_more = np.where(more <= teachers, local[np.minimum(more, teachers)], 0.0)
+        with_fewer = np.where(fewer >= 0, local[np.maximum(fewer, 0)], 0.0)
+        by_distance[:, d] = np.maximum(with_more, with_fewer)
+    return np.maximum.accumulate(by_distance, axis=1)
+
+
+def smooth_bound(by_distance: Array, beta: float) -> float:
+    """Return the smooth sensitivity: the largest value of e^(-beta d) times the local sensitivity at distance d.
+
+    Source: Nissim, Raskhodnikova, Smith 2007, Definition 2.2.
+    """
+    return float((by_distance * np.exp(-beta * np.arange(len(by_distance)))).max())
+
+
+class MonotoneConditions(NamedTuple):
+    """The results of testing conditions C5 and C6 of the smooth sensitivity.
+
+    C5: D(q) does not decrease in q up to q0. C6: D(B_U(q)) - D(q) does not decrease in q up to q1.
+    """
+
+    c5: bool
+    c6: bool
+
+
+def monotone_conditions(sensitivity: AnswerSensitivity, teachers: int) -> MonotoneConditions:
+    """Test the conditions for every q that votes of this number of teachers can have.
+
+    The conditions are tested on a grid, as in the published analysis. It is not proved that they hold between the grid points.
+    Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
+    """
+    c5 = _never_decreases(sensitivity.cost(_grid(sensitivity, teachers, sensitivity.log_q0)))
+    log_q = _grid(sensitivity, teachers, sensitivity.log_q1)
+    cost = sensitivity.cost(log_q)
+    increase = sensitivity.cost(sensitivity.more_likely(log_q)) - cost
+    return MonotoneConditions(c5, c5 and _never_decreases(increase, cost))
+
+
+def _grid(sensitivity: AnswerSensitivity, teachers: int, log_high: float) -> Array:
+    """Return a grid of log q, from one vote below the q of unanimous votes to just below `log_high`."""
+    others, step = math.log(sensitivity.classes - 1.0), math.sqrt(2.0) / sensitivity.sigma
+    high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
+    low = min(-(teachers + 2.0) / (math.sqrt(2.0) * sensitivity.sigma), high) - step
+    places = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
+    return np.minimum(others + log_ndtr_array(places), math.nextafter(log_high, -math.inf))
+
+
+def _never_decreases(values: Array, scale: Array | None = None) -> bool:
+    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values)."""
+    size = np.abs(values if scale is None else scale)
+    return bool(np.all(np.diff(values) >= -DECREASE_ROUNDING * np.maximum(size[1:], size[:-1]) - 1e-300))
+
+
+def inverse_log_ndtr(log_p: Array) -> Array:
+    """Return z <= 0 with log Phi(z) = log_p, for log_p <= log(1/2)."""
+
+    def value_and_slope(z: Array) -> tuple[Array, Array]:
+        value = log_ndtr_array(z)
+        return value, np.exp(log_normal(z) - value)
+
+    return increasing_root(value_and_slope, log_p, -np.sqrt(-2.0 * log_p) - 1.0, np.zeros(len(log_p)))

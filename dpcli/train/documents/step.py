@@ -1,0 +1,146 @@
+"""The document of `dpcli train --explain-step`: what one step computes, in order, with its numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.document.document import Document
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.noise.correlated import CorrelatedSpec
+from dpcli.sessions.documents.dry_run import dry_run
+from dpcli.train.plan.plan import TrainingPlan
+from dpcli.train.plan.stages import Stage
+
+if TYPE_CHECKING:
+    from dpcli.train.step.loop import Trainer
+
+MOST_SHAPES = 6  # number of tensors whose shapes are named; a large model has hundreds
+# The records of a step in words, by the sampling scheme. Correlated noise has its own samples, which the file states as "none".
+DRAWS = {
+    "poisson": "each of {size:,} records with probability {rate:.6g}, independently: about {batch:,g}, a number that stays secret",
+    "fixed-size": "{batch:,g} of {size:,} records, without replacement",
+    "balls-in-bins": "the records to which a secret draw gave this step: about {batch:,g} of {size:,}",
+    "shuffle": "the next {batch:,g} records of a shuffled pass over {size:,}",
+    "none": "all {size:,} records",
+}
+CORRELATED = "the records that were dealt to this step when the run began: about {batch:,g} of {size:,}"
+# What a neighbouring dataset changes in the sum of a step.
+MOVES = {
+    Adjacency.ADD_REMOVE: "one {unit} more or less moves the sum by at most C",
+    Adjacency.REPLACE_ONE: "another {unit} in the place of one moves the sum by at most 2 C",
+    Adjacency.ZERO_OUT: "one {unit} that is blanked moves the sum by at most C",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepNoise:
+    """The noise of a step.
+
+    Attributes:
+        std: Standard deviation of the noise of the first step in each number of the sum, in the units of the gradient.
+        rounding: Share of it that covers the rounding of the sum.
+        correlated: Whether the noise of later steps is computed from the noise of earlier ones.
+    """
+
+    std: float
+    rounding: float
+    correlated: bool
+
+
+def step_document(plan: TrainingPlan) -> Document:
+    """Return the document. The shapes come from a rehearsal on synthetic records, which changes nothing outside of this process.
+
+    Raises:
+        InputError: The run itself would be refused. Unavailable: a library is not installed or a model is not downloaded.
+    """
+    trainer, noises = _rehearsed(plan)
+    stages = [
+        {"mechanism": stage.entry.name, "step": _lines(plan, stage, trainer, noise)}
+        for stage, noise in zip(plan.first_stages, noises, strict=True)
+    ]
+    details: list[str] = []
+    for stage, explained in zip(plan.first_stages, stages, strict=True):
+        details.append(f"a step of {stage.entry.name} ({stage.entry.type}):")
+        details += [f"  {number}. {line}" for number, line in enumerate(explained["step"], 1)]
+    shapes = {name: list(shape) for name, shape in trainer.shapes.items()}
+    return dry_run(plan, "dpcli/train-step/v1", {"stages": stages, "shapes": shapes}, tuple(details))
+
+
+def _rehearsed(plan: TrainingPlan) -> tuple[Trainer, list[StepNoise]]:
+    """Return the trainer after a rehearsal, and the noise of each first stage."""
+    from dpcli.base.errors import Unavailable
+    from dpcli.random.streams import system_entropy
+    from dpcli.train.run.ranks import Ranks
+    from dpcli.train.step.loop import first_step_std
+    from dpcli.train.step.prepare import prepare
+
+    if importlib.util.find_spec("torch") is None:
+        raise Unavailable("torch is not installed: pip install 'dpcli[train]'")
+    prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
+    prepared.rehearse()
+    trainer = prepared.trainer
+    enlarged = trainer.gradients.clip.bound * (1.0 + prepared.rounding)
+    noises = []
+    for stage in plan.first_stages:
+        std = enlarged * first_step_std(stage.spec, plan.train.clipping.count_noise)
+        noises.append(StepNoise(std, prepared.rounding, isinstance(stage.spec, CorrelatedSpec)))
+    return trainer, noises
+
+
+def _lines(plan: TrainingPlan, stage: Stage, trainer: Trainer, noise: StepNoise) -> list[str]:
+    """Return the actions of a step, one per line."""
+    train, numbers = plan.train, sum(shape.numel() for shape in trainer.shapes.values())
+    unit = "record" if train.units is None else (plan.pipeline.privacy.unit or "unit")
+    style = " ".join(str(type(train.clipping).__doc__).split()).rstrip(".")
+    moved = MOVES[plan.pipeline.privacy.adjacency].format(unit=unit)
+    return [
+        f"draw: {_sample(plan, stage)}",
+        f"gradients: of the loss of each {unit} by itself, {numbers:,} numbers in {_shapes(trainer)}, "
+        f"by {trainer.gradients.describe()}; at most {train.physical_batch_size:,} at once are in memory",
+        f"clip: {style[:1].lower()}{style[1:]}; C = {train.clipping.norm:g} ({train.clipping.style})",
+        f"sum: the clipped gradients are added; {moved}",
+        *_noise_lines(plan, stage, noise, numbers),
+        f"divide: by {stage.expected_batch:,g}, a public number, never by the number of records drawn",
+        f"update: {train.optimizer} at learning rate {train.learning_rate:g}; this and all that follows reads the noisy sum alone",
+    ]
+
+
+def _sample(plan: TrainingPlan, stage: Stage) -> str:
+    """Return in words which records a step takes."""
+    sampling = stage.entry.sampling
+    words = DRAWS["none" if sampling is None else sampling.scheme]
+    if isinstance(stage.spec, CorrelatedSpec) and stage.expected_batch < plan.size:
+        words = CORRELATED
+    return words.format(size=plan.size, rate=stage.expected_batch / plan.size, batch=stage.expected_batch)
+
+
+def _shapes(trainer: Trainer) -> str:
+    """Return the number of tensors, and the names and shapes of the first ones."""
+    named = [f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in trainer.shapes.items()]
+    more = f", and {len(named) - MOST_SHAPES:,} more" if len(named) > MOST_SHAPES else ""
+    count = "one tensor" if len(named) == 1 else f"{len(named):,} tensors"
+    return f"{count} ({', '.join(named[:MOST_SHAPES])}{more})"
+
+
+def _noise_lines(plan: TrainingPlan, stage: Stage, noise: StepNoise, numbers: int) -> Iterator[str]:
+    """Yield what is said of the noise: its scale, its size beside the signal, and the noisy count of adaptive clipping."""
+    clipping = plan.train.clipping
+    kind = "correlated over the run; in the first step it has" if noise.correlated else "drawn afresh in each step, with"
+    yield (
+        f"noise: Gaussian, {kind} standard deviation {noise.std:.6g} in each number ({noise.std / clipping.norm:.6g} C, of which "
+        f"{100.0 * noise.rounding:.2g} % covers the rounding of the sum); added once, even to the sum of no records"
+    )
+    length = noise.std * math.sqrt(numbers)
+    yield (
+        f"size: the noise is about {length:,.4g} long over all {numbers:,} numbers; the sum of {stage.expected_batch:,g} clipped gradients "
+        f"is at most {stage.expected_batch * clipping.norm:,.4g} long"
+    )
+    if clipping.count_noise is not None:
+        yield (
+            f"count: how many gradients were not clipped, with Gaussian noise of standard deviation {clipping.count_noise:g}, moves C for "
+            "the next step; the file's noise multiplier covers both releases"
+        )

@@ -1,0 +1,100 @@
+"""The joint cost of several keys of a stability histogram, against every choice of the keys that only the unit holds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from dpcli.accountants.pld import PldProfile
+from dpcli.mechanisms.choice import stability
+from dpcli.mechanisms.choice.stability import OwnOrMoved, StabilityHistogramSpec
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.numerics.arrays import Array
+
+THRESHOLD, ROWS = 9, 2
+# Noise, number of keys, and how far above the threshold the count of other units is, so that the key is shown almost surely. With scale 4,
+# one own key and one other key are the worst case at epsilon 0.05.
+SETTINGS = [
+    ({"scale": 1.5}, 2, 12),
+    ({"scale": 1.5}, 1, 12),
+    ({"scale": 4.0}, 2, 40),
+    ({"sigma": 2.5}, 2, 12),
+    ({"sigma": 3.5}, 3, 12),
+]
+
+
+def of_key(spec: StabilityHistogramSpec, count: int, far: int) -> Array:
+    """The law of what is shown of a key: nothing, each noisy count above the threshold, and all the larger ones together."""
+    law = {
+        x: math.exp(-abs(x) / spec.scale) if spec.scale is not None else math.exp(-0.5 * (x / float(spec.sigma or 0.0)) ** 2)
+        for x in range(-150, 151)
+    }
+    total = math.fsum(law.values())
+    if count == 0:
+        return np.array([1.0, *[0.0] * (2 * far + 1)])
+    seen = [law.get(x - count, 0.0) / total for x in range(THRESHOLD + 1, THRESHOLD + 2 * far + 1)]
+    more = math.fsum(p for x, p in law.items() if x + count > THRESHOLD + 2 * far) / total
+    return np.array([1.0 - math.fsum(seen) - more, *seen, more])
+
+
+def worst(spec: StabilityHistogramSpec, far: int, replaces: bool, epsilon: float) -> float:
+    """The largest delta over which of the keys of the old and of the new version only the unit holds."""
+    found = 0.0
+    for kinds in itertools.product((0, THRESHOLD + far), repeat=spec.max_groups * (2 if replaces else 1)):
+        pairs = []
+        for position, others in enumerate(kinds):
+            pair = of_key(spec, others + ROWS, far), of_key(spec, others, far)
+            pairs.append(pair[::-1] if position >= spec.max_groups else pair)
+        p, q = (reduce(lambda a, b: np.multiply.outer(a, b).ravel(), [pair[side] for pair in pairs]) for side in (0, 1))
+        found = max(found, *(float(np.maximum(a - math.exp(epsilon) * b, 0.0).sum()) for a, b in ((p, q), (q, p))))
+    return found
+
+
+def spec_of(noise: dict[str, float], groups: int) -> StabilityHistogramSpec:
+    return StabilityHistogramSpec(threshold=THRESHOLD, max_groups=groups, max_rows=ROWS, **noise)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("noise", "groups", "far"), SETTINGS)
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+def test_the_joint_cost_is_that_of_the_worst_choice_of_keys(
+    noise: dict[str, float], groups: int, far: int, adjacency: Adjacency
+) -> None:
+    if adjacency is Adjacency.REPLACE_ONE:
+        groups = max(groups - 1, 1)  # six keys, three of each version, have too many outcomes
+    spec = spec_of(noise, groups)
+    neighbours = Neighbours(adjacency)
+    profile = PldProfile(((spec.resolve(neighbours), 1),))
+    shows = math.exp(spec.log_shown(ROWS))  # the bound leaves out that a hidden own key shifts the loss by log(1 - shows)
+    for epsilon in (0.05, 0.3, 1.0, 2.0, 3.0):
+        exact = worst(spec, far, neighbours.replaces, epsilon)
+        upper = profile.delta(epsilon).upper
+        assert exact <= upper * (1.0 + 1e-9) <= (1.05 + 1.2 * shows) * exact, epsilon
+
+
+def test_ranges_of_the_number_of_own_keys_cost_no_less_than_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = StabilityHistogramSpec(threshold=9, scale=4.0, max_groups=6, max_rows=2).resolve(Neighbours(Adjacency.ADD_REMOVE))
+    joint = mechanism.ways()[1]
+    assert isinstance(joint, OwnOrMoved)
+    at = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.5])
+    one_by_one = joint.loss.log_heights(at)
+    for ranges in (2, 3, 4):
+        monkeypatch.setattr(stability, "RANGES", ranges)
+        assert (joint.loss.log_heights(at) >= one_by_one - 1e-12).all(), ranges
+
+
+def separately(mechanism: Mechanism) -> Mechanism:
+    """The same histogram, at the sum of what the noise and the own keys cost."""
+    return mechanism.ways()[0]
+
+
+def test_noise_and_own_keys_are_not_both_charged() -> None:
+    """Eight keys whose own delta is nearly all of delta: the sum would leave next to nothing for the noise."""
+    for adjacency, most in ((Adjacency.ADD_REMOVE, 0.83), (Adjacency.REPLACE_ONE, 0.84)):
+        mechanism = StabilityHistogramSpec(sigma=10.0, threshold=52, max_groups=8).resolve(Neighbours(adjacency))
+        joint, summed = (PldProfile(((way, 1),)).epsilon(1.04e-6).upper for way in (mechanism, separately(mechanism)))
+        assert joint < most * summed

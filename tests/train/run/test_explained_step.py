@@ -1,0 +1,93 @@
+"""`dpcli train --explain-step`: what is said of a step is what a step does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra train is not installed")
+
+from dpcli.base.registry import SAMPLING  # noqa: E402
+from dpcli.mechanisms.neighbours import Adjacency  # noqa: E402
+from dpcli.random.streams import system_entropy  # noqa: E402
+from dpcli.train.documents.step import DRAWS, MOVES  # noqa: E402
+from dpcli.train.plan.plan import plan_of  # noqa: E402
+from dpcli.train.run.ranks import Ranks  # noqa: E402
+from dpcli.train.step.prepare import prepare  # noqa: E402
+from tests.cases import require_each  # noqa: E402
+from tests.command import dpcli  # noqa: E402
+
+FILE = """
+format = 1
+name = "tiny"
+[privacy]
+unit = "example"
+adjacency = "add-remove"
+dataset_size = 1_437
+delta = 1e-5
+releases = "final-model"
+[[mechanism]]
+name = "sgd"
+type = "gaussian"
+noise_multiplier = 2.0
+steps = 30
+sampling = { scheme = "poisson", batch_size = 64 }
+[train]
+task = "classification"
+data = "digits"
+public = "held-out"
+model = "logistic"
+learning_rate = 0.5
+clipping = { norm = 0.25 }
+"""
+STYLES = {
+    "flat": "{ norm = 0.25 }",
+    "automatic": '{ norm = 0.25, style = "automatic" }',
+    "per-layer": '{ norm = 0.25, style = "per-layer" }',
+    "adaptive": '{ norm = 0.25, style = "adaptive", quantile_noise = 10.0 }',
+}
+
+
+def explained(text: str, folder: Path) -> list[str]:
+    (folder / "tiny.toml").write_text(text)
+    result = dpcli("train", "tiny.toml", "--explain-step", "-f", "json", folder=folder)
+    assert result.code == 0, result.err
+    assert [path.name for path in folder.iterdir()] == ["tiny.toml"]  # nothing was trained
+    (stage,) = json.loads(result.out)["stages"]
+    lines: list[str] = stage["step"]
+    return lines
+
+
+def test_the_noise_is_the_noise_that_a_step_draws(tmp_path: Path) -> None:
+    def agrees(style: str) -> None:
+        lines = explained(FILE.replace(STYLES["flat"], STYLES[style]), tmp_path)
+        (said,) = (
+            float(match[1]) for line in lines if (match := re.search(r"standard deviation ([0-9.e+-]+) in each number", line))
+        )
+        prepared = prepare(plan_of(str(tmp_path / "tiny.toml")), system_entropy(), Ranks(), None, "")
+        trainer, noise = prepared.trainer, prepared.noise(prepared.plan.stages[0])
+        scale = 1.0 if trainer.adaptive_norm is None else trainer.adaptive_norm.clip.bound
+        drawn = torch.cat([value.flatten() for _ in range(40) for value in noise.next(trainer.shapes).values()])
+        assert float(drawn.std()) * scale == pytest.approx(said, rel=0.03)  # 26,000 numbers: 0.4 % each way
+        assert any("650 numbers in 2 tensors (1.weight 10x64, 1.bias 10)" in line for line in lines)
+        assert any(line.startswith("count: ") for line in lines) == (style == "adaptive")
+
+    require_each(STYLES, agrees)
+
+
+def test_a_step_is_told_in_order(tmp_path: Path) -> None:
+    lines = explained(FILE, tmp_path)
+    assert [line.partition(":")[0] for line in lines] == ["draw", "gradients", "clip", "sum", "noise", "size", "divide", "update"]
+    assert "each of 1,437 records with probability 0.0445372, independently: about 64" in lines[0]
+    assert "one record more or less moves the sum by at most C" in lines[3]
+    assert lines[6].startswith("divide: by 64, a public number")
+    replaced = explained(FILE.replace("add-remove", "replace-one"), tmp_path)
+    assert "another record in the place of one moves the sum by at most 2 C" in replaced[3]
+
+
+def test_every_scheme_and_adjacency_has_words() -> None:
+    assert set(DRAWS) == set(SAMPLING) - {"cyclic"}  # training refuses cyclic passes
+    assert set(MOVES) == set(Adjacency)
