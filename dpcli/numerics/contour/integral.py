@@ -315,8 +315,8 @@ class Factor(NamedTuple):
     """The characteristic function of the composition, or of a part of it.
 
     log_factor: its logarithm at the nodes. log_tail: logarithm of a bound on the integral beyond the nodes.
-    multiples: the nodes, as multiples of the node distance from 0 on. faded: a bound on the sum of the moduli of the integrand at the nodes in
-        between that are left out, over the node distance. extent: the number of multiples up to the last node.
+    multiples: the nodes, as multiples of the node distance from 0 on. extent: the number of multiples up to the last node.
+    faded: a bound on the sum of the moduli of the integrand at the multiples in between that are left out.
     spare, log_spare: rises of the tilt and log moments of the part that is left out; empty if there is none.
     error_bound: a bound on the absolute error at any node from terms that losses left out.
     """
