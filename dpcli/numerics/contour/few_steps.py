@@ -85,7 +85,7 @@ def few_steps(losses: Losses, log_delta: float, spread: float = 1.0) -> FewSteps
     return bounds if bounds.affordable else None
 
 
-class Values(NamedTuple):
+class NodeSums(NamedTuple):
     """Sums over the nodes, each divided by e^log_scale.
 
     delta: the trapezoidal sum. error: a bound on its error on both sides, without the mass outside of the nodes. reference: e^eps Q(A).
@@ -217,7 +217,7 @@ class FewSteps:
         sizes = (np.abs(value) + slope * (np.abs(x) + self._mu) + (self._rate > 0.5)).sum(axis=0) + epsilon
         return b, np.abs(value.sum(axis=0) - epsilon) + ULP * sizes
 
-    def values(self, epsilon: float, nodes: Nodes) -> Values:
+    def values(self, epsilon: float, nodes: Nodes) -> NodeSums:
         """Return the sums over the nodes at epsilon > 0."""
         spend(20.0 * len(nodes.weights) * len(self._log_weights))
         b, slip = self._boundary(epsilon, nodes)
@@ -232,7 +232,7 @@ class FewSteps:
             grown += float((weight * side.mass * np.exp(moved * (np.maximum(side.at, 0.0) + 1.0))).sum())
         above = float((weights[0] * sides[0].mass * slip).sum())
         aliases = 4.0 * grown * float(np.exp(self._log_growth - self._log_decay).sum())
-        return Values(delta, rounding + 2.0 * above + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
+        return NodeSums(delta, rounding + 2.0 * above + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
 
     def _side(self, b: Array, sign: float, moves: bool, log_factor: float, places: Array) -> Side:
         """Return the terms of P (sign 1) or of e^eps Q (sign -1; log_factor is eps)."""

@@ -264,10 +264,10 @@ def build(
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
-    y: Array = step * integrand.index
+    y: Array = step * integrand.multiples
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
-    multiples: Array = step * np.arange(integrand.count, dtype=float) if integrand.error_bound > 0.0 else y
+    multiples: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
     left_out = integrand.error_bound * float((1.0 / np.hypot(t, multiples) / np.hypot(t + 1.0, multiples)).sum()) * step / math.pi
     deviations = [math.sqrt(part.variance) for part, _ in tilted]
     mean = math.fsum(n * part.mean for part, n in tilted)
@@ -315,20 +315,20 @@ class Factor(NamedTuple):
     """The characteristic function of the composition, or of a part of it.
 
     log_factor: its logarithm at the nodes. log_tail: logarithm of a bound on the integral beyond the nodes.
-    index: the nodes, as multiples of the node distance from 0 on. faded: a bound on the sum of the moduli of the integrand at the nodes in
-        between that are left out, over the node distance. count: the number of multiples up to the last node.
+    multiples: the nodes, as multiples of the node distance from 0 on. extent: the number of multiples up to the last node.
+    faded: a bound on the sum of the moduli of the integrand at the multiples in between that are left out.
     spare, log_spare: rises of the tilt and log moments of the part that is left out; empty if there is none.
     error_bound: a bound on the absolute error at any node from terms that losses left out.
     """
 
     log_factor: ComplexArray
     log_tail: float
-    index: Array
+    multiples: Array
     spare: Array
     log_spare: Array
     error_bound: float = 0.0
     faded: float = 0.0
-    count: int = 0
+    extent: int = 0
 
 
 class Wanted(NamedTuple):
@@ -460,7 +460,7 @@ def factor_without_bulk(
         spare,
         log_spare,
         _error_bound([(halves, n) for halves, _, n in divided]),
-        count=count,
+        extent=count,
     )
 
 

@@ -31,7 +31,7 @@ class TiltedNormal:
     terms: ClassVar[int] = 1
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        return self.centred_at(step * np.arange(count))
+        return self.centred_at(step * np.arange(count, dtype=float))
 
     def centred_at(self, y: Array) -> ComplexArray:
         """Return `centred` at any frequencies."""
@@ -113,7 +113,7 @@ class TiltedCgf:
         self.variance = max(-2.0 * (complex(cgf(np.array([t + 1j * small]))[0]) - ahead).real / small**2, 0.0)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        return self.centred_at(step * np.arange(count))
+        return self.centred_at(step * np.arange(count, dtype=float))
 
     def centred_at(self, y: Array) -> ComplexArray:
         """Return `centred` at any frequencies."""
