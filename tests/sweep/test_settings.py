@@ -359,14 +359,14 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             'sweep.tuning: expected "repeat-and-select"',
         ),
         (HEAD + TRAIN + SEARCH + GRID, 'expected one [[mechanism]] of type "repeat-and-select"'),
-        (PRIVATE + '"mechanism.sgd.steps" = [5, 10]\n', "found some that change a mechanism"),
+        (PRIVATE + '"mechanism.sgd.steps" = [5, 10]\n', "found settings that change a mechanism"),
         pytest.param(
             PRIVATE.replace('mechanism = "sgd"', 'mechanism = "sgd"\nsteps = 2'),
             "expected one search on all of the data",
             marks=pytest.mark.long,
         ),
         pytest.param(PRIVATE.replace("mean = 2", "mean = 20_000"), "expected at most 10000 on average", marks=pytest.mark.long),
-        (PUBLIC.replace("[train]", "[budget]\nepsilon = 1.0\ndelta = 1e-6\n[train]"), "budget.delta: expected privacy.delta"),
+        (PUBLIC.replace("[train]", "[budget]\nepsilon = 1.0\ndelta = 1e-6\n[train]"), "budget.delta: expected the value of privacy.delta"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, words: str) -> None:
