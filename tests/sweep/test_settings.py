@@ -366,7 +366,10 @@ def test_a_bad_file_is_refused_at_the_place(tmp_path: Path) -> None:
             marks=pytest.mark.long,
         ),
         pytest.param(PRIVATE.replace("mean = 2", "mean = 20_000"), "expected at most 10000 on average", marks=pytest.mark.long),
-        (PUBLIC.replace("[train]", "[budget]\nepsilon = 1.0\ndelta = 1e-6\n[train]"), "budget.delta: expected the value of privacy.delta"),
+        (
+            PUBLIC.replace("[train]", "[budget]\nepsilon = 1.0\ndelta = 1e-6\n[train]"),
+            "budget.delta: expected the value of privacy.delta",
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, words: str) -> None:
