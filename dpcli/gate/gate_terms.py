@@ -127,6 +127,7 @@ def checked_terms(
         ledger=ledger,
         dataset=dataset,
         require_proof=require_proof,
+        certificates=certificates,
     )
     if require_proof:
         require("flint")

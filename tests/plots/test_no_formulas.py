@@ -12,10 +12,10 @@ PARAMETER = re.compile(r"epsilon|sigma|delta|scale|(?<![a-z])rho(?![a-z])")
 LOG_OR_ROOT = re.compile(r"(math|np|numpy)[.](log|exp|sqrt|erf|pow|expm1|log1p)")
 # A file, the whole expression, and why it is none of a mechanism's.
 REASONED = {
-    ("comments/documents/comment.py", "file.now - file.base.epsilon"): "by how much two answers differ",
-    ("gate/documents/gate.py", "file.now - file.base.epsilon"): "by how much two answers differ",
+    ("comments/documents/comment.py", "file.epsilon_at_base_delta - file.base.epsilon"): "by how much two answers differ",
+    ("gate/documents/gate.py", "file.epsilon_at_base_delta - file.base.epsilon"): "by how much two answers differ",
     ("predict/documents/sessions.py", "rho * generate.tokens"): "rho adds up, token by token",
-    ("ledger/documents/ledger_balance.py", "0.05 * state.epsilon"): "from where on a line is worth its place",
+    ("ledger/documents/ledger_balance.py", "LEAST_TOLD_CONVERSION * state.epsilon"): "from where on a line is worth its place",
     ("disclosure/documents/disclosure.py", "SMALLEST_DELTA * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/delta_epsilon.py", "REACH[0] * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/renyi_divergence.py", "TALL * epsilon"): "where an axis ends",
