@@ -221,7 +221,7 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
         try:
             _require_no_inputs(outputs)
-            _require_written_alone(outputs, given.get("write"), given.get("group_size", 1))
+            _require_written_alone(outputs, given.get("write"))
             return function(*args, format_=format_, outputs=outputs, **given)
         except (click.exceptions.Exit, BrokenPipeError):
             raise
@@ -249,15 +249,15 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
         require_free(path)
 
 
-def _require_written_alone(outputs: Sequence[str], write: str | None, group_size: int) -> None:
-    """Raise InputError if --write and an output name the same file, or if --write is given with a group size.
+def _require_written_alone(outputs: Sequence[str], write: str | None) -> None:
+    """Raise InputError if --write and an output name the same file."""
+    if write is not None:
+        each_once([write, *(path for _, path in map(_split, outputs))])
 
-    A pipeline file cannot state a group size.
-    """
-    if write is None:
-        return
-    each_once([write, *(path for _, path in map(_split, outputs))])
-    if group_size != 1:
+
+def require_one_unit(write: str | None, group_size: int) -> None:
+    """Raise InputError if --write asks for a pipeline file of a group, which no pipeline file can state."""
+    if write is not None and group_size != 1:
         raise InputError(
             f"--group-size: expected no such flag with --write, found {group_size}: a file describes the cost of one unit; "
             f"dpcli account {write} --group-size {group_size} computes that of a group"

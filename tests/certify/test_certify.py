@@ -52,6 +52,15 @@ def test_what_is_no_certificate_proves_nothing(text: str, tmp_path: Path) -> Non
     assert "proved: epsilon" not in result.out
 
 
+def test_a_certificate_of_a_group_says_so(tmp_path: Path) -> None:
+    """A pipeline file cannot state a group, a certificate can."""
+    written = dpcli("certify", "examples/dp-sgd.toml", "--group-size", "2", "--write", str(tmp_path / "two.json"))
+    assert written.code == 1 and "epsilon <= 5.6645" in written.out, written.err  # above the file's budget
+    assert json.loads((tmp_path / "two.json").read_text())["statement"]["group_size"] == 2
+    checked = dpcli("certify", "examples/dp-sgd.toml", "--check", str(tmp_path / "two.json"))
+    assert checked.code == 0 and '"group_size": 2' in checked.out
+
+
 def test_delta_at_an_epsilon_is_proved_too() -> None:
     document = json.loads(dpcli("certify", SGD, "--epsilon", "2", "-f", "json").out)
     account = json.loads(dpcli("account", SGD, "--epsilon", "2", "-f", "json").out)["result"]

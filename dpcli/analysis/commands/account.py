@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.options import accounting_options, composed, emit, output_options, run_options, working, write_option
+from dpcli.cli.options import (
+    accounting_options,
+    composed,
+    emit,
+    output_options,
+    require_one_unit,
+    run_options,
+    working,
+    write_option,
+)
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -78,6 +87,7 @@ def command(
     """
     if epsilon is not None and delta is not None:
         raise InputError("give --epsilon or --delta, not both")
+    require_one_unit(write, group_size)
     question = AccountingFlags(accountants or None, delta, epsilon, group_size, tolerance)
     cite_sources = click.get_current_context().obj.verbose > 0
     if not files:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dpcli.analysis.commands.stating import goal_options
-from dpcli.cli.options import accounting_options, emit, output_options, write_option
+from dpcli.cli.options import accounting_options, emit, output_options, require_one_unit, write_option
 
 
 @click.command(short_help="Solve for steps, epochs, batch size, rate, radius, scale or noise.")
@@ -57,6 +57,7 @@ def command(
 
     Exit code 1: the delta is too large for the dataset.
     """
+    require_one_unit(write, group_size)
     from dpcli.analysis.calibrate_file import calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
     from dpcli.analysis.goals import goal_of, refuse_epsilon_flags

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpcli.analysis.commands.stating import goal_options, refuse_with_file, without_lines
-from dpcli.cli.options import accounting_options, emit, output_options, run_options, write_option
+from dpcli.cli.options import accounting_options, emit, output_options, require_one_unit, run_options, write_option
 
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration
@@ -51,6 +51,7 @@ def command(
 
     Exit code 1: a rule calls the pipeline of the flags unsound, or the delta of FILE is too large for its dataset.
     """
+    require_one_unit(write, group_size)
     from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
     from dpcli.analysis.goals import goal_of, refuse_epsilon_flags
