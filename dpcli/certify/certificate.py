@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -170,7 +171,7 @@ def _proof(case: tuple[list[Json], str], key: str, texts: Json, upper: bool, kno
 def _certificate(pipeline: Pipeline, statement: CertifiedParts, claims: list[Json], group_size: int) -> Json:
     return {
         "format": 1,
-        "file": {"path": pipeline.path, "sha256": pipeline.sha256},
+        "file": {"name": os.path.basename(pipeline.path or ""), "sha256": pipeline.sha256},
         "dpcli": __version__,
         "statement": _statement(pipeline, group_size),
         "assumes": list(statement.assumptions),

@@ -45,6 +45,9 @@ TWO_POINTS = "randomised response dominates what is (epsilon, delta)-DP (Kairouz
 INTEGERS = "discrete Laplace noise is dominated by its whole shift in one coordinate (dpcli explain discrete-laplace)"
 ONE_INTEGER = "discrete Gaussian noise on one integer (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)"
 INTEGERS_OF_VECTOR = "discrete Gaussian noise on integers that move by v is |v|^2 / (2 sigma^2)-zCDP (arXiv:2004.00010, Theorem 14)"
+SUM_OF_INTEGERS = (
+    "the sum of {} discrete Gaussians costs no more than one of a slightly smaller variance, as the accountants take it"
+)
 RANGE = "choices have the stated bounded range (Dong, Durfee, Rogers 2020, arXiv:1909.13830)"
 RESPONSE = "randomised response has the stated epsilon"
 SAMPLED = "each record is in each Poisson sample by itself (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11)"
@@ -57,6 +60,8 @@ GROUPED = "records of one unit are dominated by collinear ones (Choquette-Choo e
 
 NEAR = Fraction(1, 10**11)  # relative distance of squares up to which the accountants' rounding, 1e-12 of the root, accounts for it
 REACH = 16.0  # standard deviations of a discrete Gaussian that are added up; e^-128 of it lies beyond
+
+ROUNDING = Fraction(1, 10**14)  # relative error of a quotient and a few roots of doubles, at most; 4e-16 was seen
 
 Part = dict[str, Any]
 Converted = tuple[Part, tuple[str, ...]]
@@ -161,12 +166,22 @@ class _Conversion:
                 continue
             convert = CONVERSIONS.get(type(plain))
             if convert is None:
-                raise NotRepresentable(
-                    f'"{line.name}": certify has no pair for this mechanism ({line.entries[0].type}) as it is sampled and grouped here'
-                )
+                raise NotRepresentable(f'"{line.name}": certify has no pair for {_described(line, self.neighbours)}')
             part, assumed = convert(plain, line, self.neighbours, self.dataset_size)
             self.assumptions |= dict.fromkeys(assumed)
+            self.attained = self.attained and not any(isinstance(assumption, AsComputed) for assumption in assumed)
             yield part, count
+
+
+def _described(line: BillLine, neighbours: Neighbours) -> str:
+    """Return in words what is refused: the type, with the sampling and the number of records where they are part of the reason."""
+    entry = line.entries[0]
+    words = [f"mechanisms of type {entry.type}"]
+    if entry.sampling is not None:
+        words.append(f"with sampling {entry.sampling.scheme}")
+    if neighbours.records > 1:
+        words.append(f"of {neighbours.records:,} records of a unit")
+    return " ".join(words)
 
 
 def _mechanisms(entries: Mapping[str, Entry], lines: Iterable[BillLine]) -> Iterator[tuple[BillLine, Mechanism, int]]:
@@ -199,6 +214,10 @@ def _one_entry(line: BillLine) -> Entry:
     return line.entries[0]
 
 
+class AsComputed(str):
+    """An assumption that a number is as the accountants computed it. Such a number is rounded up, so that no lower bound follows."""
+
+
 def _exact(value: float) -> Fraction:
     """Return a number of the file as the decimal that was written."""
     return Fraction(repr(value))
@@ -225,9 +244,10 @@ def _numbers(line: BillLine, exact: Fraction | None, computed: float) -> tuple[F
     """Return the exact number, or the accountants' own with the assumption that it is right."""
     if exact is None or computed > exact * (1 + Fraction(1, 10**12)):  # what is next to nothing is accounted as more than it is
         kind = line.entries[0].type
-        return Fraction(computed), (
-            f'"{line.name}" ({kind}): sensitivity over noise is {computed!r}, as the accountants computed it',
+        assumed = AsComputed(
+            f'"{line.name}" ({kind}): sensitivity over noise is at most {computed!r}, as the accountants computed it'
         )
+        return Fraction(computed) * (1 + ROUNDING), (assumed,)
     if not math.isclose(float(exact), computed, rel_tol=1e-12):
         raise InternalError(f"certify reads {float(exact)!r} from the file, where the accountants have {computed!r}")
     return exact, ()
@@ -301,12 +321,18 @@ def _discrete_laplace(mechanism: DiscreteLaplace, line: BillLine, neighbours: Ne
 
 def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
     spec, variance = line.entries[0].spec if len(line.entries) == 1 else None, _exact(mechanism.sigma) ** 2
-    if isinstance(spec, DiscreteGaussianSpec):  # a vector of one direction is an integer with a whole multiple of the variance
+    assumed: tuple[str, ...] = (ONE_INTEGER,)
+    if isinstance(spec, DiscreteGaussianSpec):
         stated = _exact(spec.sigma) ** 2
-        variance = stated * round(variance / stated)
+        coordinates = round(variance / stated)
+        if coordinates == 1:
+            variance = stated
+        else:  # the accountants lower sigma by more than the sum of the noises differs from a discrete Gaussian
+            variance = Fraction(mechanism.sigma) ** 2
+            assumed = (AsComputed(f'"{line.name}" ({line.entries[0].type}): {SUM_OF_INTEGERS.format(coordinates)}'), ONE_INTEGER)
     reach = math.ceil(REACH * mechanism.sigma)
     part = {"kind": "discrete-gaussian", "sigma_squared": str(variance), "sensitivity": mechanism.sensitivity, "reach": reach}
-    return part, (ONE_INTEGER,)
+    return part, assumed
 
 
 def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, dataset_size: int | None) -> Converted:
@@ -334,7 +360,8 @@ def _rho(mechanism: Mechanism, line: BillLine, neighbours: Neighbours, _: int | 
     for exact in _squared_moves(mechanism, line, neighbours):
         if math.isclose(float(exact / 2), rho, rel_tol=1e-12):
             return {"kind": "zcdp", "rho": str(exact / 2)}, (INTEGERS_OF_VECTOR,)
-    return {"kind": "zcdp", "rho": str(Fraction(rho))}, (f'"{line.name}" ({line.entries[0].type}) is {rho!r}-zCDP',)
+    stated = max(Fraction(rho), _exact(rho))  # the double that the accountants have, and the decimal that is printed
+    return {"kind": "zcdp", "rho": str(stated)}, (f'"{line.name}" ({line.entries[0].type}) is {rho!r}-zCDP',)
 
 
 def _squared_moves(mechanism: Mechanism, line: BillLine, neighbours: Neighbours) -> Iterator[Fraction]:

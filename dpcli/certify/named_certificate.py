@@ -68,6 +68,10 @@ def read_certificate(path: str) -> tuple[Json, str]:
         raise InputError(f"{path}: expected a certificate of dpcli certify (JSON), found {error}") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a certificate of dpcli certify, found a JSON {type(value).__name__}")
+    if "schema" in value:
+        raise InputError(
+            f"{path}: expected a certificate, which dpcli certify writes by --write, found a printed result of schema {value['schema']!r}"
+        )
     return value, digest_of(data)
 
 
@@ -93,14 +97,14 @@ def require_same_mechanisms(path: str, certificate: Json, pipeline: Pipeline) ->
         raise CannotCertify(f"{path}: not proved: {type(error).__name__}: {error}") from None
 
 
-def named_proof(path: str, pipeline: Pipeline, epsilon: float | None = None, delta: float = 0.0) -> NamedProof:
+def named_proof(path: str, pipeline: Pipeline, epsilon: float, delta: float) -> NamedProof:
     """Check the certificate at a path, and return what it proves of a pipeline.
 
     Args:
         path: Path of a certificate that dpcli certify wrote.
         pipeline: The pipeline, one unit of which changes. The certificate must state its mechanisms, however its file is called.
         epsilon: Upper bound that is printed, at `delta`, rounded up. The certificate must prove a bound that is no larger, at a delta that
-            is no larger. If it is None, any upper bound is returned.
+            is no larger.
 
     Raises:
         InputError: The file holds no certificate.
@@ -116,8 +120,6 @@ def named_proof(path: str, pipeline: Pipeline, epsilon: float | None = None, del
     bounds = [(claim["epsilon"], claim["delta"]) for claim in certificate["claims"] if claim["bound"] == "upper"]
     if not bounds:
         raise CannotCertify(f"{path}: expected a proof of an upper bound, found one of a lower bound alone")
-    if epsilon is None:
-        return NamedProof(digest, *bounds[0])
     printed = up(epsilon)
     for proved_epsilon, proved_delta in bounds:
         if _is_no_larger(proved_epsilon, printed) and _is_no_larger(proved_delta, repr(delta)):

@@ -112,7 +112,6 @@ def test_what_proves_less_than_is_printed_is_refused(proof: Path, sgd: Pipeline)
     expected = NamedProof(digest(proof), "2.6003", "1e-06")
     for epsilon, delta in ((EPSILON, DELTA), (2.6003, DELTA), (2.7, DELTA), (EPSILON, 2e-6)):
         assert named_proof(str(proof), sgd, epsilon, delta) == expected
-    assert named_proof(str(proof), sgd) == expected
     for epsilon, delta in ((2.6002, DELTA), (EPSILON, 9e-7), (EPSILON, 0.0)):
         with pytest.raises(
             CannotCertify, match=r"expected a proof of epsilon <= .*, found one of epsilon <= 2\.6003 at delta = 1e-06"
@@ -136,9 +135,9 @@ def test_what_is_no_certificate_is_an_input_error(text: str, sgd: Pipeline, tmp_
     path = tmp_path / "none.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match="expected a certificate of dpcli certify"):
-        named_proof(str(path), sgd)
+        named_proof(str(path), sgd, EPSILON, DELTA)
     with pytest.raises(InputError, match="expected a certificate of dpcli certify"):
-        named_proof(str(tmp_path / "missing.json"), sgd)
+        named_proof(str(tmp_path / "missing.json"), sgd, EPSILON, DELTA)
 
 
 REPORTED = [name for name in renderable(("table", "total")) if name != "total"]

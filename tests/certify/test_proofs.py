@@ -279,7 +279,7 @@ def test_discrete_noise_on_a_sample_has_a_proof_at_any_length() -> None:
 
 def test_what_has_no_pair_is_refused() -> None:
     text = '[[mechanism]]\nname = "a"\ntype = "rdp"\norders = [2.0, 8.0]\nvalues = [0.1, 0.5]\n'
-    with pytest.raises(NotRepresentable, match='"a": certify has no pair for this mechanism'):
+    with pytest.raises(NotRepresentable, match='"a": certify has no pair for mechanisms of type rdp'):
         prove(pipeline(text))
     with pytest.raises(NotRepresentable, match="an adaptive file promises its cap"):
         prove(pipeline("adaptive = true\n" + gaussian("1", "5.0", 1)))
@@ -429,7 +429,7 @@ def test_a_lower_bound_is_of_no_file_whose_pairs_need_not_be_attained() -> None:
 def test_noise_beyond_all_measure_is_no_contradiction() -> None:
     """The accountants take a ratio of 1e-200 for 1e-150, which is more: that number is proved, and said."""
     own = certificate.certified_parts(pipeline(gaussian("1", "1e200", 1)))
-    assert own.parts[0]["mu_squared"] == str(Fraction(1e-150) ** 2)
+    assert Fraction(1e-150) ** 2 <= Fraction(own.parts[0]["mu_squared"]) <= Fraction(1e-150) ** 2 * (1 + Fraction(1, 10**12))
     assert any("as the accountants computed it" in text for text in own.assumptions)
 
 

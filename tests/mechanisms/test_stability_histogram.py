@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from dpcli.accountants.pld import PldProfile
+from dpcli.analysis.account import account
+from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.choice import stability
 from dpcli.mechanisms.choice.stability import OwnOrMoved, StabilityHistogramSpec
 from dpcli.mechanisms.mechanism import Mechanism
@@ -98,3 +100,16 @@ def test_noise_and_own_keys_are_not_both_charged() -> None:
         mechanism = StabilityHistogramSpec(sigma=10.0, threshold=52, max_groups=8).resolve(Neighbours(adjacency))
         joint, summed = (PldProfile(((way, 1),)).epsilon(1.04e-6).upper for way in (mechanism, separately(mechanism)))
         assert joint < most * summed
+
+
+@pytest.mark.parametrize(
+    ("keys", "adjacency"),
+    [({"scale": 0.4, "threshold": 5, "max_groups": 3, "max_rows": 2}, "add-remove"),
+     ({"scale": 0.4, "threshold": 30, "max_groups": 2, "max_rows": 2}, "replace-one")],
+)  # fmt: skip
+def test_little_noise_on_few_keys_has_a_cost(keys: dict[str, float], adjacency: str) -> None:
+    """Where a share of a cell exceeded 1 by rounding, a mass was below 0, and its logarithm no number."""
+    text = "".join(f"{key} = {value}\n" for key, value in keys.items())
+    head = f'format = 1\n[privacy]\nunit = "example"\nadjacency = "{adjacency}"\ndelta = 1e-2\n'
+    result = account(parse(f'{head}[[mechanism]]\nname = "h"\ntype = "stability-histogram"\n{text}'.encode(), "h.toml"))
+    assert 0.0 < result.upper <= 40.0

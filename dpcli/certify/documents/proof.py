@@ -95,6 +95,13 @@ def checked(path: str, certificate: dict[str, Any], digest: str, pipeline: Pipel
         reason = str(error).removeprefix(f"{path}: not proved: ")
         return Document(str(error), data | {"reason": reason, "exit_code": NOT_PROVED}, "fail", exit_code=NOT_PROVED)
     assumed = [f"certificate: sha256:{digest}"]
+    own_file = certificate.get("file")
+    if pipeline is not None and isinstance(own_file, dict) and own_file.get("sha256") != pipeline.sha256:
+        assumed.append(
+            f"{pipeline.path} has other bytes than the file that was proved (sha256 {str(pipeline.sha256)[:12]}, not "
+            f"{str(own_file.get('sha256'))[:12]}), and the same mechanisms"
+        )
+    assumed.append("assumed: the stated pairs dominate the mechanisms, which is what the next lines are about")
     assumed += [f"assumed: {' '.join(str(text).split())}" for text in certificate.get("assumes", ())]
     assumed += [f"about: {json.dumps(certificate.get(key))}" for key in ("statement", "file")]
     assumed += [f"part: {json.dumps(part)}" for part in certificate["parts"]]

@@ -49,13 +49,18 @@ def run_subcommand(name: str, *extra: Callable[..., Any]) -> Callable[..., Any]:
     return subcommand(name, ledger_argument, click.argument("key"), dataset_option, *extra, answer_options)
 
 
-def checked_digest(path: str | None, pipeline: Pipeline) -> str:
-    """Return the SHA-256 of the certificate at a path; "" for no path. Raises CannotCertify if it proves nothing of the pipeline."""
+def checked_digest(path: str | None, pipeline: Pipeline, delta: float | None) -> str:
+    """Return the SHA-256 of the certificate at a path; "" for no path.
+
+    Raises CannotCertify if it does not prove the epsilon that `dpcli account` prints for the pipeline at `delta`, by default the file's.
+    """
     if path is None:
         return ""
+    from dpcli.analysis.account import account
     from dpcli.certify.named_certificate import named_proof
 
-    return named_proof(path, pipeline).digest
+    result = account(pipeline, delta=delta)
+    return named_proof(path, pipeline, result.upper, result.at).digest
 
 
 @charging_subcommand("spend", click.option("--once", is_flag=True, help="Refuse a key that was charged before (exit code 4)."))
@@ -70,15 +75,15 @@ def spend(
     standard error states that nothing is charged now. A script that draws noise afterwards should use --once. This command ignores the
     [budget] of the file, which `dpcli gate` judges.
 
-    With --certificate, the certificate is checked: it must prove an epsilon of this file. The entry names it by its SHA-256. It changes no
-    cost.
+    With --certificate, the certificate is checked: it must prove the epsilon of this file at --delta. The entry names it by its
+    SHA-256. It changes no cost.
     """
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.documents.ledger_answers import receipt
     from dpcli.ledger.ledger import Receipt, require_first_charge
 
     anchor, once, pipeline = options.pop("anchor"), options.pop("once"), load(file)
-    certificate = checked_digest(options.pop("certificate"), pipeline)
+    certificate = checked_digest(options.pop("certificate"), pipeline, delta)
     with opened_ledger(ledger, dataset, anchor) as book:
 
         def ask() -> Receipt:
@@ -106,7 +111,7 @@ def reserve(
     from dpcli.ledger.documents.ledger_answers import receipt
 
     anchor, expires, pipeline = options.pop("anchor"), options.pop("expires"), load(file)
-    certificate = checked_digest(options.pop("certificate"), pipeline)
+    certificate = checked_digest(options.pop("certificate"), pipeline, delta)
     with opened_ledger(ledger, dataset, anchor) as book:
         until = expiry_time(expires, book.now())
         document = receipt(book, lambda: book.reserve(pipeline, key, delta, why, until, window, certificate))

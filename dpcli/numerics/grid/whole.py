@@ -105,7 +105,8 @@ def _on_grid(loss: HasTails, low: float, high: float, spacing: float) -> GridOut
         log_p, slip_p = _cells(tails.p_above, tails.p_below)
         log_q, slip_q = _cells(tails.q_above, tails.q_below)
         rho = np.where(np.isneginf(log_p), 0.0, log_p - log_q - at[:-1] + np.minimum(slip_p + slip_q, 1.0))
-        share = np.expm1(-np.clip(rho, 0.0, spacing)) / math.expm1(-spacing)
+        # The share of a cell's mass at its upper end. NumPy's expm1 may differ from math's in the last digit, which exceeds 1 here.
+        share = np.minimum(np.expm1(-np.clip(rho, 0.0, spacing)) / math.expm1(-spacing), 1.0)
         mass = np.exp(log_p) * (1.0 + np.minimum(slip_p, 1.0))
     weights = np.zeros(len(at))
     weights[:-1] += mass * (1.0 - share)
