@@ -87,8 +87,8 @@ class EarlierRuns(Mapping[str, Run]):
         reserved = self._under_way.get(key)
         if reserved is None:
             return self._ended_run(key, entries)
-        row = next(rows_up_to(self._store, self._dataset, reserved.seq, 1, reserved.seq - 1))
-        entry = single_entry(row, self._dataset)
+        row_of_charge = next(rows_up_to(self._store, self._dataset, end=reserved.seq, count=1, seq=reserved.seq - 1))
+        entry = single_entry(row_of_charge, self._dataset)
         if entry.row.hash != reserved.hash:
             raise self._contradiction(key)
         return run_of(entry, reserved.status, counts_in(entries))

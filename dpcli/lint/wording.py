@@ -207,9 +207,9 @@ OTHER_NORM = RuleInfo(
     code="DP124",
     title="Laplace noise for an L2 sensitivity",
     what="A laplace or discrete-laplace mechanism states a sensitivity, and its name or description mentions an L2 (Euclidean) "
-    "sensitivity, norm, bound or clipping. Or the sensitivity has at least three decimals and is within 0.001 of the root of 2, 3, 5, 6, 7, "
-    "8 or 10, and the words mention a vector (coordinates, embeddings, gradients) or a histogram (bins), and no root. There is no warning if "
-    "the words mention L1 or released norms. It is a warning, because both norms of a single number are equal.",
+    "sensitivity, norm, bound or clipping. Or the sensitivity has at least three decimals and is within 0.001 of the root of 2, 3, 5, 6, "
+    "7, 8 or 10, and the words mention a vector (coordinates, embeddings, gradients) or a histogram (bins), and no root. There is no "
+    "warning if the words mention L1 or released norms. It is a warning, because both norms of a single number are equal.",
     why="Laplace noise must be scaled to the L1 norm of a change. In d coordinates it is up to sqrt(d) times the L2 norm, and the true "
     "epsilon is larger than the printed one by the same factor.",
     fix="State the L1 sensitivity, the sum of the changes of all coordinates. Or use gaussian noise, which needs the L2 sensitivity.",
@@ -240,9 +240,9 @@ UNCOUNTED_RUNS = RuleInfo(
     code="DP126",
     title="runs that are not counted according to the file",
     what="disclosure.tuning, or the note on tuning in a covers table, says that a number of runs are not counted (not accounted "
-    'for, not charged), as in "50 runs, not counted". There is no warning if the text mentions public, synthetic or simulated data, names a '
-    'dataset ("on CIFAR-10"), or says where the runs are counted ("charged to the ledger"). It is only a warning, because the file discloses '
-    "the runs.",
+    'for, not charged), as in "50 runs, not counted". There is no warning if the text mentions public, synthetic or simulated data, names '
+    'a dataset ("on CIFAR-10"), or says where the runs are counted ("charged to the ledger"). It is only a warning, because the file '
+    "discloses the runs.",
     why="The best of 50 runs depends on the data of all of them. A signed epsilon that includes only one run is too small.",
     fix='Count every run in the file, or make the search a mechanism (type = "repeat-and-select"; dpcli explain DP110). Or search on '
     "public data and say so.",

@@ -345,8 +345,8 @@ def test_a_group_may_have_as_many_members_as_stated() -> None:
     group = '[[mechanism]]\nname = "{}"\ntype = "composed"\nmechanisms = {}\n'
 
     def resolved(members: int) -> int:
-        inner, outer = ["a"] * 50, ["a"] * (members - 51)
-        text = "format = 1\n" + head + entry + group.format("inner", json.dumps(inner)) + group.format("outer", json.dumps([*outer, "inner"]))
+        inner, outer = json.dumps(["a"] * 50), json.dumps([*["a"] * (members - 51), "inner"])
+        text = "format = 1\n" + head + entry + group.format("inner", inner) + group.format("outer", outer)
         (line,) = resolve(parse(text.encode(), "p.toml"))
         return line.count
 

@@ -30,7 +30,7 @@ def document(difference: Difference, sets_exit_code: bool = False) -> Document:
         verdict=VERDICTS[difference.exit_code],
         tables=(_table(difference),) if difference.priced else (),
         notes=tuple(_notes(difference)),
-        total=_total(difference.increase),
+        total=repr(difference.increase),
         exit_code=code,
         records=[{"delta": difference.before.delta, **priced_data(change)} for change in difference.priced],
         sheet=_sheet(difference),
@@ -135,10 +135,6 @@ def _signed(x: float) -> str:
     if math.isnan(x):
         return "-"
     return f"+{up(x)}" if x > 0.0 else up(x)
-
-
-def _total(x: float) -> str:
-    return "nan" if math.isnan(x) else repr(x)
 
 
 def _value(value: Any) -> str:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # Limits of clipping norms, so that single precision can compare gradients with them.
-# A gradient with a norm below a thousandth of C is not clipped, so its norm need not be exact. Larger norms must be exact. Their squares are
-# at least 1e-22 if C = 1e-8, which is about NEGLIGIBLE_SQUARE in `pieces`. That is far above 1e-38, below which single precision loses digits.
+# A gradient with a norm below a thousandth of C is not clipped, so its norm need not be exact. Larger norms must be exact. Their squares
+# are at least 1e-22 if C = 1e-8, which is about NEGLIGIBLE_SQUARE in `pieces`. That is far above 1e-38, below which single precision loses
+# digits.
 # The product of 1 / 1e-8 and any number whose square is finite is finite as well. The upper limit follows in the same way.
 SMALLEST, LARGEST = 1e-8, 1e12
 LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # largest change of log C in one step: enough to reach either limit
