@@ -173,7 +173,10 @@ def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 
 def spending(ledger: ExaminedLedger) -> Iterator[str]:
-    """The reported epsilon begins at 0, never decreases from one charge to the next, and is at most the cap in the end."""
+    """The reported epsilon begins at 0, never decreases from one charge to the next, and is at most the cap in the end.
+
+    An amount above its cap is refused, however small the difference is.
+    """
     eighths = [{name: cap * k / 8 for name, cap in ledger.caps.items()} for k in range(9)]
     epsilons = [ledger.epsilon_of(spent) for spent in eighths]
     if epsilons[0] != 0.0 or any(math.isnan(epsilon) for epsilon in epsilons) or epsilons != sorted(epsilons):
@@ -195,7 +198,7 @@ def free(ledger: ExaminedLedger) -> Iterator[str]:
 
 
 def room(ledger: ExaminedLedger) -> Iterator[str]:
-    """A pure run whose epsilon is the room that the filter reports does fit."""
+    """A pure run whose epsilon is the room that the filter reports costs no more than the remaining amount of its first currency."""
     name, cap = next((name, ledger.caps[name]) for name in ledger.the_filter.currency)
     for share in (Decimal("0.01"), Decimal("0.3"), Decimal(1)):
         remaining = cap * share

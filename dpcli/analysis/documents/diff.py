@@ -47,7 +47,7 @@ def headline(difference: Difference) -> str:
 
 
 def data(difference: Difference, code: int) -> dict[str, Any]:
-    """Return the JSON document dpcli/diff/v1. Its numbers are not rounded, and an undefined increase is null."""
+    """Return the JSON document dpcli/diff/v1. Its numbers are not rounded, and an undefined number is null."""
     return {
         "schema": "dpcli/diff/v1",
         "before": _side(difference.before),
@@ -138,7 +138,7 @@ def _signed(x: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value in the syntax of TOML, shortened to LONGEST_VALUE characters."""
+    """Return a value in the syntax of TOML, shortened to LONGEST_VALUE characters; "(none)" if the key is missing."""
     text = "(none)" if value is None else _toml(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 

@@ -87,7 +87,7 @@ class OpacusState:
     """The state of an accountant.
 
     Attributes:
-        mechanism: Name of the accountant in Opacus: rdp, prv or gdp.
+        mechanism: Name of the accountant, as the file states it. In Opacus it is rdp, prv or gdp.
         phases: The history.
         carried: The tables that dpcli export added; None in other files.
     """
@@ -184,7 +184,7 @@ def _phase(entry: Any, place: int) -> Phase:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the float that a pickled numpy number stands for. Any other value is returned unchanged."""
+    """Return the float that a pickled numpy float64 stands for. Any other value, of numpy too, is returned unchanged."""
     if not isinstance(value, Inert) or not value.name.endswith("multiarray scalar") or len(value.arguments) != 2:
         return value
     kind, data = value.arguments

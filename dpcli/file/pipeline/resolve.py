@@ -90,7 +90,11 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 
 
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
-    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError if a count exceeds MAX_COUNT."""
+    """Return the charges of `runs` runs of the whole pipeline on the same data.
+
+    Raises:
+        InputError: There is no run, or a count exceeds MAX_COUNT.
+    """
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs for which no mechanism runs more than 10^18 times, found {runs}")
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)

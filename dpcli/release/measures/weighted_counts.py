@@ -53,8 +53,11 @@ class LinearQuery(NoisyQuery):
         if not self.by:
             yield ("by",), "the columns whose values are the keys of the counts", "none"
         widths = {len(row) for row in self.matrix}
-        if len(widths) != 1 or not any(any(row) for row in self.matrix):
-            yield ("matrix",), "rows of one length, not all zero", f"lengths {first_names(map(str, sorted(widths)))}"
+        if len(widths) != 1:
+            actual = f"lengths {first_names(map(str, sorted(widths)))}" if widths else "no row"
+            yield ("matrix",), "rows of one length, not all zero", actual
+        elif not any(any(row) for row in self.matrix):
+            yield ("matrix",), "rows of one length, not all zero", "only zeros"
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for weighted sums", "error"
 

@@ -103,7 +103,11 @@ class Flat(OneGroup):
 class Automatic(OneGroup):
     """Automatic clipping. A gradient with norm n is scaled to nearly C, by the factor C / (n + gamma).
 
-    The factor may exceed 1, but the scaled norm is always below C.
+    The factor may exceed 1, but the scaled norm is at most C.
+
+    Args:
+        norm: C.
+        gamma: gamma. It has the limits of a clipping norm.
 
     Source: Bu et al. 2022, arXiv:2206.07136, AUTO-S.
     """
