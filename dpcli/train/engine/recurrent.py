@@ -180,10 +180,14 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
 
     Raises:
         Unsuitable: The sequences are packed, or they have no dimension of examples. The number of states or their shape is wrong.
+            Or dropout between layers was set after `recurrent` accepted the module.
     """
     layer = cast("nn.RNNBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 3:
         raise Unsuitable(f"{run.label}: expected sequences (B, T, d) of several examples")
+    # `recurrent` refuses such dropout too, but a program may set it later.
+    if layer.dropout and layer.num_layers > 1:
+        raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
     endings = ("", "_reverse") if layer.bidirectional else ("",)  # what torch appends to the names of each direction's weights
     given = hx if hx is None or state_count > 1 else (hx,)
