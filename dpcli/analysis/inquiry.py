@@ -69,7 +69,8 @@ class Panel:
     names: names of the accountants.
     quick: whether an interval may settle the headline so that other accountants are not run. It is True if the user named none.
     tolerance: relative width at which the grid accountant stops; None for its default.
-    with_rows: whether to compute rows of other accountants although the headline is settled.
+    with_rows: whether to compute rows of other accountants although the headline is settled. If the headline is not settled, and the
+        bounds need not be attained, it also decides whether a lower bound for the headline is computed.
     """
 
     names: tuple[str, ...]
@@ -136,9 +137,9 @@ class Inquiry:
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
         """Return the privacy profile by an accountant, or the reason why the accountant does not apply.
 
-        An adaptive pipeline is bounded by one privacy filter that is fixed in advance. The filter limits rho if delta > 0, and epsilon
-        otherwise. The minimum of two filters for each file is not a bound. A sum that splits delta anew for each file is not a bound
-        either: its true delta reaches 1.99 times the stated delta.
+        An adaptive pipeline is bounded by one privacy filter, which is chosen before the first run. The filter limits rho if delta > 0,
+        and epsilon if delta is 0. To take the smaller result of two filters is not sound, because the outputs of earlier runs decide
+        which is smaller. To split delta anew for each file is not sound either: the true delta reaches 1.99 times the stated delta.
         """
         if self.adaptive:
             pure = self.quantity == "epsilon" and self.at == 0.0
@@ -159,7 +160,8 @@ def all_attained(steps: Steps) -> bool:
 class Answers:
     """The answers of all accountants.
 
-    rows: a row for each accountant, in the order of the panel.
+    rows: a row for each accountant, in the order of the panel. If the headline is settled and `with_rows` is False, there are only the rows
+        of the accountants that were run, in the order of SETTLING.
     winner: the row that gives the headline; None if no row does.
     profile: the privacy profile of the winner.
     """
@@ -234,7 +236,10 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
 def _with_more_time(
     inquiry: Inquiry, rows: Sequence[AccountRow], profiles: Mapping[str, PrivacyProfile | str], share: float
 ) -> tuple[list[AccountRow], dict[str, PrivacyProfile | str]]:
-    """Return the rows and profiles after the accountants without a bound were run again, if more time changes their profile."""
+    """Return the rows and profiles after more time. Accountants without a bound are run again if more time changes their profile.
+
+    The profiles of all accountants are replaced by those with more time, also of accountants whose rows are unchanged.
+    """
     longer_profiles: dict[str, PrivacyProfile | str] = {}
     result = []
     for row in rows:

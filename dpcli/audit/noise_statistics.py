@@ -1,4 +1,6 @@
-"""Statistical tests of the noise of a replay. A p-value bounds the probability that the declared noise looks as bad as the measured noise.
+"""Statistical tests of the noise of a replay. A small p-value says that the declared noise seldom looks as bad as the measured noise.
+
+A p-value is exact, or an upper bound, if the declared noise is Gaussian. The p-values of numbers of equal pairs are approximations.
 
 Too much noise costs no privacy. The size of the noise is therefore tested only for being too small. The shape of its distribution is tested
 after each tensor has been rescaled.
@@ -37,7 +39,8 @@ class NoiseCheck(NamedTuple):
     """A check that is part of a test.
 
     Attributes:
-        p: Upper bound on the probability that the declared noise gives a result at least as bad.
+        p: Probability that the declared noise gives a result at least as bad, or an upper bound on it. For numbers of equal pairs it is an
+            approximation (`Collisions`).
         where: Description of what was checked.
     """
 
@@ -51,7 +54,8 @@ class Statistic:
 
     Attributes:
         name: Name of the test.
-        p: p-value: an upper bound on the probability that the declared noise gives a result at least as bad.
+        p: p-value: an upper bound on the probability that the declared noise gives a result at least as bad. It is approximate if numbers
+            of equal pairs decide it (`Collisions`).
         message: Description of the result.
         power: Function from the level of the test to a description of the smallest fault that the test detects with probability
             DETECTION_PROBABILITY.
@@ -276,7 +280,8 @@ class Collisions(NamedTuple):
     """Pairs of columns whose absolute values fall into equal cells in every row.
 
     Attributes:
-        p: p-value of the number of pairs.
+        p: p-value of the number of pairs: the larger of two approximations, the tails of a Poisson variable of the expected number and of
+            a gamma variable of the exact mean and variance. It is not a proven upper bound.
         pairs: Number of pairs.
         expected: Number of pairs expected by chance.
     """
@@ -292,14 +297,29 @@ def _collisions(rows: Array, cell: float) -> Collisions:
     cells = np.floor(np.abs(rows) / cell).astype(np.int64)
     _, times = np.unique(cells, axis=1, return_counts=True) if m > 1 else np.unique(cells[0], return_counts=True)
     pairs = int((times.astype(float) * (times - 1)).sum() / 2)
-    two, three = (HALF_NORMAL_SQUARED * cell) ** m, (HALF_NORMAL_CUBED * cell * cell) ** m
-    expected = 0.5 * n * (n - 1) * two
-    variance = expected * (1.0 - two) + n * (n - 1.0) * (n - 2.0) * max(three - two * two, 0.0)
+    pair_probability = (HALF_NORMAL_SQUARED * cell) ** m  # that two columns are equal
+    triple_probability = (HALF_NORMAL_CUBED * cell * cell) ** m  # that three columns are equal
+    expected = 0.5 * n * (n - 1) * pair_probability
     if not pairs:
         return Collisions(1.0, 0, expected)
-    by_chance = float(special.gammainc(pairs, expected))  # probability that a Poisson variable is at least `pairs`
-    wider = float(special.gammaincc(expected * expected / variance, (pairs - 0.5) * expected / variance))
-    return Collisions(max(by_chance, wider if expected > 1.0 else 0.0), pairs, expected)
+    # Two pairs with a common column are correlated. The second term is the sum of their covariances.
+    covariance = max(triple_probability - pair_probability**2, 0.0)
+    variance = expected * (1.0 - pair_probability) + n * (n - 1.0) * (n - 2.0) * covariance
+    p = _poisson_tail(pairs, expected)
+    if expected > 1.0:
+        p = max(p, _gamma_tail(pairs - 0.5, expected, variance))
+    return Collisions(p, pairs, expected)
+
+
+def _poisson_tail(count: int, mean: float) -> float:
+    """Return the probability that a Poisson variable is at least `count`, which is positive."""
+    return float(special.gammainc(count, mean))
+
+
+def _gamma_tail(value: float, mean: float, variance: float) -> float:
+    """Return the probability that a gamma variable of this mean and variance is at least `value`."""
+    shape, scale = mean * mean / variance, variance / mean
+    return float(special.gammaincc(shape, value / scale))
 
 
 def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:
@@ -333,26 +353,31 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     column_count = max(2, MOST_NUMBERS // 64)
     rows = draws.first_columns(column_count)  # not rescaled, because noise that two tensors share differs after rescaling
     p, pairs, expected = _repeated_coordinates(draws, rows)
-    checks = [NoiseCheck(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
+    repeated = NoiseCheck(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")
+    correlations = []
     rows = scaled.first_columns(column_count)
     width = rows.shape[1]
     for lag in range(1, min(MOST_LAGS, width // 2) + 1):
         paired = width // (2 * lag) * 2 * lag  # number of coordinates in whole pairs of blocks of `lag`
         blocks = rows[:, :paired].reshape(draws.count, -1, 2, lag)
-        checks.append(_correlation(blocks[:, :, 0], blocks[:, :, 1], f"coordinates {lag} apart"))
+        correlations.append(_correlation(blocks[:, :, 0], blocks[:, :, 1], f"coordinates {lag} apart"))
     # Repeated pairs and correlations are separate tests. Each gets half of the level.
-    least, where = _worse(checks[0], _worst(checks))
-    half = rows.size // 2
+    least, where = _worse(repeated, _worst(correlations) if correlations else NoiseCheck(1.0, repeated.where))
+    half = rows.size // 2 if correlations else 0
 
     def power(level: float) -> str:
-        repeated = "one number used twice, " if expected < 0.01 * level else ""
-        return repeated + _detectable_correlation(half, level / (2 * len(checks)))
+        repetition = "one number used twice, " if width > 1 and expected < 0.01 * level else ""
+        return repetition + _detectable_correlation(half, level / (2 * max(1, len(correlations))))
 
     return Statistic("noise of its own in each coordinate", least, where, power)
 
 
 def _repeated_coordinates(draws: Draws, rows: Array) -> Collisions:
-    """Count the pairs of coordinates that are equal, up to sign, in as many draws as rule out most pairs that are equal by chance."""
+    """Count the pairs of coordinates that are equal up to sign in every compared draw.
+
+    So many draws are compared that at most PAIRS_BY_CHANCE pairs are expected to be equal by chance. If there are fewer draws, all of them
+    are compared.
+    """
     width = rows.shape[1]
     if width < 2:
         return Collisions(1.0, 0, 0.0)

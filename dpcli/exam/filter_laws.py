@@ -99,45 +99,50 @@ def drawn_runs(seed: str) -> Iterator[Pipeline]:
     """Yield random runs without sampling, of some of the registered mechanism types."""
     for kind in Random(seed).sample(list(MECHANISMS), DRAWN_TYPES):
         for subject in drawn(kind, seed):
-            unsampled = all(
-                entry.sampling is None or isinstance(entry.sampling, Unsampled) for entry in subject.pipeline.mechanisms
-            )
-            if unsampled and subject.pipeline.privacy.adjacency is Adjacency.ADD_REMOVE:
-                yield subject.pipeline
+            run = subject.pipeline
+            is_unsampled = all(isinstance(entry.sampling, Unsampled | None) for entry in run.mechanisms)
+            if is_unsampled and run.privacy.adjacency is Adjacency.ADD_REMOVE:
+                yield run
 
 
 def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Granted runs stay within the cap, and their reported epsilon is no less than their certified epsilon."""
     for delta in PRICED_AT:
         cost = ledger.cost(run, delta)
-        if cost is not None and (count := ledger.granted(cost)):
-            bound = certified(run, count, ledger.delta)
-            reported = ledger.epsilon_of(times(cost, count))
-            if bound > ledger.epsilon * (1.0 + ROUNDING):
-                yield f"{count} runs priced at {delta} are granted, and have epsilon >= {bound}, above the cap {ledger.epsilon}"
-            if bound > reported * (1.0 + ROUNDING):
-                yield f"{count} runs priced at {delta} are reported as {reported}, and have epsilon >= {bound}"
+        count = 0 if cost is None else ledger.granted(cost)
+        if cost is None or count == 0:
+            continue
+        bound = certified(run, count, ledger.delta)
+        reported = ledger.epsilon_of(times(cost, count))
+        if bound > ledger.epsilon * (1.0 + ROUNDING):
+            yield f"{count} runs priced at {delta} are granted, and have epsilon >= {bound}, above the cap {ledger.epsilon}"
+        if bound > reported * (1.0 + ROUNDING):
+            yield f"{count} runs priced at {delta} are reported as {reported}, and have epsilon >= {bound}"
 
 
 def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Many more steps of any entry never cost less, and cost more if the run costs anything."""
     for i, mechanism in enumerate(run.mechanisms):
-        more = replace(
-            run, mechanisms=(*run.mechanisms[:i], replace(mechanism, steps=STEP_GROWTH * mechanism.steps), *run.mechanisms[i + 1 :])
-        )
+        longer = replace(mechanism, steps=STEP_GROWTH * mechanism.steps)
+        more = replace(run, mechanisms=(*run.mechanisms[:i], longer, *run.mechanisms[i + 1 :]))
         for delta in PRICED_AT[:2]:
             few, many = ledger.cost(run, delta), ledger.cost(more, delta)
             if few is None or many is None:
                 continue
-            if any(many[name] < few[name] for name in few) or (few == many and certified(run, 1, 1e-9) > 0.0):
+            is_cheaper = any(many[name] < few[name] for name in few)
+            costs_no_more = few == many and certified(run, 1, 1e-9) > 0.0
+            if is_cheaper or costs_no_more:
                 yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {many} after {few}"
 
 
 def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """A larger delta of a run never makes an amount smaller without making another amount larger."""
-    costs = [(delta, cost) for delta in PRICED_AT if (cost := ledger.cost(run, delta)) is not None]
-    for (low, before), (high, after) in itertools.pairwise(costs):
-        if any(after[name] < before[name] for name in before) and not any(after[name] > before[name] for name in before):
+    cost_at = {delta: ledger.cost(run, delta) for delta in PRICED_AT}
+    priced = [(delta, cost) for delta, cost in cost_at.items() if cost is not None]
+    for (low, before), (high, after) in itertools.pairwise(priced):
+        some_smaller = any(after[name] < before[name] for name in before)
+        some_larger = any(after[name] > before[name] for name in before)
+        if some_smaller and not some_larger:
             yield f"priced at {high} instead of {low}: {after} after {before}"
 
 
@@ -168,7 +173,10 @@ def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 
 def spending(ledger: ExaminedLedger) -> Iterator[str]:
-    """The reported epsilon begins at 0, never decreases from one charge to the next, and is at most the cap in the end."""
+    """The reported epsilon begins at 0, never decreases from one charge to the next, and is at most the cap in the end.
+
+    An amount above its cap is refused, however small the difference is.
+    """
     eighths = [{name: cap * k / 8 for name, cap in ledger.caps.items()} for k in range(9)]
     epsilons = [ledger.epsilon_of(spent) for spent in eighths]
     if epsilons[0] != 0.0 or any(math.isnan(epsilon) for epsilon in epsilons) or epsilons != sorted(epsilons):
@@ -190,7 +198,7 @@ def free(ledger: ExaminedLedger) -> Iterator[str]:
 
 
 def room(ledger: ExaminedLedger) -> Iterator[str]:
-    """A pure run whose epsilon is the room that the filter reports does fit."""
+    """A pure run whose epsilon is the room that the filter reports costs no more than the remaining amount of its first currency."""
     name, cap = next((name, ledger.caps[name]) for name in ledger.the_filter.currency)
     for share in (Decimal("0.01"), Decimal("0.3"), Decimal(1)):
         remaining = cap * share

@@ -45,7 +45,11 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Scaled(Mechanism):
-    """A mechanism that reports `share` of its true cost in every representation."""
+    """A mechanism that reports too small a cost in every representation, as if each privacy loss were multiplied by `share`.
+
+    Epsilon, mu of Gaussian DP and the Renyi divergence are multiplied by `share`. rho of zCDP is multiplied by its square, as mu is
+    sqrt(2 rho). The smallest delta is unchanged. The representations need not be those of any one mechanism.
+    """
 
     inner: Mechanism
     share: float
@@ -81,7 +85,7 @@ class Claiming(Dominated):
 
 
 def epsilon_over_ten(resolve: Resolve) -> Resolve:
-    """Return a bug that reports a tenth of every cost."""
+    """Return a bug that reports a tenth of every epsilon (`Scaled`)."""
     return lambda *group: tuple(replace(charge, mechanism=Scaled(charge.mechanism, 0.1)) for charge in resolve(*group))
 
 
@@ -124,12 +128,15 @@ honest = functools.cache(row)
 
 def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
     """Return whether the bug changes the charges of a reference. Accountants are asked only about such references."""
-    with suppress(InputError):
+    try:
         pipeline = parsed(reference, scheme, situation)
-        with suppress(InputError):
-            return bool(bug(pipeline, situation.group) != resolve(pipeline, situation.group))
-        return True
-    return False
+    except InputError:
+        return False  # The file is invalid in this situation.
+    try:
+        honest_charges, planted_charges = resolve(pipeline, situation.group), bug(pipeline, situation.group)
+    except InputError:
+        return True  # Only one of the two may refuse the pipeline, which changes the charges too.
+    return planted_charges != honest_charges
 
 
 def promises_more(planted: Bracket, honest: Bracket) -> bool:

@@ -125,20 +125,21 @@ class ForeignTable:
         if missing_fields:
             raise self.refused(f"expected {', '.join(needed)}, found no {missing_fields[0]}")
         if unknown_fields:
-            raise self.refused(
-                f"expected {', '.join((*needed, *optional)) or 'no field'}, found {escaped(unknown_fields[0][:80])} too"
-                + (": use --ignore if it does not concern privacy" if ignored is not None else hint and f"; {hint}")
-            )
+            known_fields = ", ".join((*needed, *optional)) or "no field"
+            advice = f"; {hint}" if hint else ""
+            if ignored is not None:
+                advice = ": use --ignore if it does not concern privacy"
+            raise self.refused(f"expected {known_fields}, found {escaped(unknown_fields[0][:80])} too{advice}")
 
     def number(self, field: str) -> float:
-        """Return the field as a finite number. Raises InputError for any other value."""
+        """Return the field as a number between -1e300 and 1e300. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < 1e300:
             raise self.refused(f"expected {field} to be a finite number, found {in_words(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
-        """Return the field as a whole number >= 1. Raises InputError for any other value."""
+        """Return the field as a whole number from 1 to 10^18. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= 10**18:
             raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {in_words(value)}")

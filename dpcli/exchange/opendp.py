@@ -111,12 +111,18 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
     if name not in MEASURES:
         raise call.refused(f"expected output_measure among {', '.join(MEASURES)}, found {escaped(name[:80])}")
     arguments.require_fields((), (), ignored)
-    pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
-    if approximate and (not isinstance(pair, list) or len(pair) != 2):
-        raise call.refused(f"expected a loss with its delta, found {shown(loss)}")
-    values = ForeignTable(call.name, dict(zip(("loss", "delta"), pair if approximate and pair else (loss, 0.0), strict=True)))
+    fields = _loss_with_delta(call, loss) if approximate else {"loss": loss, "delta": 0.0}
+    values = ForeignTable(call.name, fields)
     value, delta = values.number("loss"), values.number("delta")
     return dp_entry(value, delta) if name == "max_divergence" else zcdp_entry(value, delta, call)
+
+
+def _loss_with_delta(call: ForeignTable, loss: Any) -> dict[str, Any]:
+    """Return the two values of a loss of an approximate measure. Raises InputError unless the loss is a pair."""
+    pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise call.refused(f"expected a loss with its delta, found {shown(loss)}")
+    return {"loss": pair[0], "delta": pair[1]}
 
 
 COMPOSITIONS = {"make_adaptive_composition": _parts, "make_privacy_filter": _filter}

@@ -87,8 +87,8 @@ class EarlierRuns(Mapping[str, Run]):
         reserved = self._under_way.get(key)
         if reserved is None:
             return self._ended_run(key, entries)
-        row = next(rows_up_to(self._store, self._dataset, reserved.seq, 1, reserved.seq - 1))
-        entry = single_entry(row, self._dataset)
+        row_of_charge = next(rows_up_to(self._store, self._dataset, end=reserved.seq, count=1, seq=reserved.seq - 1))
+        entry = single_entry(row_of_charge, self._dataset)
         if entry.row.hash != reserved.hash:
             raise self._contradiction(key)
         return run_of(entry, reserved.status, counts_in(entries))
@@ -176,6 +176,8 @@ def _bytes(key: str) -> bytes:
 def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
     """Return the last `count` runs up to `head`, or all if there are fewer, in the order in which they were charged.
 
+    The runs have their last status, but no counts of granted answers.
+
     The entries are read backwards. Each is checked against the hash that the next entry states. Raises LedgerError if a hash differs.
     """
     runs: list[Run] = []
@@ -228,7 +230,7 @@ def fold_entries(store: Store, dataset: str, end: int) -> LedgerState:
 
 
 def run_of(entry: LedgerEntry, status: str, counts: Mapping[str, int]) -> Run:
-    """Return the run that an entry charges. Its status and counts come from later entries."""
+    """Return the run that an entry charges, with the status and the counts that the caller read from later entries."""
     return Run(entry.key, entry.row.seq, status, amounts.read(entry.content["cost"]), entry.content, counts)
 
 

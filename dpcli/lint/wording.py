@@ -14,32 +14,46 @@ from dpcli.mechanisms.spec import Spec
 
 LONGEST_QUOTE = 80  # largest number of characters of a text in a message
 
-# Patterns. They match upper and lower case.
+# Patterns. They match upper and lower case. Beside each long one: a text that matches, and a text that does not.
+# Matches "L2 norm 1", "euclidean bound"; does not match "not an L2 norm", "L2 regularisation".
 L2 = r"(?<!\bnot an )(?<!\bnot the )(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
 # Texts about released norms. These are single numbers, whose L1 and L2 sensitivities are equal.
+# Matches "mean L2 norm of the gradients"; does not match "mean L2 norm bound".
 OF_NORMS = r"\bnorms\b|\b(?:mean|average|median|quantile|largest|maximum) (?:L_?2|euclidean) norm\b(?![ -](?:clip|bound))"
+# Matches "noisy embeddings"; does not match "a single number".
 VECTOR = r"\bvectors?\b|\bcoordinates?\b|\bembeddings?\b|\bgradients?\b|\bbins?\b|\bhistograms?\b|\bL_?2\b|\beuclidean\b"
 ROOTED = r"\broots?\b|\bsqrt\b"  # the records may be roots themselves
+# Matches "histogram of ages"; does not match "not a histogram".
 HISTOGRAM = r"(?<!\bno )(?<!\bnot a )(?<!\bnot the )(?:\bhistograms?\b|\bcontingency tables?\b)"
 # Texts about one number of a histogram, which moves by 1, or about bins that count half, which together move by 1.
+# Matches "largest bin"; does not match "histogram of ages".
 OF_ONE_BIN = (
+    # one number of a histogram: "total of the histogram", "one of the bins"
     r"\b(?:total|largest|smallest|one bin|(?:one|sum|mean|median|mode) of)\b[^.;]*\b(?:histogram|bins?)\b|"
-    r"\bhistogram's (?:total|sum|mean|largest)\b|\bnumber of (?:\w+[ -])?bins\b|"
-    r"\b(?:by|with) (?:one |a )?half(?=$|[.,;:)])|\bhalved\b|\bby 0\.5\b"
+    r"\bhistogram's (?:total|sum|mean|largest)\b|"  # "histogram's total"
+    r"\bnumber of (?:\w+[ -])?bins\b|"  # "number of empty bins"
+    r"\b(?:by|with) (?:one |a )?half(?=$|[.,;:)])|\bhalved\b|\bby 0\.5\b"  # "weighted by one half", "halved", "multiplied by 0.5"
 )
+# Matches "runs", "tuning runs", "grid search trials on our private data"; does not match "run".
 RUNS = (
     r"(?:tuning |(?:random[ -]|grid[ -])?search |hyper-?parameter |training |other |more |further |earlier )?"
     r"(?:runs|trials|experiments)(?: on (?:the |our )?private data)?"
 )
 CLAUSE_ENDS = r"(?=\s*(?:$|[.,;:)]))"
+# Matches "50 runs, not counted"; does not match "50 runs, counted in steps", "50 runs, not counted twice".
 UNCOUNTED = (
+    # the number, the runs, and a link: "several tuning runs that were "
     rf"\b(?:\d[\d,_]*|several|many) {RUNS}(?:[,:]| -)?(?: that| which)?(?: are| were| have)? "
+    # what was not done: "not been charged", "(unaccounted for"
     r"\(?(?:not (?:been )?(?:counted|accounted for|charged)|uncounted|unaccounted(?: for)?)"
+    # where it was not done, and the end of the clause: " in the privacy budget."
     rf"(?: (?:to|in|against) (?:the |this )?(?:public |privacy )?(?:budget|epsilon))?{CLAUSE_ENDS}|"
+    # or the other order: "none of the 50 trials were counted."
     rf"\bnone of (?:the |these )?(?:\d[\d,_]* )?{RUNS} (?:is|are|was|were) (?:counted|accounted for|charged){CLAUSE_ENDS}"
 )
 # Runs that cost nothing, on public data or on a dataset with a name, and runs that are counted elsewhere.
+# Matches "on synthetic data", "on CIFAR-10", "charged to the ledger"; does not match "not counted in epsilon", "public budget".
 FREE = (
     r"\bpublic\b(?! budget)|\b(?:synthetic|simulated|dummy|toy|mock|no (?:private )?data|costs? (?:is|are) in)\b|\bon (?-i:[A-Z])|"
     r"(?<!not )\b(?:counted|charged|accounted for) (?:in|by|to|as|on)\b"
@@ -48,17 +62,25 @@ FREE = (
 PEOPLE = (
     r"records|examples|rows|patients|users|people|persons|individuals|customers|clients|members|participants|subjects|households"
 )
+# Matches "the number of patients is confidential"; does not match "the records are confidential", "the size is confidential information".
 SECRET_SIZE = (
+    # a size: "the size of the cohort", "sample size"
     r"\b(?:(?:the|exact|true|data[ -]?set|cohort|sample) size(?: of (?:the |this |our )?(?:data ?set|data|cohort|sample))?|"
+    # or a number of people: "number of all patients in the cohort"
     rf"(?:number|count) of (?:all |our |the )?(?:{PEOPLE})(?: in (?:the|this) (?:data ?set|data|cohort|sample|file))?)"
+    # that is confidential: " must stay secret", " is kept confidential"
     r"(?::|(?: that| which)?(?: is| are| stays| remains| must (?:stay|remain)))?(?: kept)? \(?(?:confidential|secret|not public)"
+    # and the clause ends, or a new one begins. Or the other order: "secret data set size"
     r"(?=$|[.,;:)\]]| (?:and|but|because|as|to)\b)|\b(?:confidential|secret) (?:data[ -]?set )?size(?=$|[.,;:)\]])"
 )
+# Matches "rounded to hundreds", "about 500 patients"; does not match "512 patients".
 BOUNDED = (
     r"\b(?:rounded|bound|estimate|noisy|padded|(?:larger|smaller|higher|lower) than)\b|"
     r"\b(?:about|around|roughly|approximately|at most|up to|fewer than|less than) \d"
 )
-LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"  # at least four digits, but no year
+# At least five digits, or at least four with a separator of thousands. Four digits without one may be a year.
+# Matches "1,234", "12345"; does not match "2024".
+LARGE_NUMBER = r"\b\d{1,3}(?:[,_ ]\d{3})+\b|\b\d{5,}\b"
 
 
 def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -77,7 +99,10 @@ def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _square_of(value: float) -> int | None:
-    """Return the whole number up to 10, but no square, whose root this value is to at least three decimals; None if there is none."""
+    """Return the whole number up to 10, but no square, whose root is within 1e-3 of this value; None if there is none.
+
+    A value with fewer than three decimals is the root of none.
+    """
     decimals = len(f"{value:.12g}".partition(".")[2])
     if decimals < 3:
         return None
@@ -182,9 +207,9 @@ OTHER_NORM = RuleInfo(
     code="DP124",
     title="Laplace noise for an L2 sensitivity",
     what="A laplace or discrete-laplace mechanism states a sensitivity, and its name or description mentions an L2 (Euclidean) "
-    "sensitivity, norm or bound, but neither L1 nor released norms. Or the sensitivity is the root of 2, 3, 5, 6, 7, "
-    "8 or 10 to three decimals, and the words mention a vector or a histogram. It is a warning, because both norms of a single number are "
-    "equal.",
+    "sensitivity, norm, bound or clipping. Or the sensitivity has at least three decimals and is within 0.001 of the root of 2, 3, 5, 6, "
+    "7, 8 or 10, and the words mention a vector (coordinates, embeddings, gradients) or a histogram (bins), and no root. There is no "
+    "warning if the words mention L1 or released norms. It is a warning, because both norms of a single number are equal.",
     why="Laplace noise must be scaled to the L1 norm of a change. In d coordinates it is up to sqrt(d) times the L2 norm, and the true "
     "epsilon is larger than the printed one by the same factor.",
     fix="State the L1 sensitivity, the sum of the changes of all coordinates. Or use gaussian noise, which needs the L2 sensitivity.",
@@ -215,8 +240,9 @@ UNCOUNTED_RUNS = RuleInfo(
     code="DP126",
     title="runs that are not counted according to the file",
     what="disclosure.tuning, or the note on tuning in a covers table, says that a number of runs are not counted (not accounted "
-    'for, not charged), as in "50 runs, not counted", and does not mention public or synthetic data. It is only a warning, because the '
-    "file discloses the runs.",
+    'for, not charged), as in "50 runs, not counted". There is no warning if the text mentions public, synthetic or simulated data, names '
+    'a dataset ("on CIFAR-10"), or says where the runs are counted ("charged to the ledger"). It is only a warning, because the file '
+    "discloses the runs.",
     why="The best of 50 runs depends on the data of all of them. A signed epsilon that includes only one run is too small.",
     fix='Count every run in the file, or make the search a mechanism (type = "repeat-and-select"; dpcli explain DP110). Or search on '
     "public data and say so.",

@@ -301,7 +301,10 @@ NOISES: dict[type[Spec], Callable[..., Noise]] = {
 
 
 def first_weight(spec: Spec) -> float:
-    """Return C[0, 0] of the encoder, by which the noise of the first step is divided; 1 if steps are independent."""
+    """Return C[0, 0] of the encoder, by which the noise of the first step is divided.
+
+    It is 1 if the steps are independent, and for tree, buffered Toeplitz and default Toeplitz noise.
+    """
     if isinstance(spec, ToeplitzSpec) and spec.coefficients is not None:
         return spec.coefficients[0]
     if isinstance(spec, BandedSpec):

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpcli.audit.audit_result import ReplayCheck
-from dpcli.audit.noise_draws import draws_of
+from dpcli.audit.noise_draws import Draws, draws_of
 from dpcli.audit.noise_statistics import chi_square, detectable_factor, statistics
 from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
 from dpcli.base.errors import InputError
 from tests.audit import learners
-from tests.audit.noises import RIGHT, WRONG, refuted, table
+from tests.audit.noises import OWN, RIGHT, WRONG, refuted, table
 from tests.audit.sums import FILE
 from tests.cases import require_each
 from tests.command import dpcli
@@ -241,3 +244,22 @@ def test_the_first_step_alone_is_taken_of_correlated_noise() -> None:
 def test_noise_whose_shape_changes_is_no_table() -> None:
     steps = [({"w": np.zeros(3)}, {"w": np.ones(size)}) for size in (3, 4)]
     assert draws_of([steps], 1.0, fresh=True) is None
+
+
+def test_repeats_and_correlations_of_coordinates_share_the_level_equally() -> None:
+    """Of three coordinates, one pair of neighbours is correlated, and the p-value by Student's t is counted twice, not four times."""
+    seed = random.randrange(2**32)
+    values = np.random.default_rng(seed).standard_normal((50, 3))
+    values[:, 1] += values[:, 0]
+    draws = Draws({"w": values}, np.zeros(50, dtype=np.intp), 1e-7)
+    (result,) = (one for one in statistics(draws) if one.name == OWN)
+    a, b = values[:, 0], values[:, 1]
+    cosine = float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
+    p = 2.0 * float(stats.t.sf(abs(cosine) * math.sqrt(49 / (1.0 - cosine**2)), 49))
+    assert result.p == pytest.approx(2.0 * p, rel=1e-6), seed
+
+
+def test_a_single_coordinate_has_no_other_to_repeat_or_to_follow() -> None:
+    draws = Draws({"w": np.random.default_rng(1).standard_normal((50, 1))}, np.zeros(50, dtype=np.intp), 1e-7)
+    (result,) = (one for one in statistics(draws) if one.name == OWN)
+    assert (result.p, result.power(0.01)) == (1.0, "no correlation")

@@ -28,7 +28,7 @@ from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.parts import DRAWN, shares_its_price
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.resolve import MAX_MEMBERS, resolve
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.gate.claims import claim_warnings
 from dpcli.ledger.chain import canonical
@@ -336,3 +336,20 @@ def test_a_report_says_who_shares() -> None:
         "report", "-", stdin=text_of(document(*pair(), *({**one, "name": f"{one['name']}2"} for one in pair("own")))).encode()
     ).out
     assert "poisson, rate 0.1, one sample batch for all of them (a, b); poisson, rate 0.1 (a2, b2)" in " ".join(told.split()), told
+
+
+def test_a_group_may_have_as_many_members_as_stated() -> None:
+    """MAX_MEMBERS entries that the group names are priced, however they are nested. One more is refused."""
+    head = '[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
+    entry = '[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = 0.01\n'
+    group = '[[mechanism]]\nname = "{}"\ntype = "composed"\nmechanisms = {}\n'
+
+    def resolved(members: int) -> int:
+        inner, outer = json.dumps(["a"] * 50), json.dumps([*["a"] * (members - 51), "inner"])
+        text = "format = 1\n" + head + entry + group.format("inner", inner) + group.format("outer", outer)
+        (line,) = resolve(parse(text.encode(), "p.toml"))
+        return line.count
+
+    assert resolved(MAX_MEMBERS) == 1
+    with pytest.raises(InputError, match=f"at most {MAX_MEMBERS} members"):
+        resolved(MAX_MEMBERS + 1)

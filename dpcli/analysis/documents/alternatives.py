@@ -40,6 +40,9 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Return the cost under the other adjacency and, if a step uses a sample, the cost of shuffled batches under both adjacencies.
 
+    Zero-out has no other adjacency. There are no alternatives if the entry has no noise_multiplier: a stated epsilon holds only for its own
+    adjacency.
+
     Args:
         tables: the tables that the flags describe, with Poisson sampling if a step uses a sample.
         delta, epsilon, accountants, group_size: as for `account`.
@@ -48,7 +51,7 @@ def alternatives(
     entry = tables["mechanism"][0]
     scheme = entry["sampling"]["scheme"] if "sampling" in entry else None
     if "noise_multiplier" not in entry:
-        return ()  # a stated epsilon holds only for its own adjacency
+        return ()
     others = [OTHER_ADJACENCY[stated]] if stated in OTHER_ADJACENCY else []
     settings: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]
     if scheme is not None:

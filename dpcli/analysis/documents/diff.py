@@ -30,7 +30,7 @@ def document(difference: Difference, sets_exit_code: bool = False) -> Document:
         verdict=VERDICTS[difference.exit_code],
         tables=(_table(difference),) if difference.priced else (),
         notes=tuple(_notes(difference)),
-        total=_total(difference.increase),
+        total=repr(difference.increase),
         exit_code=code,
         records=[{"delta": difference.before.delta, **priced_data(change)} for change in difference.priced],
         sheet=_sheet(difference),
@@ -47,7 +47,7 @@ def headline(difference: Difference) -> str:
 
 
 def data(difference: Difference, code: int) -> dict[str, Any]:
-    """Return the JSON document dpcli/diff/v1. Its numbers are not rounded, and an undefined increase is null."""
+    """Return the JSON document dpcli/diff/v1. Its numbers are not rounded, and an undefined number is null."""
     return {
         "schema": "dpcli/diff/v1",
         "before": _side(difference.before),
@@ -137,12 +137,8 @@ def _signed(x: float) -> str:
     return f"+{up(x)}" if x > 0.0 else up(x)
 
 
-def _total(x: float) -> str:
-    return "nan" if math.isnan(x) else repr(x)
-
-
 def _value(value: Any) -> str:
-    """Return a value in the syntax of TOML, shortened to LONGEST_VALUE characters."""
+    """Return a value in the syntax of TOML, shortened to LONGEST_VALUE characters; "(none)" if the key is missing."""
     text = "(none)" if value is None else _toml(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 

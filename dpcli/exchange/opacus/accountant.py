@@ -87,7 +87,7 @@ class OpacusState:
     """The state of an accountant.
 
     Attributes:
-        mechanism: Name of the accountant in Opacus: rdp, prv or gdp.
+        mechanism: Name of the accountant, as the file states it. In Opacus it is rdp, prv or gdp.
         phases: The history.
         carried: The tables that dpcli export added; None in other files.
     """
@@ -184,15 +184,29 @@ def _phase(entry: Any, place: int) -> Phase:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the float that a pickled numpy number stands for. Any other value is returned unchanged."""
+    """Return the float that a pickled numpy float64 stands for. Any other value, of numpy too, is returned unchanged."""
     if not isinstance(value, Inert) or not value.name.endswith("multiarray scalar") or len(value.arguments) != 2:
         return value
     kind, data = value.arguments
-    if isinstance(data, Inert) and data.name == "_codecs encode" and data.arguments and type(data.arguments[0]) is str:
-        data = data.arguments[0].encode("latin-1", "replace")
-    is_float = isinstance(kind, Inert) and kind.arguments[:1] == ("f8",) and type(data) is bytes and len(data) == 8
-    little = is_float and isinstance(kind.state, tuple) and kind.state[1:2] == ("<",)
-    return struct.unpack("<d", data)[0] if little else value
+    data = _unwrapped_bytes(data)
+    if not _is_little_endian_double(kind) or type(data) is not bytes or len(data) != 8:
+        return value
+    return struct.unpack("<d", data)[0]
+
+
+def _unwrapped_bytes(data: Any) -> Any:
+    """Return the bytes that old pickles write as a text in Latin-1. Any other value is returned unchanged."""
+    is_encoded = isinstance(data, Inert) and data.name == "_codecs encode" and data.arguments
+    if not is_encoded or type(data.arguments[0]) is not str:
+        return data
+    return data.arguments[0].encode("latin-1", "replace")
+
+
+def _is_little_endian_double(kind: Any) -> bool:
+    """Return whether a pickled numpy type is that of floats of 8 bytes, the least significant byte first."""
+    if not isinstance(kind, Inert) or kind.arguments[:1] != ("f8",):
+        return False
+    return isinstance(kind.state, tuple) and kind.state[1:2] == ("<",)
 
 
 def _is_number(value: Any) -> bool:

@@ -90,7 +90,11 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 
 
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
-    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError if a count exceeds MAX_COUNT."""
+    """Return the charges of `runs` runs of the whole pipeline on the same data.
+
+    Raises:
+        InputError: There is no run, or a count exceeds MAX_COUNT.
+    """
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs for which no mechanism runs more than 10^18 times, found {runs}")
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)
@@ -155,11 +159,11 @@ def _partition_factor(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
     only, so that each part counts as a run. If the noise is stated per contribution C, all parts together count as one run, and `resolve`
     prices it with all records of the unit in one part. This is the worst case:
 
-    * Records that are spread over parts move a vector with one coordinate for each part. The L1 norm of the move is as large as the move
-      of the single sum if all records lie in one part.
+    * The sums of all parts are a vector with one coordinate for each part. If the records of the unit lie in several parts, several
+      coordinates change. The L1 norm of the change is the change of the single sum if all these records lie in one part.
     * Laplace noise: the path argument of `Laplace` applies to this vector. The sampled records are any subset of the unit's records, and
       H, the hockey-stick divergence, is convex.
-    * Gaussian noise: the L2 norm of the move is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
+    * Gaussian noise: the L2 norm of the change is no larger than its L1 norm. Mixtures of Gaussians are dominated by those of their norms
       (Choquette-Choo et al. 2023, arXiv:2310.15526).
 
     Under zero-out, blanking a record may blank the column that assigns the record to a part. The record then leaves its part and enters
@@ -199,7 +203,7 @@ def _bound(
 
     member_numbers: counter of the members that were inserted so far, if the entry itself is inserted.
     """
-    counter = itertools.count(1) if member_numbers is None else member_numbers
+    counter = itertools.count() if member_numbers is None else member_numbers  # the entry itself is number 0, and no member
     if depth > MAX_DEPTH or next(counter) > MAX_MEMBERS:
         raise InputError(f"expected groups at most {MAX_DEPTH} deep with at most {MAX_MEMBERS} members in all, found more")
 

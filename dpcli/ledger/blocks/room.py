@@ -67,8 +67,8 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     """Return the blocks in which a run of `pipeline` fits.
 
     Args:
-        within: The blocks to check. If empty, all listed blocks are checked. If the blocks are not listed, all blocks from the first to the
-            last charged or retired block are checked, but at most the last `MOST`.
+        within: The blocks to check. If empty, the listed blocks are checked. If the blocks are not listed, all blocks from the first to the
+            last charged or retired block are checked. In both cases only the last `MOST` blocks are checked.
 
     Raises:
         InputError: The dataset has no blocks, or no block was charged yet and none is stated.
@@ -109,7 +109,8 @@ def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
         return tuple(known)[-MOST:]
     last = known[-1]
     end = family.kind.rank(last)
-    first = next(block for block in known if end - family.kind.rank(block) < MOST)  # a day in the year 1 may have been charged
+    # If the used blocks are far apart (a mistyped date), only the last MOST blocks are checked, so that the list stays short.
+    first = next(block for block in known if end - family.kind.rank(block) < MOST)
     return tuple(family.kind.between(first, last))
 
 

@@ -16,7 +16,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks, most_on_one_block
 from dpcli.ledger.chain import LedgerEntry
 
-ALERT_AT = "0.8"  # default of the share of a quota from which on a warning is shown
+ALERT_AT = "0.8"  # default of alert_at: a warning is shown once this share of a quota is used
 People = Mapping[str, Mapping[str, Decimal]]  # the total charges of each person, with the keys of LedgerState.spent
 
 
@@ -34,7 +34,7 @@ class Quota:
         name: Name of the person or team.
         members: The people whose charges count.
         share: The limit as a share of each cap.
-        alert_at: The share of the limit from which on a warning is shown.
+        alert_at: A warning is shown once this share of the limit is used.
     """
 
     seq: int

@@ -24,7 +24,10 @@ STANDS = "earlier entries remain valid"
 
 
 def error_after_write(error: LedgerError) -> LedgerError:
-    """Return the error with the addition that earlier entries were written and remain valid."""
+    """Return the error with the addition that earlier entries were written and remain valid.
+
+    An error with UNSURE in its message is returned without the addition. So is an error that has the addition already.
+    """
     text = str(error)
     if UNSURE in text or STANDS in text:
         return error

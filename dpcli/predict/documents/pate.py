@@ -91,7 +91,10 @@ def _charges_so_far(votes: VoteAccount) -> tuple[str, ...]:
 
 
 def _above_guarantee(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
-    """Return a note if an epsilon given the votes exceeds the guarantee. It may exceed it, as fewer accountants support votes."""
+    """Return a note if an epsilon given the votes is larger than the guarantee.
+
+    It may be larger because fewer accountants compute an epsilon from votes.
+    """
     if all(given_votes.epsilon <= plan.account.upper for given_votes in private.values()):
         return ()
     return (

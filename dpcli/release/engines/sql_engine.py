@@ -67,7 +67,11 @@ class SqlEngine:
         raise NotImplementedError
 
     def _family(self, kind: str) -> Family:
-        return self.families.get(kind.partition("(")[0], "other") if not kind.endswith("]") else "other"
+        """Return the family of an engine's type, such as DECIMAL(9,2). Arrays, whose types end in "]", belong to no family but "other"."""
+        if kind.endswith("]"):
+            return "other"
+        name, _, _ = kind.partition("(")
+        return self.families.get(name, "other")
 
     def _require_once(self, names: Sequence[str], place: str) -> None:
         for name in self.table.columns:

@@ -53,8 +53,11 @@ class LinearQuery(NoisyQuery):
         if not self.by:
             yield ("by",), "the columns whose values are the keys of the counts", "none"
         widths = {len(row) for row in self.matrix}
-        if len(widths) != 1 or not any(any(row) for row in self.matrix):
-            yield ("matrix",), "rows of one length, not all zero", f"lengths {first_names(map(str, sorted(widths)))}"
+        if len(widths) != 1:
+            actual = f"lengths {first_names(map(str, sorted(widths)))}" if widths else "no row"
+            yield ("matrix",), "rows of one length, not all zero", actual
+        elif not any(any(row) for row in self.matrix):
+            yield ("matrix",), "rows of one length, not all zero", "only zeros"
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for weighted sums", "error"
 
@@ -83,17 +86,23 @@ class LinearQuery(NoisyQuery):
             raise InputError(
                 f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {len(self.matrix[0]):,}'
             )
-        counts, law = [totals[key].rows if key in totals else 0 for key in keys], law_of(release)
-        noise_on_counts = release == self._noise_on_counts(setting)
-        counted = noisy(counts, law) if noise_on_counts else counts
-        sums = [sum(weight * count for weight, count in zip(row, counted, strict=True)) for row in self.matrix]
-        values = sums if noise_on_counts else noisy(sums, law)
-        widths = [self._width(release, row if noise_on_counts else (1,)) for row in self.matrix]
+        counts = [totals[key].rows if key in totals else 0 for key in keys]
+        law = law_of(release)
+        if release == self._noise_on_counts(setting):
+            values = self._sums_of(noisy(counts, law))
+            widths = [self._width(release, row) for row in self.matrix]
+        else:
+            values = noisy(self._sums_of(counts), law)
+            widths = [self._width(release, (1,))] * len(values)
         rows = (
             postprocessed_row(self, (place + 1,), value, ConfidenceInterval(value - width, value + width, self.confidence))
             for place, (value, width) in enumerate(zip(values, widths, strict=True))
         )
         return answer_of(self, tuple(rows), by=("row",))
+
+    def _sums_of(self, counts: Sequence[int]) -> list[int]:
+        """Return the weighted sum of the counts for each row of the matrix."""
+        return [sum(weight * count for weight, count in zip(row, counts, strict=True)) for row in self.matrix]
 
     def _width(self, release: QueryRelease, weights: Sequence[int]) -> int:
         return sum_half_width(law_of(release), weights, self.confidence)

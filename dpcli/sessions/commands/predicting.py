@@ -23,7 +23,10 @@ UNCHARGED = "charged to no ledger: the costs of runs on the same data add up, an
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Yield the open ledger. If none is named, yield None and print a line on standard error."""
+    """Return a context manager that yields the open ledger, or None if no ledger is named.
+
+    In the second case, a line on standard error says that nothing is charged, unless --quiet is given.
+    """
     if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
     return opened_or_none(ledger, dataset)

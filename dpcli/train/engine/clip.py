@@ -15,9 +15,11 @@ from dpcli.base.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Limits of clipping norms, so that single precision can compare gradients with them. The square of a thousandth of 1e-8 is 1e-22. That is
-# far above 1e-38, below which single precision loses digits, and above NEGLIGIBLE_SQUARE in `pieces`. The product of 1 / 1e-8 and any
-# number whose square is finite is finite as well. The upper limit follows in the same way.
+# Limits of clipping norms, so that single precision can compare gradients with them.
+# A gradient with a norm below a thousandth of C is not clipped, so its norm need not be exact. Larger norms must be exact. Their squares
+# are at least 1e-22 if C = 1e-8, which is about NEGLIGIBLE_SQUARE in `pieces`. That is far above 1e-38, below which single precision loses
+# digits.
+# The product of 1 / 1e-8 and any number whose square is finite is finite as well. The upper limit follows in the same way.
 SMALLEST, LARGEST = 1e-8, 1e12
 LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # largest change of log C in one step: enough to reach either limit
 REST = "*"  # name of the group of all parameters that belong to no other group
@@ -101,7 +103,11 @@ class Flat(OneGroup):
 class Automatic(OneGroup):
     """Automatic clipping. A gradient with norm n is scaled to nearly C, by the factor C / (n + gamma).
 
-    The factor may exceed 1, but the scaled norm is always below C.
+    The factor may exceed 1, but the scaled norm is at most C.
+
+    Args:
+        norm: C.
+        gamma: gamma. It has the limits of a clipping norm.
 
     Source: Bu et al. 2022, arXiv:2206.07136, AUTO-S.
     """

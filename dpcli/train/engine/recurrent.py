@@ -179,11 +179,13 @@ def over_layers(direction: Direction, state_count: int, run: CompoundRun, input:
         state_count: Number of tensors in a state.
 
     Raises:
-        Unsuitable: The sequences are packed, they have no dimension of examples, or the states have another shape.
+        Unsuitable: The sequences are packed, or they have no dimension of examples. The number of states or their shape is wrong.
+            Or dropout between layers was set after `recurrent` accepted the module.
     """
     layer = cast("nn.RNNBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 3:
         raise Unsuitable(f"{run.label}: expected sequences (B, T, d) of several examples")
+    # `recurrent` refuses such dropout too, but a program may set it later.
     if layer.dropout and layer.num_layers > 1:
         raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input

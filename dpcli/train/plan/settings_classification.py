@@ -15,8 +15,9 @@ from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
 MOST_VALUES = 10_000  # largest number of values of a category; each is an input of the model
-# A whole number with a decimal part of zeros, or a day at midnight. Files write them so if another value of the column is missing, has a
-# fraction, or has a time of day.
+# A whole number with a decimal part of zeros, or a day at midnight. A file writes the whole number 3 as 3.0 if another value of the column
+# is missing or has a fraction. It writes a day with 00:00:00 if another value has a time of day.
+# Matches "3.0" and "2024-05-01 00:00:00"; does not match "3.5" or "2024-05-01 12:00:00".
 COLUMN_FORM = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
 NUMBERS = Reader("min and max", lambda feature: feature.domain is None)
 CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
@@ -97,7 +98,8 @@ class Feature:
             if not 1 <= len(self.domain) <= MOST_VALUES:
                 yield ("domain",), f"from 1 to {MOST_VALUES:,} values", f"{len(self.domain):,}"
         elif self.min is None or self.max is None:
-            actual = "only one of min and max" if self.min != self.max else "neither"
+            has_neither = self.min is None and self.max is None
+            actual = "neither" if has_neither else "only one of min and max"
             yield (), "min and max of a number, or the domain of a category", actual
         elif not self.half > 0:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
@@ -272,16 +274,23 @@ class Classification(Images):
         return tuple(sorted((self.columns or {}).items()))
 
     def own_problems(self) -> Iterator[Problem]:
-        if self.labels is not None and len({plain(label) for label in self.labels}) < max(2, len(self.labels)):
-            actual = "the same label twice" if len(self.labels) > 1 else f"{len(self.labels)}"
-            yield ("labels",), "at least two labels, all different", actual
-        elif self.labels is not None and self.classes not in (None, len(self.labels)):
-            yield ("classes",), f"{len(self.labels)}, the number of labels, or no such key", f"{self.classes}"
+        if self.labels is not None:
+            yield from self._label_problems(self.labels)
         count = DIGIT_COUNT if self.data == DIGITS and self.classes is None else self.label_count
         if self.class_weights is not None and count is not None and len(self.class_weights) != count:
             yield ("class_weights",), f"one weight for each of {count} labels", f"{len(self.class_weights)}"
         if self.columns is not None:
             yield from self._column_problems(self.columns)
+
+    def _label_problems(self, labels: tuple[str, ...]) -> Iterator[Problem]:
+        """Yield a problem of the declared labels, or else of their number."""
+        count = len(labels)
+        if count < 2:
+            yield ("labels",), "at least two labels, all different", f"{count}"
+        elif len({plain(label) for label in labels}) < count:
+            yield ("labels",), "at least two labels, all different", "the same label twice"
+        elif self.classes not in (None, count):
+            yield ("classes",), f"{count}, the number of labels, or no such key", f"{self.classes}"
 
     def _column_problems(self, declared: Mapping[str, Feature]) -> Iterator[Problem]:
         """Yield the problems of the declared columns."""

@@ -61,7 +61,8 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
         source: Path of a file, or module:function.
         train: [train] table.
         path: Path of the training file.
-        rows: Window to which the texts of a file are restricted; None for all texts.
+        rows: Window to which the texts of a .jsonl, .csv or .parquet file are restricted; None for all texts. A .txt file and a function
+            ignore the window, because their texts have no columns.
 
     Raises:
         InputError: The texts cannot be read, or there are none.
@@ -263,7 +264,7 @@ def records(
         tokens: Tokenizer; None if there is none.
         vocabulary: Number of tokens in the model's vocabulary.
         path: Path of the training file.
-        rows: Window to which the texts are restricted; None for all texts.
+        rows: Window as for `texts_of`: .txt files and functions ignore it.
     """
     texts = texts_of(source, train, path, rows)
     rows_of_texts = [cut(text, train, tokens, path) for text in texts.texts]

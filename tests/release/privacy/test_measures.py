@@ -119,6 +119,14 @@ def test_what_may_be_negative_is_not_made_non_negative(query: Mapping[str, Any],
         assert parse(text_of(tables), "file.toml").mechanisms
 
 
+@of_each("matrix, actual", [([[0, 0], [0, 0]], "only zeros"), ([[1, 0], [1]], "lengths 1, 2"), ([], "no row")])
+def test_a_matrix_without_meaning_is_refused_for_its_own_reason(matrix: list[list[int]], actual: str) -> None:
+    query = {"measure": "linear", "by": ["state"], "matrix": matrix, "max_groups": 1}
+    tables = document({"name": "q", "epsilon": 1.0, "max_rows": 1, **query})
+    with pytest.raises(InvalidFile, match=f"rows of one length, not all zero, found {actual}"):
+        parse(text_of(tables), "file.toml")
+
+
 EXTREME = (5e-324, 1e-300, 1e-9, 1e9, 1e300, 1.7e308)
 
 

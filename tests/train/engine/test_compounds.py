@@ -114,3 +114,13 @@ def test_forms_of_input_that_have_no_examples_are_refused() -> None:
             pytest.raises(Unsuitable, match="expected seq"),
         ):
             module(*given)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
+def test_dropout_that_is_set_after_the_division_is_refused(kind: Any) -> None:
+    module = kind(11, 4, num_layers=2)
+    compounds = divide_parameters(module).compounds
+    module.dropout = 0.5
+    recorder = Recorder(lambda call, inputs: 1, 3)
+    with layer_by_layer(compounds, recorder), pytest.raises(Unsuitable, match="dropout between its layers"):
+        module(torch.randn(6, 3, 11))
