@@ -511,12 +511,12 @@ def test_a_replaced_record_has_the_pair_of_opposite_shifts() -> None:
     random = Random(seed)
     for _ in range(5):
         e0, q, z, epsilon = (
-            random.uniform(0.1, 4.0),
+            random.uniform(0.15, 4.0),
             random.uniform(0.05, 0.95),
             random.uniform(0.2, 5.0),
             random.uniform(0.01, 0.5),
         )
-        y = (np.arange(-(2**21), 2**21) + 0.5) * (e0 / 2**15)
+        y = (np.arange(-(2**21), 2**21) + 0.5) * (e0 / 2**13)  # 38 scales at least
         p, mirrored = ((1 - q) * np.exp(-np.abs(y)) / 2 + q * np.exp(-np.abs(y - side * e0)) / 2 for side in (1, -1))
         part = {"kind": "laplace", "epsilon": str(Fraction(e0)), "rate": str(Fraction(q)), "relation": "replace-one", "count": 1}
         checker.ctx.prec = 128
@@ -524,10 +524,10 @@ def test_a_replaced_record_has_the_pair_of_opposite_shifts() -> None:
         form = proof_search.form_of(part, "remove")
         plan = form.quadrature([proof_search.Accuracy(z, 0.0, -30.0)])
         moment = float(checker.SmoothPart(part, "remove").at(order, plan).mid())
-        expected = float((p * (p / mirrored) ** z).sum() * e0 / 2**15)
+        expected = float((p * (p / mirrored) ** z).sum() * e0 / 2**13)
         assert moment == pytest.approx(expected, rel=1e-7), seed
         assert math.exp(form.log_moment(z)) == pytest.approx(expected, rel=1e-7), seed
-        delta = float(np.maximum(p - math.exp(epsilon) * mirrored, 0.0).sum() * e0 / 2**15)
+        delta = float(np.maximum(p - math.exp(epsilon) * mirrored, 0.0).sum() * e0 / 2**13)
         lower, upper = checker.one_step([part], "remove", checker.number(str(Fraction(epsilon))))
         assert float(lower.mid()) == pytest.approx(delta, rel=1e-6, abs=1e-9), seed
         assert not upper < lower, seed
