@@ -328,7 +328,7 @@ def _discrete_gaussian(mechanism: DiscreteGaussian, line: BillLine, neighbours: 
         if coordinates == 1:
             variance = stated
         else:  # the accountants lower sigma by more than the sum of the noises differs from a discrete Gaussian
-            variance = Fraction(mechanism.sigma) ** 2
+            variance = Fraction(mechanism.sigma) ** 2 * (1 - ROUNDING)
             assumed = (AsComputed(f'"{line.name}" ({line.entries[0].type}): {SUM_OF_INTEGERS.format(coordinates)}'), ONE_INTEGER)
     reach = math.ceil(REACH * mechanism.sigma)
     part = {"kind": "discrete-gaussian", "sigma_squared": str(variance), "sensitivity": mechanism.sensitivity, "reach": reach}
@@ -351,7 +351,22 @@ def _sampled(mechanism: PoissonSampled, line: BillLine, neighbours: Neighbours, 
 
 
 def _choice(mechanism: BoundedRange, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
-    return {"kind": "range", "epsilon": str(_exact(mechanism.epsilon))}, (RANGE,)
+    epsilon, assumed = _pure(line, mechanism.epsilon)
+    return {"kind": "range", "epsilon": str(epsilon)}, (RANGE, *assumed)
+
+
+def _pure(line: BillLine, epsilon: float) -> tuple[Fraction, tuple[str, ...]]:
+    """Return the epsilon of the file, or the accountants' own, rounded up, with the assumption that it is right.
+
+    Raises NotRepresentable for randomised response that states `keep`, near 1 of which a double is too coarse.
+    """
+    spec = line.entries[0].spec if len(line.entries) == 1 else None
+    if getattr(spec, "keep", None) is not None:
+        raise NotRepresentable(f'"{line.name}": certify reads the epsilon of randomised response, not keep: state epsilon')
+    if getattr(spec, "epsilon", None) == epsilon:
+        return _exact(epsilon), ()
+    assumed = AsComputed(f'"{line.name}" ({line.entries[0].type}): epsilon is at most {epsilon!r}, as the accountants computed it')
+    return max(Fraction(epsilon), _exact(epsilon)) * (1 + ROUNDING), (assumed,)
 
 
 def _rho(mechanism: Mechanism, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
@@ -361,6 +376,8 @@ def _rho(mechanism: Mechanism, line: BillLine, neighbours: Neighbours, _: int | 
         if math.isclose(float(exact / 2), rho, rel_tol=1e-12):
             return {"kind": "zcdp", "rho": str(exact / 2)}, (INTEGERS_OF_VECTOR,)
     stated = max(Fraction(rho), _exact(rho))  # the double that the accountants have, and the decimal that is printed
+    if getattr(line.entries[0].spec, "rho", None) != rho:  # computed
+        stated *= 1 + ROUNDING
     return {"kind": "zcdp", "rho": str(stated)}, (f'"{line.name}" ({line.entries[0].type}) is {rho!r}-zCDP',)
 
 
@@ -378,12 +395,13 @@ def _squared_moves(mechanism: Mechanism, line: BillLine, neighbours: Neighbours)
 
 def _stated(mechanism: Any, line: BillLine, neighbours: Neighbours, _: int | None) -> Converted:
     """Convert what is known by epsilon and perhaps delta, as decimals."""
-    part: Part = {"kind": "two-point", "epsilon": str(_exact(mechanism.epsilon))}
+    epsilon, assumed = _pure(line, mechanism.epsilon)
+    part: Part = {"kind": "two-point", "epsilon": str(epsilon)}
     if isinstance(mechanism, Approx):
-        return {**part, "delta": str(_exact(mechanism.delta))}, (TWO_POINTS,)
+        return {**part, "delta": str(max(Fraction(mechanism.delta), _exact(mechanism.delta)))}, (TWO_POINTS, *assumed)
     if isinstance(mechanism, RandomizedResponse):
-        return ({**part, "categories": mechanism.categories} if mechanism.categories > 2 else part), (RESPONSE,)
-    return part, (TWO_POINTS,)
+        return ({**part, "categories": mechanism.categories} if mechanism.categories > 2 else part), (RESPONSE, *assumed)
+    return part, (TWO_POINTS, *assumed)
 
 
 # Mechanisms whose sample has another pair here, or none: of a rho alone nothing follows for a sample.

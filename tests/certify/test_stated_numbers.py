@@ -11,12 +11,19 @@ import pytest
 
 pytest.importorskip("flint", reason="the checker needs python-flint")
 
-from dpcli.base.errors import CannotCertify, InputError
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.certify.certified_parts import certified_parts
 from dpcli.certify.named_certificate import named_proof, read_certificate
+from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from tests.certify.test_proofs import pipeline
 from tests.command import dpcli
+
+HEAD = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\ndelta = 1e-6\n'
+
+
+def pipeline(text: str, adjacency: str = "add-remove") -> Pipeline:
+    return parse((HEAD.replace("add-remove", adjacency) + text).encode(), "run.toml")
+
 
 FILE = """
 format = 1
@@ -132,3 +139,47 @@ def test_a_file_of_other_bytes_and_the_same_mechanisms_is_told(tmp_path: Path) -
     with pytest.raises(CannotCertify, match="about another file"):
         named_proof(str(tmp_path / "proof.json"), changed, 100.0, 1e-6)
     assert json.loads((tmp_path / "proof.json").read_text())["file"]["name"] == "run.toml"
+
+
+def test_randomised_response_that_states_keep_is_refused() -> None:
+    """Near 1 the double next to a decimal is another epsilon altogether."""
+    with pytest.raises(NotRepresentable, match="not keep: state epsilon"):
+        certified_parts(
+            pipeline('[[mechanism]]\nname = "a"\ntype = "randomized-response"\nkeep = 0.9999999999999999\n', "replace-one")
+        )
+    (part,) = certified_parts(
+        pipeline('[[mechanism]]\nname = "a"\ntype = "randomized-response"\nepsilon = 0.7\n', "replace-one")
+    ).parts
+    assert part["epsilon"] == "7/10"
+
+
+def test_what_is_computed_is_rounded_up_and_claims_no_lower_bound() -> None:
+    """Groups of pure mechanisms: the accountants multiply doubles."""
+    for epsilon in ("0.7", "0.1", "0.3", "1.1"):
+        for size in (3, 7):
+            stated = certified_parts(pipeline(f'[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = {epsilon}\n'), size)
+            assert Fraction(stated.parts[0]["epsilon"]) >= size * Fraction(epsilon), (epsilon, size)
+            assert not stated.attained
+
+
+def test_a_charge_of_a_file_without_a_delta_may_name_its_proof(tmp_path: Path) -> None:
+    text = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\n[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = 0.5\n'
+    (tmp_path / "run.toml").write_text(text)
+    assert dpcli("certify", "run.toml", "--delta", "0", "--write", "proof.json", folder=tmp_path).code == 0
+    ledger = (
+        "--dataset",
+        "d",
+        "--unit",
+        "example",
+        "--adjacency",
+        "add-remove",
+        "--epsilon",
+        "4",
+        "--delta",
+        "0",
+        "--filter",
+        "basic",
+    )
+    assert dpcli("budget", "init", "l.db", *ledger, folder=tmp_path).code == 0
+    found = dpcli("budget", "spend", "l.db", "run.toml", "--key", "k", "--certificate", "proof.json", folder=tmp_path)
+    assert found.code == 0, found.err

@@ -59,7 +59,8 @@ def checked_digest(path: str | None, pipeline: Pipeline, delta: float | None) ->
     from dpcli.analysis.account import account
     from dpcli.certify.named_certificate import named_proof
 
-    result = account(pipeline, delta=delta)
+    at = pipeline.privacy.delta if delta is None else delta
+    result = account(pipeline, delta=0.0 if at is None else at)  # as the ledger describes a charge
     return named_proof(path, pipeline, result.upper, result.at).digest
 
 

@@ -107,15 +107,15 @@ class Batched(Scheme):
     def exact_rate(self, dataset_size: int | None) -> Fraction | None:
         if self.batch_size is not None and dataset_size is not None:
             stated = Fraction(self.batch_size, dataset_size)
-            return max(stated, Fraction(repr(self.rate))) if self.rate is not None else stated
-        return Fraction(repr(self.rate)) if self.rate is not None and isfinite(self.rate) else None
+            return max(stated, Fraction(repr(float(self.rate)))) if self.rate is not None else stated
+        return Fraction(repr(float(self.rate))) if self.rate is not None and isfinite(self.rate) else None
 
     def lower_rate(self, dataset_size: int | None) -> Fraction | None:
         """Return the smaller of two stated rates, at which an epoch has more steps; `exact_rate` if only one is stated."""
         rate = self.exact_rate(dataset_size)
         if rate is None or self.rate is None or self.batch_size is None or dataset_size is None:
             return rate
-        return min(Fraction(repr(self.rate)), Fraction(self.batch_size, dataset_size))
+        return min(Fraction(repr(float(self.rate))), Fraction(self.batch_size, dataset_size))
 
     def rounded(self, dataset_size: int | None) -> bool:
         """Return whether two different rates are stated, so that charging the larger one gives only an upper bound."""
