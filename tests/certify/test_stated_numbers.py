@@ -178,7 +178,7 @@ def test_a_charge_of_a_file_without_a_delta_may_name_its_proof(tmp_path: Path) -
         "--delta",
         "0",
         "--filter",
-        "basic",
+        "approx-dp",
     )
     assert dpcli("budget", "init", "l.db", *ledger, folder=tmp_path).code == 0
     found = dpcli("budget", "spend", "l.db", "run.toml", "--key", "k", "--certificate", "proof.json", folder=tmp_path)
