@@ -228,10 +228,10 @@ class FewSteps:
         moved = float(self._moved.max())
         for side, weight in zip(sides, weights, strict=True):
             delta += float((weight * side.gained).sum())
-            rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + np.abs(side.exponents)) * side.gained)).sum())
+            rounding += ULP * float((weight * (4.0 * side.ratios + (10.0 + side.sizes) * side.gained)).sum())
             grown += float((weight * side.mass * np.exp(moved * (np.maximum(side.at, 0.0) + 1.0))).sum())
         above = float((weights[0] * sides[0].mass * slip).sum())
-        aliases = 4.0 * grown * float(np.exp(self._log_growth - self._log_decay).sum())
+        aliases = 4.0 * grown * float((np.exp(self._log_growth) / np.expm1(self._log_decay)).sum())
         return NodeSums(delta, rounding + 2.0 * above + aliases, float((weights[1] * sides[1].mass).sum()), log_scale)
 
     def _side(self, b: Array, sign: float, moves: bool, log_factor: float, places: Array) -> Side:
@@ -243,9 +243,10 @@ class FewSteps:
         distance = ((places[None] - sign * across[:, :, None]) ** 2).sum(axis=1)
         least = np.minimum(np.minimum(at, b), 0.0)
         exponents = log_weights[:, None] - 0.5 * (distance + at * at - least * least) + log_factor
+        sizes = np.abs(log_weights[:, None]) + 0.5 * (distance + at * at + least * least) + log_factor
         mass, rest = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
         ratios = np.where(along[:, None] > 0.0, mass + rest, 0.0)  # without a shift the difference is exactly 0
-        return Side(exponents, at, mass, ratios, np.maximum(sign * (mass - rest), 0.0))
+        return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - rest), 0.0))
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon); (-inf, inf) unless epsilon lies between 0 and the largest loss."""
@@ -305,11 +306,13 @@ class Nodes(NamedTuple):
 class Side(NamedTuple):
     """The terms of P, or of e^eps Q, in the sum over shifts (first axis) and nodes.
 
+    sizes: sums of the absolute values of the terms of an exponent, which tell its rounding.
     at: b - s_u, or b + s_u. Every term is e^exponents times one of: `mass`, the integral of the density beyond b; `gained`, the same
     without the density at the boundary times R(b); `ratios`, the sum of both Mills' ratios where they are subtracted.
     """
 
     exponents: Array
+    sizes: Array
     at: Array
     mass: Array
     ratios: Array

@@ -115,7 +115,9 @@ def _sample(plan: TrainingPlan, stage: Stage) -> str:
     words = DRAWS["none" if sampling is None else sampling.scheme]
     if isinstance(stage.spec, CorrelatedSpec) and stage.expected_batch < plan.size:
         words = CORRELATED
-    return words.format(size=plan.size, rate=stage.expected_batch / plan.size, batch=stage.expected_batch)
+    most = getattr(sampling, "max_batch_size", None)
+    cut = "" if most is None else f"; of more than {most:,}, others are left out at random"
+    return words.format(size=plan.size, rate=stage.expected_batch / plan.size, batch=stage.expected_batch) + cut
 
 
 def _shapes(trainer: Trainer) -> str:

@@ -224,7 +224,7 @@ def form_of(leaf: Tensor) -> RecordForm:
     """Return the form of one tensor of the records."""
     integers = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
     if integers and len(leaf):
-        low, high = leaf.long().aminmax(dim=0)
+        low, high = (limit.long() for limit in leaf.aminmax(dim=0))  # a copy of all records in wide integers may not fit in memory
     else:
         low, high = (torch.full(leaf.shape[1:], limit, device=leaf.device) for limit in (0, 1))
     return RecordForm(leaf.shape[1:], leaf.dtype, leaf.device, low, high)

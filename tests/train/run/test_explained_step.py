@@ -19,35 +19,13 @@ from dpcli.train.run.ranks import Ranks  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.command import dpcli  # noqa: E402
+from tests.train.samples import FILE  # noqa: E402
 
-FILE = """
-format = 1
-name = "tiny"
-[privacy]
-unit = "example"
-adjacency = "add-remove"
-dataset_size = 1_437
-delta = 1e-5
-releases = "final-model"
-[[mechanism]]
-name = "sgd"
-type = "gaussian"
-noise_multiplier = 2.0
-steps = 30
-sampling = { scheme = "poisson", batch_size = 64 }
-[train]
-task = "classification"
-data = "digits"
-public = "held-out"
-model = "logistic"
-learning_rate = 0.5
-clipping = { norm = 0.25 }
-"""
 STYLES = {
-    "flat": "{ norm = 0.25 }",
-    "automatic": '{ norm = 0.25, style = "automatic" }',
-    "per-layer": '{ norm = 0.25, style = "per-layer" }',
-    "adaptive": '{ norm = 0.25, style = "adaptive", quantile_noise = 10.0 }',
+    "flat": "{ norm = 1.0 }",
+    "automatic": '{ norm = 1.0, style = "automatic" }',
+    "per-layer": '{ norm = 1.0, style = "per-layer" }',
+    "adaptive": '{ norm = 1.0, style = "adaptive", quantile_noise = 10.0 }',
 }
 
 
@@ -84,6 +62,8 @@ def test_a_step_is_told_in_order(tmp_path: Path) -> None:
     assert "each of 1,437 records with probability 0.0445372, independently: about 64" in lines[0]
     assert "one record more or less moves the sum by at most C" in lines[3]
     assert lines[6].startswith("divide: by 64, a public number")
+    cut = explained(FILE.replace("batch_size = 64", "batch_size = 64, max_batch_size = 120"), tmp_path)
+    assert cut[0].endswith("of more than 120, others are left out at random")
     replaced = explained(FILE.replace("add-remove", "replace-one"), tmp_path)
     assert "another record in the place of one moves the sum by at most 2 C" in replaced[3]
 
