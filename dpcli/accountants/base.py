@@ -105,7 +105,10 @@ class WorstCase(PrivacyProfile):
 
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
         each = seconds / len(self.profiles)
-        return WorstCase(tuple(profile.tuned(tolerance, each) for profile in self.profiles), self.sizes)
+        tuned = tuple(profile.tuned(tolerance, each) for profile in self.profiles)
+        if all(new is old for new, old in zip(tuned, self.profiles, strict=True)):
+            return self  # with its answers, which need not be computed again
+        return WorstCase(tuned, self.sizes)
 
     def shares(self, delta: float) -> tuple[float, ...]:
         """Return the shares in the composition with the largest epsilon. A partition's share is the sum of those of its part's steps."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator
@@ -190,12 +191,21 @@ def _statement(pipeline: Pipeline, group_size: int) -> Json:
     }
 
 
+class AnotherFile(NotRepresentable):
+    """A certificate is about another statement, or other mechanisms, than those of a file. The message names the first difference."""
+
+
 def require_about(certificate: Json, pipeline: Pipeline) -> None:
-    """Raise NotRepresentable if a certificate is about another statement, or other mechanisms, than the pipeline's."""
+    """Check that a certificate is about the statement and the mechanisms of a pipeline.
+
+    Raises:
+        AnotherFile: It is about others.
+        NotRepresentable: No certificate can be about the pipeline, as one of its mechanisms has no pair that the checker knows.
+    """
     stated = certificate.get("statement")
     group_size = stated.get("group_size") if isinstance(stated, dict) else None
     if type(group_size) is not int or group_size < 1:
-        raise NotRepresentable(f"expected a group size of at least 1, found {group_size!r}")
+        raise AnotherFile(f"expected a group size of at least 1, found {group_size!r}")
     own = certified_parts(pipeline, group_size)
     expected = {
         "statement": _statement(pipeline, group_size),
@@ -205,6 +215,22 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     }
     for key, value in expected.items():
         if certificate.get(key) != value:
-            raise NotRepresentable(f"the certificate is about {key} {certificate.get(key)!r}, and the file states {value!r}")
+            raise AnotherFile(_first_difference(key, certificate.get(key), value))
     if not own.attained and any(not isinstance(claim, dict) or claim.get("bound") != "upper" for claim in certificate["claims"]):
-        raise NotRepresentable("the certificate has a lower bound of pairs that the mechanisms of the file need not attain")
+        raise AnotherFile("the certificate has a lower bound of pairs that the mechanisms of the file need not attain")
+
+
+def _first_difference(place: str, proved: Any, own: Any) -> str:
+    """Return a sentence about the first place where two unequal JSON values differ.
+
+    proved: the value in a certificate; own: the value that the file states.
+    """
+    if isinstance(proved, dict) and isinstance(own, dict):
+        key = next(key for key in [*own, *proved] if proved.get(key) != own.get(key) or (key in proved) != (key in own))
+        return _first_difference(f"{place}.{key}", proved.get(key), own.get(key))
+    if isinstance(proved, list) and isinstance(own, list):
+        if len(proved) != len(own):
+            return f"the certificate is about {len(proved)} {place}, and the file states {len(own)}"
+        index = next(index for index, (one, other) in enumerate(zip(proved, own, strict=True)) if one != other)
+        return _first_difference(f"{place}[{index}]", proved[index], own[index])
+    return f"the certificate is about {place} = {json.dumps(proved)}, and the file states {json.dumps(own)}"

@@ -179,6 +179,8 @@ def _described(line: BillLine, neighbours: Neighbours) -> str:
     words = [f"mechanisms of type {entry.type}"]
     if entry.sampling is not None:
         words.append(f"with sampling {entry.sampling.scheme}")
+        if getattr(entry.sampling, "max_batch_size", None) is not None:
+            words.append("and max_batch_size")
     if neighbours.records > 1:
         words.append(f"of {neighbours.records:,} records of a unit")
     return " ".join(words)
@@ -279,8 +281,10 @@ def _is_rounded_up(line: BillLine) -> bool:
 def _rate(line: BillLine, dataset_size: int | None, rate: float) -> Fraction:
     sampling = _one_entry(line).sampling
     exact = None if sampling is None else sampling.exact_rate(dataset_size)
-    if exact is None or getattr(sampling, "max_batch_size", None) is not None or float(exact) != rate:
+    if getattr(sampling, "max_batch_size", None) is not None:
         raise NotRepresentable(f'"{line.name}": certify knows samples without max_batch_size')
+    if exact is None or float(exact) != rate:
+        raise NotRepresentable(f'"{line.name}": certify knows samples whose rate the file states, and the accountants use {rate!r}')
     return Fraction(exact)
 
 

@@ -87,12 +87,15 @@ def proved_sentences(path: str, certificate: Json) -> list[str]:
 
 def require_same_mechanisms(path: str, certificate: Json, pipeline: Pipeline) -> None:
     """Raise CannotCertify if the certificate at a path is about other mechanisms than the pipeline's, or is no certificate."""
-    from dpcli.certify.certificate import require_about
+    from dpcli.certify.certificate import AnotherFile, require_about
 
+    own = pipeline.path or "this one"
     try:
         require_about(certificate, pipeline)
+    except AnotherFile as error:
+        raise CannotCertify(f"{path}: about another file than {own}: {error}") from None
     except NotRepresentable as error:
-        raise CannotCertify(f"{path}: about another file than {pipeline.path or 'this one'}: {error}") from None
+        raise CannotCertify(f"{path}: not about {own}, of which nothing can be certified: {error}") from None
     except FAILED as error:
         raise CannotCertify(f"{path}: not proved: {type(error).__name__}: {error}") from None
 

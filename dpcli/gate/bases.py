@@ -29,7 +29,7 @@ from dpcli.gate.claims import standings_of
 from dpcli.gate.verdicts import Base, PlannedRuns, Standing, first_finding
 from dpcli.git.command import work_tree
 from dpcli.git.past_files import PastFile, files_at
-from dpcli.ledger.plugin import BLOCKS
+from dpcli.ledger.plugin import BLOCKS, MOST_BLOCKS, MOST_IN_WINDOW
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.block_kinds import BlockKind
@@ -44,8 +44,6 @@ CHECKED_TERMS = {
     "privacy.delta": DELTA,
 }
 TABLES_OF_GATE = ("waiver", "horizon")  # tables in [gate] that are compared as a whole, and not key by key
-MOST_HASH_PARTS = 10**6  # largest number of blocks by hash that a ledger accepts
-WIDEST = 2000  # largest number of blocks in a window, equal to MOST in dpcli.ledger.blocks.family
 
 Capped = Callable[[str, Pipeline], Pipeline]  # returns the pipeline at a path with the caps in force
 
@@ -365,7 +363,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
     """
     if old is None or new is None:
         return False
-    kinds = [load(target)((), MOST_HASH_PARTS) for target in BLOCKS.values() if load(target).ordered]
+    kinds = [load(target)((), MOST_BLOCKS) for target in BLOCKS.values() if load(target).ordered]
     return any(_width(kind, old.split(", ")) == _width(kind, new.split(", ")) > 0 for kind in kinds)
 
 
@@ -379,7 +377,7 @@ def _width(kind: BlockKind, stated: Sequence[str]) -> int:
         if not (kind.holds(first) and kind.holds(last)):
             return 0
         lowest, highest = kind.rank(first), kind.rank(last)
-        if not 0 <= highest - lowest < WIDEST:
+        if not 0 <= highest - lowest < MOST_IN_WINDOW:
             return 0
         ranks.update(range(lowest, highest + 1))
-    return len(ranks) if len(ranks) <= WIDEST else 0
+    return len(ranks) if len(ranks) <= MOST_IN_WINDOW else 0

@@ -21,10 +21,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpcli.ledger.blocks.block_kinds import known_kinds
-from dpcli.ledger.blocks.family import MOST, BlockFamily
+from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import STAMP
 from dpcli.ledger.filters.declared_set import MOST_RUNS, declared_caps
 from dpcli.ledger.governance.proposals import MOST_DAYS
+from dpcli.ledger.plugin import MOST_IN_WINDOW
 
 if TYPE_CHECKING:
     from dpcli.ledger.filters.filter import Filter
@@ -146,10 +147,10 @@ WORDS = {
     "terms": "the terms of a ledger",
     "by": "a known kind of blocks",
     "blocks": "what the blocks of a dataset are",
-    "window": f"1 to {MOST} names of blocks, each once and in order",
+    "window": f"1 to {MOST_IN_WINDOW} names of blocks, each once and in order",
     "yes": "true, or nothing at all",
     "holder": "person or team",
-    "people": f"1 to {MOST} names, each once and in order",
+    "people": f"1 to {MOST_IN_WINDOW} names, each once and in order",
     "portion": "a decimal from 0 to 1 with at most 6 digits after the point",
     "asks": "what may be proposed",
 }
@@ -174,7 +175,7 @@ def rules() -> dict[str, Any]:
         "certified": CERTIFIED,
         "blocks": BLOCKS,
         "kinds": dict(known_kinds()),
-        "window": MOST,
+        "window": MOST_IN_WINDOW,
         "adjacencies": _adjacencies(),
         "modes": list(MODES),
         "filters": {name: _filter_rules(rule) for name, rule in _filters().items()},
@@ -335,7 +336,7 @@ def _is_pipeline(value: Any) -> bool:
 
 
 def _is_window(value: Any) -> bool:
-    if type(value) is not list or not 1 <= len(value) <= MOST or not all(is_a("name", name) for name in value):
+    if type(value) is not list or not 1 <= len(value) <= MOST_IN_WINDOW or not all(is_a("name", name) for name in value):
         return False
     return value == sorted(set(value))
 

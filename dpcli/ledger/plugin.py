@@ -12,6 +12,9 @@ BLOCKS: dict[str, str] = {
     "hash": "dpcli.ledger.blocks.block_kinds:Hashes",
 }
 
+MOST_IN_WINDOW = 2000  # largest number of blocks in one window
+MOST_BLOCKS = 10**6  # limit of the blocks of one unit, and of the number of blocks by hash
+
 # The privacy filters, by the name that --filter takes.
 FILTERS: dict[str, str] = {
     "zcdp": "dpcli.ledger.filters.currencies:ZcdpFilter",

@@ -12,14 +12,13 @@ from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.filters.declared_set import declared_cost, numbered_runs
 from dpcli.ledger.filters.filter import Cost, Filter, filter_named, opened_filter
-from dpcli.ledger.plugin import FILTERS
+from dpcli.ledger.plugin import FILTERS, MOST_BLOCKS
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 LONGEST_NAME = 200  # characters of a unit, a fingerprint, a team or a column
 LARGEST_DATASET = 10**18  # records; every count in an entry has this limit
-MOST_BLOCKS = 10**6  # limit of the blocks of one unit, and of the number of blocks by hash
 
 
 @dataclass(frozen=True, slots=True)

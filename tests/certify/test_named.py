@@ -16,7 +16,7 @@ from dpcli.certify.certificate import prove
 from dpcli.certify.named_certificate import NamedProof, named_proof, text_of
 from dpcli.document.formats.facts import renderable
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import load
+from dpcli.file.pipeline.read import load, parse
 from tests.command import ROOT, dpcli
 
 pytest.importorskip("flint", reason="the checker needs python-flint")
@@ -91,7 +91,10 @@ def without_claims(content: dict[str, Any]) -> None:
 
 WRONG: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (with_smaller_epsilon, r"not proved: .*delta\(2\.5\) <= 1e-06 is not shown"),
-    (with_other_count, "about another file than examples/dp-sgd.toml"),
+    (
+        with_other_count,
+        r"about another file than examples/dp-sgd\.toml: the certificate is about parts\[0\]\.count = \d+, and the file",
+    ),
     (for_two_units, "about another file than examples/dp-sgd.toml"),
     (without_upper_bound, "found one of a lower bound alone"),
     (without_claims, "not proved"),
@@ -105,6 +108,28 @@ def test_what_proves_nothing_of_the_file_is_refused(
 ) -> None:
     with pytest.raises(CannotCertify, match=message):
         named_proof(str(spoilt(proof, tmp_path, change)), sgd, EPSILON, DELTA)
+
+
+CAPPED = b"""format = 1
+
+[privacy]
+adjacency = "add-remove"
+delta = 1e-6
+dataset_size = 1000
+
+[[mechanism]]
+name = "train"
+type = "gaussian"
+noise_multiplier = 1.1
+steps = 10
+sampling = { scheme = "poisson", batch_size = 100, max_batch_size = 150 }
+"""
+
+
+def test_a_file_of_which_nothing_can_be_certified_is_not_called_another_file(proof: Path) -> None:
+    with pytest.raises(CannotCertify, match=r"of which nothing can be certified: .*max_batch_size") as refused:
+        named_proof(str(proof), parse(CAPPED, "capped.toml"), EPSILON, DELTA)
+    assert "another file" not in str(refused.value)
 
 
 def test_what_proves_less_than_is_printed_is_refused(proof: Path, sgd: Pipeline) -> None:

@@ -159,17 +159,6 @@ def test_everything_is_asked_and_every_hurdle_is_met() -> None:
     assert {one in CALLS for _, asked in quick for one in asked} == {True, False}
 
 
-@pytest.mark.parametrize("kind", ["symbolic link", "directory"])
-@pytest.mark.parametrize("end", ["-journal", "-wal", "-shm"])
-def test_what_lies_beside_a_file_is_a_file(end: str, kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    init(str(path), DATASET, terms()).close()
-    beside = Path(f"{path}{end}")
-    beside.mkdir() if kind == "directory" else beside.symlink_to("/dev/null")
-    with pytest.raises(LedgerError, match=f"expected only a journal next to it, found a {kind}"):
-        open_ledger(str(path), DATASET)
-
-
 @pytest.mark.nightly
 @pytest.mark.long
 def test_nobody_waits_for_who_does_not_say_who_holds_a_row(

@@ -49,12 +49,10 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import InputError
 from dpcli.ledger.amounts import divide_down
 from dpcli.ledger.blocks.block_kinds import BlockKind, kind_named
+from dpcli.ledger.plugin import MOST_IN_WINDOW
 
 if TYPE_CHECKING:
     from dpcli.ledger.filters.filter import Filter
-
-
-MOST = 2000  # largest number of blocks in one window
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +89,8 @@ class BlockFamily:
 
     def wrong(self, window: object) -> str | None:
         """Return the fault of a window in an entry, as a text "expected ..."; None if it is a sorted list of distinct blocks."""
-        if type(window) is not list or not 1 <= len(window) <= MOST or any(type(name) is not str for name in window):
-            return f"expected a window of 1 to {MOST} blocks"
+        if type(window) is not list or not 1 <= len(window) <= MOST_IN_WINDOW or any(type(name) is not str for name in window):
+            return f"expected a window of 1 to {MOST_IN_WINDOW} blocks"
         kind = self.kind
         unknown = next((name for name in window if not kind.holds(name)), None)
         if unknown is not None:
@@ -106,7 +104,7 @@ class BlockFamily:
             stated: Names of blocks, and ranges FIRST..LAST that include both ends.
 
         Raises:
-            InputError: A name is not a block, a range is reversed, or the number of blocks is 0 or above `MOST`.
+            InputError: A name is not a block, a range is reversed, or the number of blocks is 0 or above `MOST_IN_WINDOW`.
         """
         kind, blocks = self.kind, set[str]()
         for text in stated:
@@ -127,8 +125,8 @@ class BlockFamily:
         if not (kind.holds(first) and kind.holds(last)):
             hint = ' ("last 7 days" is accepted by --window and in schedules)' if text.startswith("last ") else ""
             raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{hint}")
-        if kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # checked before the blocks are listed
-            raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
+        if kind.ordered and kind.rank(last) - kind.rank(first) >= MOST_IN_WINDOW:  # checked before the blocks are listed
+            raise InputError(f"--window: expected a window of 1 to {MOST_IN_WINDOW} blocks, found {text}")
         blocks = kind.between(first, last)
         if not blocks:
             raise InputError(f"--window: expected the earlier block first, found {text}")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks
-from dpcli.ledger.blocks.family import MOST, spelled, stretches
+from dpcli.ledger.blocks.family import spelled, stretches
 from dpcli.ledger.filters.filter import Cost
+from dpcli.ledger.plugin import MOST_IN_WINDOW
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -68,7 +69,7 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
 
     Args:
         within: The blocks to check. If empty, the listed blocks are checked. If the blocks are not listed, all blocks from the first to the
-            last charged or retired block are checked. In both cases only the last `MOST` blocks are checked.
+            last charged or retired block are checked. In both cases only the last `MOST_IN_WINDOW` blocks are checked.
 
     Raises:
         InputError: The dataset has no blocks, or no block was charged yet and none is stated.
@@ -106,11 +107,11 @@ def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
             f'--within: name the blocks to check: no run was charged to "{state.dataset}" yet, so each block has its full budget'
         )
     if family.kind.listed:
-        return tuple(known)[-MOST:]
+        return tuple(known)[-MOST_IN_WINDOW:]
     last = known[-1]
     end = family.kind.rank(last)
-    # If the used blocks are far apart (a mistyped date), only the last MOST blocks are checked, so that the list stays short.
-    first = next(block for block in known if end - family.kind.rank(block) < MOST)
+    # If the used blocks are far apart (a mistyped date), only the last MOST_IN_WINDOW blocks are checked, so that the list stays short.
+    first = next(block for block in known if end - family.kind.rank(block) < MOST_IN_WINDOW)
     return tuple(family.kind.between(first, last))
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.balance import share_of
-from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.chain import seal
 from dpcli.ledger.denial import full_blocks_words, retired_words, shortfall
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, trailing_of
+from dpcli.ledger.plugin import MOST_IN_WINDOW
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
@@ -250,7 +250,7 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     family = state.open_terms().family
     assert family is not None  # only a dataset with blocks has trailing windows
     blocks = run.reads.blocks(family.kind, day)
-    return tuple(sorted(blocks)) if len(blocks) <= MOST else family.window(blocks)  # which raises the error
+    return tuple(sorted(blocks)) if len(blocks) <= MOST_IN_WINDOW else family.window(blocks)  # which raises the error
 
 
 def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:

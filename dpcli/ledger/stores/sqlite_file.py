@@ -73,7 +73,6 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
     except (OSError, ValueError) as error:  # ValueError for a null character in the path
         raise LedgerError(f"{path}: cannot be examined: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, LEDGER_WORDS)
-    _refuse_special_files(path)
     if is_open:
         return 0
     try:
@@ -86,18 +85,6 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
         raise LedgerError(f"{path}: {problem}")
     _refuse_foreign_log(path, header)
     return _stated_size(header)
-
-
-def _refuse_special_files(path: str) -> None:
-    """Check that SQLite's files next to the ledger are regular files. Raises LedgerError if not, as SQLite may wait forever for a pipe."""
-    for neighbour in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
-        try:
-            mode = os.lstat(neighbour).st_mode
-        except OSError:  # the file does not exist, or was removed meanwhile
-            continue
-        if not stat.S_ISREG(mode):
-            kind = "a symbolic link" if stat.S_ISLNK(mode) else _kind(mode)
-            raise LedgerError(f"{path}: expected only a journal next to it, found {kind} at {neighbour}: move it away")
 
 
 def _refuse_foreign_log(path: str, header: bytes) -> None:

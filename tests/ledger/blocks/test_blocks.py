@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.ledger.amounts import cost_text
-from dpcli.ledger.blocks.family import MOST, BlockFamily
+from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical, digest, seal
 from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.ledger_findings import findings
-from dpcli.ledger.plugin import BLOCKS, FILTERS
+from dpcli.ledger.plugin import BLOCKS, FILTERS, MOST_IN_WINDOW
 from dpcli.ledger.requests import Charge, Retire
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store
@@ -252,7 +252,7 @@ def test_windows_that_are_refused(by: str) -> None:
             found.window([text])
         assert found.wrong([text]) is not None
     assert found.window([*reversed(blocks), blocks[0]]) == tuple(sorted(blocks))
-    for wrong in (None, [], "x", [1], {}, [blocks[0]] * 2, [*sorted(blocks)[::-1]], [f"{i}" for i in range(MOST + 1)]):
+    for wrong in (None, [], "x", [1], {}, [blocks[0]] * 2, [*sorted(blocks)[::-1]], [f"{i}" for i in range(MOST_IN_WINDOW + 1)]):
         assert found.wrong(wrong) is not None
 
 
@@ -278,7 +278,7 @@ def test_a_range_that_is_too_long_is_not_written_down_first(by: str, monkeypatch
     """A line in a file that somebody sends would take minutes and gigabytes."""
     found = BlockFamily(**{**family(by), **({"count": 10**6} if by == "hash" else {})})
     monkeypatch.setattr(type(found.kind), "between", lambda *ends: pytest.fail("all of them"))
-    with pytest.raises(InputError, match=f"expected a window of 1 to {MOST} blocks, found {FAR[by]}"):
+    with pytest.raises(InputError, match=f"expected a window of 1 to {MOST_IN_WINDOW} blocks, found {FAR[by]}"):
         found.window([FAR[by]])
 
 
