@@ -18,9 +18,8 @@ from dpcli.file.pipeline.model import Budget, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.file.toml.positions import locate
-from dpcli.gate.bases import WIDEST, _compared_keys, keeps_its_width, terms_of, value_in_words
+from dpcli.gate.bases import _compared_keys, keeps_its_width, terms_of, value_in_words
 from dpcli.gate.claims import standings_of
-from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.mechanisms.spec import Spec
 from tests.cases import of_each
@@ -304,4 +303,3 @@ def test_windows_are_counted_as_they_are() -> None:
 
 def test_every_kind_with_an_order_moves() -> None:
     assert {by for by, target in BLOCKS.items() if load(target).ordered} == {"day", "week", "hash"}
-    assert WIDEST == MOST
