@@ -17,6 +17,7 @@ Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "
 Target = tuple[str, str]  # the name of a mechanism, and its key that gets the value
 
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
+NOISE_PARAMETERS = ("noise", "scale")  # the parameters whose keys are those of a noise
 SOLVED_KEYS = (*NOISE_KEYS, "epsilon")  # keys whose value may be "calibrate"; an epsilon is sensitivity / noise
 DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that must be equal in entries that share a sample
 
@@ -71,7 +72,13 @@ def parameter_key(entry: Entry, solve: Parameter) -> str | None:
 def missing_parameter(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
     """Return the message for a parameter that no entry, or not the named entry, has. It lists the parameters that can be solved for."""
     article = "a " if solve in ("scale", "rate", "batch-size", "radius") else ""
-    refusal = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
+    unsolvable = [entry.name for entry in entries if solve in NOISE_PARAMETERS and entry.spec.fixed_threshold]
+    if unsolvable:
+        refusal = f"more noise may cost more in {first_names(unsolvable)}, since more values may cross its threshold"
+    elif name is None:
+        refusal = f"no mechanism has {article}{solve}"
+    else:
+        refusal = f'"{name}" has no {solve}'
     others = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)]
     if not others:
         return refusal

@@ -79,6 +79,11 @@ class Spec:
         """Tell whether an entry that this one names runs with its own sampling and epochs."""
         return False
 
+    @property
+    def mean_trials(self) -> float | None:
+        """The mean number of runs of the entry that this one names, if that number is random, otherwise None."""
+        return None
+
     def part_path(self, position: int) -> tuple[str | int, ...]:
         """Return the path of the key that names the entry at `position` among the entries that this one names."""
         return ("mechanisms", position)

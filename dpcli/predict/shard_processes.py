@@ -32,12 +32,12 @@ ENTROPY = 32  # number of bytes of the seed of one shard
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
 
 
-def fresh_entropy(number: int) -> bytes:
-    """Return a new random seed for one shard. The shard's number is not used."""
-    return secrets.token_bytes(ENTROPY)
-
-
 MOST_AT_ONCE = 4  # default limit on the number of processes, as each needs memory in addition to the public model
+
+
+def fresh_entropy() -> bytes:
+    """Return a new random seed for one shard."""
+    return secrets.token_bytes(ENTROPY)
 
 
 def cores() -> int:
@@ -95,7 +95,7 @@ class ShardProcesses:
             while waiting or busy:
                 while waiting and len(busy) < jobs:
                     number, shard = waiting.popleft()
-                    started = self._start_work(number, shard, threads)
+                    started = self._start_work(shard, threads)
                     busy[started.line] = number, started
                 for ready in wait(list(busy)):
                     assert isinstance(ready, Connection)
@@ -118,14 +118,14 @@ class ShardProcesses:
 
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
         """Return a process for each shard that keeps its result and answers questions about it. Raises InputError if a process fails."""
-        started = [self._start_work(number, shard, threads=1, stays=True) for number, shard in enumerate(shards)]
+        started = [self._start_work(shard, threads=1, stays=True) for shard in shards]
         residents = [ResidentProcess(self, work) for work in started]
         for resident in residents:
             resident.answer()
         return residents
 
-    def _start_work(self, number: int, shard: Any, threads: int, stays: bool = False) -> StartedWork:
-        task = Task(fresh_entropy(number), threads, shard, stays)
+    def _start_work(self, shard: Any, threads: int, stays: bool = False) -> StartedWork:
+        task = Task(fresh_entropy(), threads, shard, stays)
         own_warmed = None if self._warmed.forks else self._start_warmed()
         try:
             if own_warmed is None:

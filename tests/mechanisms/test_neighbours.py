@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.mechanisms.choice.exponential import ExponentialChoice, ExponentialSpec
 from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec, SparseVectorSpec, noisy_maximum
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
+from dpcli.mechanisms.choice.stability import ProposeTestReleaseSpec
 from dpcli.mechanisms.combined.composed import BoundGroup, Composed
 from dpcli.mechanisms.combined.group import Group, grouped
 from dpcli.mechanisms.mechanism import Dominated, Mechanism
@@ -198,3 +201,15 @@ def test_approx_group_theorem_by_its_formula(epsilon: float, size: int) -> None:
 def test_a_group_of_one_is_the_mechanism() -> None:
     assert grouped(Pure(1.0), 1) == Pure(1.0)
     assert grouped(Pure(1.0), 2) == Group(Pure(1.0), 2)
+
+
+def test_the_test_of_a_group_never_costs_less_than_the_exact_product() -> None:
+    """A product of floats is often a unit in the last place too small: 3 * 0.7 is 2.0999999999999996."""
+    generator = random.Random()
+    fell_short = 0
+    while fell_short < 20:
+        epsilon, size = round(generator.uniform(0.001, 0.5), 4), generator.randrange(2, 12)
+        mechanism = ProposeTestReleaseSpec(epsilon=epsilon, delta=1e-9).resolve(Neighbours(Adjacency.ADD_REMOVE, group=size))
+        exact = size * Fraction(str(epsilon))
+        assert Fraction(repr(mechanism.approx_dp(mechanism.delta_floor()))) >= exact, (epsilon, size)
+        fell_short += Fraction(repr(size * epsilon)) < exact

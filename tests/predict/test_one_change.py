@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import secrets
 import signal
@@ -53,9 +54,10 @@ def again(folder: Path, name: str) -> Path:
 def test_one_change_of_the_data_changes_one_model(learner: str, habit: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All other files are equal byte by byte, where each shard's entropy is what it was."""
     key = secrets.token_bytes(16)
-    monkeypatch.setattr(apart, "fresh_entropy", lambda number: hashlib.sha256(key + bytes([number])).digest())
     made = []
     for name, changed in (("before", False), ("after", True)):
+        numbers = itertools.count()  # shards are started in their order
+        monkeypatch.setattr(apart, "fresh_entropy", lambda numbers=numbers: hashlib.sha256(key + bytes([next(numbers)])).digest())
         folder = again(place, name)
         if name == "after" and (place / "before" / "weights").exists():
             (folder / "weights").symlink_to(place / "before" / "weights")

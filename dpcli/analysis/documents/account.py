@@ -300,7 +300,7 @@ def _mechanisms_table(account: Account) -> Table:
     rows = []
     for charge, share in lines:
         types = " | ".join(dict.fromkeys(entry.type for entry in charge.entries))
-        rows.append((charge.name, types, _runs(charge), describe(charge.entries[0], account), percent(share)))
+        rows.append((charge.name, types, _runs(charge, charge.count), describe(charge.entries[0], account), percent(share)))
     footnotes: tuple[str, ...] = ()
     if omitted_shares:
         total = math.fsum(omitted_shares)
@@ -310,10 +310,15 @@ def _mechanisms_table(account: Account) -> Table:
     return Table(title, ("mechanism", "type", "runs", "sampling", "share"), tuple(rows), frozenset({2, 4}), footnotes)
 
 
-def _runs(charge: BillLine) -> str:
-    """Return the number of runs of an entry, or of its passes if a pass is charged as one run."""
-    passes = isinstance(charge.entries[0].sampling, OncePerEpoch)
-    return f"{charge.count:,} passes" if passes else f"{charge.count:,}"
+def _runs(charge: BillLine, count: int) -> str:
+    """Return a number of runs of an entry, or of its passes if a pass is charged as one run. For disjoint parts, return one for each."""
+    if charge.parts:
+        return " | ".join(_runs(part, count * part.count) for part in charge.parts)
+    entry = charge.entries[0]
+    if entry.spec.mean_trials is not None:
+        trials = f"{entry.spec.mean_trials:.4g} trials on average"
+        return trials if count == 1 else f"{count:,} times {trials}"
+    return f"{count:,} passes" if isinstance(entry.sampling, OncePerEpoch) else f"{count:,}"
 
 
 def describe(entry: Entry, account: Account) -> str:

@@ -34,12 +34,14 @@ class BillLine:
         mechanism: The mechanism.
         count: Number of runs that are composed.
         entries: The entries of the file for which the mechanism stands.
+        parts: If the mechanism runs others on disjoint parts of the data, their lines, for one run of all parts.
     """
 
     name: str
     mechanism: Mechanism
     count: int
     entries: tuple[Entry, ...]
+    parts: tuple[BillLine, ...] = ()
 
 
 def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
@@ -235,5 +237,6 @@ def _parallel(of: str, parts: dict[str, list[BillLine]]) -> BillLine:
     from dpcli.mechanisms.combined.composed import Composed, Parallel
 
     mechanism = Parallel(tuple(Composed(steps_of(lines)) for lines in parts.values()))
-    entries = tuple(entry for line in itertools.chain.from_iterable(parts.values()) for entry in line.entries)
-    return BillLine(f"{of}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries)
+    lines_of_parts = tuple(itertools.chain.from_iterable(parts.values()))
+    entries = tuple(entry for line in lines_of_parts for entry in line.entries)
+    return BillLine(f"{of}: " + " | ".join(entry.name for entry in entries), mechanism, 1, entries, lines_of_parts)

@@ -340,6 +340,10 @@ class RepeatAndSelectSpec(Spec):
     def whole_runs(self) -> bool:
         return True
 
+    @property
+    def mean_trials(self) -> float:
+        return self.trials.distributed().mean
+
     def part_path(self, position: int) -> tuple[str | int, ...]:
         return ("mechanism",)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.premise import SECRET, Premises, moves, of_mechanism
-from dpcli.base.stated import quotient, squared
+from dpcli.base.stated import multiple, quotient, squared
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, SumLoss
 from dpcli.mechanisms.combined.group import grouped
@@ -38,6 +38,7 @@ POINTS = 2048  # points of the grid of losses
 REACHES = 200  # number of epsilons that are tried as the last point of the grid
 NEGLIGIBLE = 1e-6  # height of the noise's curve at the last point, as a share of the probability of showing own keys
 LOG_LEAST = -180.0  # logarithm of the least height at the last point
+DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 
@@ -331,7 +332,14 @@ class ProposeTestReleaseSpec(StatedSpec):
         return self if self.mechanism is None else TestedRelease(self, *lookup(self.mechanism))
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return test_of(self.epsilon, self.delta, self.changes(neighbours))
+        """Return the mechanism of the test. For several changes, its epsilon and its delta are rounded up."""
+        changes = self.changes(neighbours)
+        one_change = Approx(self.epsilon, self.delta).unclaimed()
+        log_delta = math.log(self.delta) + (changes - 1) * self.epsilon
+        group_delta = math.exp(min(log_delta, 0.0)) * (1.0 + DELTA_SLACK)
+        if changes == 1 or group_delta >= 1.0:
+            return grouped(one_change, changes)
+        return Approx(multiple(changes, self.epsilon), group_delta).unclaimed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,12 +360,3 @@ class TestedRelease(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return Composed(((self.test.resolve(neighbours), 1), (self.release.resolve(neighbours).unclaimed(), self.count)))
-
-
-def test_of(epsilon: float, delta: float, changes: int) -> Mechanism:
-    """Return the mechanism of the test for a number of changes at once."""
-    log_delta = math.log(delta) + (changes - 1) * epsilon
-    if log_delta >= 0.0:
-        return grouped(Approx(epsilon, delta).unclaimed(), changes)
-    moved = delta if changes == 1 else math.exp(log_delta) * (1.0 + 1e-12)
-    return Approx(changes * epsilon, moved).unclaimed() if moved < 1.0 else grouped(Approx(epsilon, delta).unclaimed(), changes)

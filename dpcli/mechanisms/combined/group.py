@@ -50,7 +50,7 @@ class Group(Mechanism):
             epsilon = self.inner.approx_dp(math.exp(log_part))
             growth = log_expm1(k * epsilon) - log_expm1(epsilon) if epsilon > 0.0 else math.log(k)
             if log_part + growth <= math.log(delta) - 1e-12:
-                low, best = log_part, min(best, k * epsilon)
+                low, best = log_part, min(best, multiple(k, epsilon))
             else:
                 high = log_part
         return best
@@ -67,5 +67,5 @@ class Group(Mechanism):
         with suppress(NotRepresentable):
             bound = np.minimum(bound, self.zcdp() * orders)
         with suppress(NotRepresentable):
-            bound = np.minimum(bound, self.size * self.inner.approx_dp(0.0))
+            bound = np.minimum(bound, multiple(self.size, self.inner.approx_dp(0.0)))
         return np.asarray(bound)

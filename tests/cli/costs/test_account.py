@@ -56,6 +56,26 @@ def test_json_is_the_promised_machine_form() -> None:
     assert found["mechanisms"] == [{"name": "train", "type": "gaussian", "count": 14063, "share": 1.0}]
 
 
+PARTS = (
+    GAUSSIAN
+    + b"""
+steps = 10
+partition = { of = "region", part = "east" }
+[[mechanism]]
+name = "west"
+type = "gaussian"
+noise_multiplier = 4.0
+steps = 5
+partition = { of = "region", part = "west" }
+"""
+)
+
+
+def test_runs_of_parts_and_of_trials_are_shown() -> None:
+    assert "10 | 5" in dpcli("account", "-", "-a", "zcdp", stdin=PARTS).out
+    assert "10 trials on average" in dpcli("account", "examples/tuning.toml", "-a", "basic").out
+
+
 def test_analytic_row_prints_the_exact_value_rounded_up() -> None:
     result = dpcli("account", "-", "-a", "analytic", "--digits", "6", stdin=GAUSSIAN)
     assert "4.377179" in result.out  # 4.3771780957

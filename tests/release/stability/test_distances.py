@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
-from dpcli.analysis.solved_keys import parameter_key
+from dpcli.analysis.solved_keys import missing_parameter, parameter_key
 from dpcli.base.errors import InternalError
 from dpcli.file.pipeline.model import Entry
 from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
@@ -225,7 +225,11 @@ def test_what_is_shown_for_certain_costs_all_of_delta(groups: int) -> None:
 def test_no_noise_is_solved_for_where_more_of_it_costs_more() -> None:
     specs = [StabilityHistogramSpec(threshold=20, scale=scale) for scale in (2.0, 9.0)]
     assert specs[0].delta_spent < specs[1].delta_spent
-    assert parameter_key(Entry(name="keys", type="stability-histogram", spec=specs[0]), "noise") is None
+    keys = Entry(name="keys", type="stability-histogram", spec=specs[0])
+    assert parameter_key(keys, "noise") is None
+    refusal = "more noise may cost more in keys, since more values may cross its threshold; use --solve steps"
+    assert missing_parameter((keys,), "noise") == missing_parameter((keys,), "scale", "keys") == refusal
+    assert missing_parameter((keys,), "rate") == "no mechanism has a rate; use --solve steps"
 
 
 @of_each("least", [-40, -3, -1, 0, 1, 5, 60])
