@@ -19,6 +19,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.certified import Interval, intervals
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
+from dpcli.numerics.work import TooMuchWork
 
 if TYPE_CHECKING:
     from dpcli.numerics.grid.grid_curve import GridCurve
@@ -110,21 +111,23 @@ def _chernoff(losses: Losses, epsilons: Array) -> Array:
 def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upper: Array, log_floor: float) -> tuple[Array, Array]:
     """Return (lower, upper) bounds on delta at increasing epsilons, from intervals that neighbouring epsilons share.
 
-    New intervals are built if the present ones leave a gap and delta has changed by a factor of e since the last ones were built.
+    New intervals are built if the present ones leave a gap and delta has changed by a factor of e since the last ones were built. If the
+    work that is allowed ends, the epsilons from there on keep the known bounds.
 
     build: returns intervals that are narrow at the epsilon with a given index. log_upper: known upper bounds on log delta.
     """
     low, high = np.full_like(epsilons, -math.inf), log_upper.copy()
     present: Sequence[Interval] = ()
     last_built = math.inf
-    for i, epsilon in enumerate(epsilons.tolist()):
-        ends = _ends(present, epsilon)
-        upper = min(float(high[i]), ends[1])
-        if not ends[1] - ends[0] <= NARROW and abs(upper - last_built) >= 1.0 and upper > log_floor:
-            present = (*present[-1:], *build(i))
+    with suppress(TooMuchWork):
+        for i, epsilon in enumerate(epsilons.tolist()):
             ends = _ends(present, epsilon)
-            last_built = min(float(high[i]), ends[1])
-        low[i], high[i] = ends[0], min(ends[1], float(high[i]))
+            upper = min(float(high[i]), ends[1])
+            if not ends[1] - ends[0] <= NARROW and abs(upper - last_built) >= 1.0 and upper > log_floor:
+                present = (*present[-1:], *build(i))
+                ends = _ends(present, epsilon)
+                last_built = min(float(high[i]), ends[1])
+            low[i], high[i] = ends[0], min(ends[1], float(high[i]))
     return _round_outward(low, high)
 
 

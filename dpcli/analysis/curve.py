@@ -163,7 +163,7 @@ def _curve_of_case(
     for name, bounds in TWO_SIDED.items():
         if name not in profiles:
             continue
-        with allowance(CURVE_CELLS, 0.0, RESERVED):
+        with allowance(CURVE_CELLS, QUESTION if profiles[name].accountant.fallback else 0.0, RESERVED):
             answer = replace(bounds(profiles[name].profile, epsilons, delta), delta=delta)
         wide_points = [epsilon for epsilon in wide_points if not answer.is_narrow_at(epsilon, delta)]
         curve = curve.intersected(answer if pairs_are_attained else replace(answer, lower=np.zeros_like(epsilons)))

@@ -18,6 +18,7 @@ from dpcli.analysis.meaning import Meaning, meaning
 from dpcli.base.errors import InputError, InternalError
 from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.model import Budget, PartitionKey, Pipeline
+from dpcli.file.pipeline.read import parse
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives, gaussian_above, pointwise_epsilon, total_variation
 from tests.cases import by_tier
@@ -245,6 +246,29 @@ def same_as_account(stated: Pipeline, said: str = "") -> None:
     assert answer.beliefs[0].success <= (0.8 + 0.2 * deltas[1]) * (1.0 + AGREE), said
     if answer.exception == 0.0:
         assert answer.pointwise == pytest.approx(account(stated, delta=0.0).upper, rel=1e-9), said
+
+
+MANY_EPSILONS = b"""format = 1
+
+[privacy]
+adjacency = "replace-one"
+delta = 1e-6
+dataset_size = 1000
+
+[[mechanism]]
+name = "choice"
+type = "exponential"
+stated_for = "record"
+epsilon = 7.0
+sampling = { scheme = "fixed-size", batch_size = 30 }
+steps = 3
+"""
+
+
+@pytest.mark.long
+def test_a_profile_whose_work_ends_keeps_the_bounds_that_it_has() -> None:
+    """The epsilons of this profile take more work than a profile may, so that none of them had an interval once."""
+    same_as_account(parse(MANY_EPSILONS, "many.toml"))
 
 
 @pytest.mark.sampled(1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from dpcli.exam.enumeration.drawing_records import Array, Records, Release
 Scores = Callable[[Records], Array]
 # Scores of three candidates without the changing records.
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
-POINTS = 1 << 11  # number of cells of equal probability in an integral over noise
+NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(24)  # exact for polynomials of degree 47, which a panel's integrand nearly is
+PANEL = 2.0  # width of a panel in units of the smallest scale of noise
+LEFT_OUT = 1e-18  # probability of the noise beyond each end of an integral, far below the rounding of doubles
 
 
 def scores(adjacency: str) -> Iterator[Scores]:
@@ -79,14 +82,25 @@ def winners(noise: str, scale: float, scores: Array) -> Array:
 @functools.lru_cache(1 << 12)
 def _winning(noise: str, scale: float, ahead: tuple[float, ...]) -> float:
     """Return the probability that a candidate wins if its score exceeds the scores of the others by `ahead`."""
-    law, grid = _cells(noise, scale)
-    return float(np.mean(np.prod(law.cdf(grid[None, :] + np.array(ahead)[:, None]), axis=0)))
-
-
-@functools.lru_cache(16)
-def _cells(noise: str, scale: float) -> tuple[stats.rv_continuous, Array]:
     law = {**NOISES, "normal": stats.norm}[noise](scale=scale)
-    return law, law.ppf((np.arange(POINTS) + 0.5) / POINTS)
+    points, weights = quadrature(law, scale, [-lead for lead in ahead])
+    return float(np.prod(law.cdf(points[None, :] + np.array(ahead)[:, None]), axis=0) @ weights)
+
+
+def quadrature(law: Any, smallest_scale: float, kinks: Iterable[float]) -> tuple[Array, Array]:
+    """Return points and weights for the expectation of a function of noise, by Gauss-Legendre quadrature on panels between kinks.
+
+    law: Frozen distribution of the noise, which may have a kink at 0.
+    smallest_scale: Smallest scale at which the function or the density changes.
+    kinks: Points at which the function is not smooth.
+    """
+    low, high = max(law.ppf(LEFT_OUT), law.support()[0]), law.isf(LEFT_OUT)
+    ends = sorted({low, high, *(kink for kink in (0.0, *kinks) if low < kink < high)})
+    edges = [np.linspace(a, b, 1 + math.ceil((b - a) / (PANEL * smallest_scale)))[:-1] for a, b in itertools.pairwise(ends)]
+    bounds = np.append(np.concatenate(edges), high)
+    middles, halves = (bounds[1:] + bounds[:-1]) / 2.0, np.diff(bounds) / 2.0
+    points = (middles[:, None] + halves[:, None] * NODES).ravel()
+    return points, (halves[:, None] * NODE_WEIGHTS).ravel() * law.pdf(points)
 
 
 def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:
@@ -94,19 +108,20 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7.
     """
-    threshold = stats.laplace(scale=1.0 / (share * epsilon))
-    query = stats.laplace(scale=2.0 * answers / ((1.0 - share) * epsilon))
-    grid = threshold.ppf((np.arange(POINTS) + 0.5) / POINTS)
+    threshold_scale, query_scale = 1.0 / (share * epsilon), 2.0 * answers / ((1.0 - share) * epsilon)
+    threshold, query = stats.laplace(scale=threshold_scale), stats.laplace(scale=query_scale)
 
     def release(records: Records) -> Array:
-        over = query.sf(grid[None, :] - score(records)[:, None])
+        values = score(records)
+        points, weights = quadrature(threshold, min(threshold_scale, query_scale), values)
+        over = query.sf(points[None, :] - values[:, None])
         law = []
         for shown in itertools.product((False, True), repeat=len(over)):
             ends = [i for i in range(len(shown)) if sum(shown[: i + 1]) == answers]
             length = ends[0] + 1 if ends else len(shown)
             if any(shown[length:]):  # no answer is released after the last one
                 continue
-            law.append(np.prod([over[i] if shown[i] else 1.0 - over[i] for i in range(length)], axis=0).mean())
+            law.append(np.prod([over[i] if shown[i] else 1.0 - over[i] for i in range(length)], axis=0) @ weights)
         return np.array(law)
 
     return release

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dpcli.exam.enumeration.choice_releases import POINTS, winners
+from dpcli.exam.enumeration.choice_releases import quadrature, winners
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 
 OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes for each label by the teachers whose data do not change
@@ -119,16 +119,17 @@ def compared(clip: float, batch: int, temperature: float, threshold: float, scal
     Every record moves the distance of each token by half of its share, up or down. The law is an integral over the exponential noise of
     the threshold.
     """
-    bar = threshold + stats.expon(scale=scale).ppf((np.arange(POINTS) + 0.5) / POINTS)
+    noise = stats.expon(scale=scale)
     for token, base, move in itertools.product(
         decoding(clip, batch, temperature), DISTANCES, itertools.product((-1.0, 1.0), repeat=2)
     ):
 
         def release(records: Records, token: Release = token, base: Any = base, move: Any = move) -> Array:
             distance = np.array(base) + math.fsum(MOVES[r] for r in records) * 0.5 / batch * np.array(move)
-            first, second = (np.exp(-np.maximum(bar - gap, 0.0) / scale) for gap in distance)
+            points, weights = quadrature(noise, scale, distance - threshold)
+            first, second = (np.exp(-np.maximum(threshold + points - gap, 0.0) / scale) for gap in distance)
             law = token(records)
-            public = np.array([((1.0 - first) * (1.0 - second)).mean()])
-            return np.concatenate((first.mean() * law, ((1.0 - first) * second).mean() * law, public))
+            public = np.array([((1.0 - first) * (1.0 - second)) @ weights])
+            return np.concatenate(((first @ weights) * law, (((1.0 - first) * second) @ weights) * law, public))
 
         yield release
