@@ -50,11 +50,13 @@ def document(
         if facts.meaning is not None:
             tables += meaning_report.document(facts.account, facts.meaning).tables
     title = f"{statement.title}: {name_of(facts.account)}"
+    if date:
+        title += f", {date}"
     return Document(
         headline=report.headline,
         data=_data(statement, code, date, name),
         verdict="fail" if facts.unsound else report.verdict,
-        title=f"{title}, {date}" if date else title,
+        title=title,
         passages=statement.passages,
         pictures=tuple(pictures),
         tables=tuple(tables),
