@@ -323,8 +323,9 @@ def tuning(facts: Facts) -> str | None:
     """Return the file's description of how hyperparameters were chosen, with the mechanisms that account for the choice."""
     covers = _section(facts.pipeline, "train").get("covers")
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
-    says_something = isinstance(note, str) and has_words(note) and not is_silent(note)
-    training_words = " ".join(note.split()) if says_something else None
+    training_words = None
+    if isinstance(note, str) and has_words(note) and not is_silent(note):
+        training_words = " ".join(note.split())
     selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
     selection_words = f"accounted for by {listing(selections)}" if selections else None
     return _joined(text_of("tuning")(facts), training_words, selection_words)

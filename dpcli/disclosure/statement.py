@@ -105,6 +105,7 @@ def _plain_words(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ..
     They explain the guarantee, the attacks that remain possible, the assumptions of the guarantee, its limits, and the items that the file
     does not state.
     """
+    guarantee: tuple[Passage, ...]
     if facts.meaning is None:
         guarantee = (_no_promise(facts), _no_bound(facts))
     else:

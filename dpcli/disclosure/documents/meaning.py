@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.documents import account as account_report
@@ -26,6 +26,7 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
     """
     findings = tuple(_finding_note(diagnostic) for diagnostic in diagnostics)
     unsound = any(diagnostic.severity == "error" for diagnostic in diagnostics)
+    verdict: Literal["unknown", "fail", ""]
     tables: tuple[Table, ...]
     if meaning is None:
         code, verdict, total = 3, "unknown", "inf"

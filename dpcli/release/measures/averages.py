@@ -166,9 +166,9 @@ class MeanQuery(ColumnQuery):
         releases = self.releases(setting)
         if self.count is not None:
             return error_text(releases[0], self.confidence)
-        values, laws = self.values(setting), map(law_of, releases)
+        values, (sum_law, count_law) = self.values(setting), map(law_of, releases)
         rows, of_rows = self.assumed_rows(setting)
-        error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
+        error = expected_mean_error(sum_law, count_law, self.confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
         return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; proportional to 1 / rows"
 
