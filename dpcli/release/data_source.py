@@ -13,7 +13,7 @@ from dpcli.base.fields import POSITIVE, Key, Note, Reader
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
-from dpcli.release.answers.intervals import on_grid
+from dpcli.release.answers.intervals import steps_value
 
 NUMBER_TYPES = ("integer", "decimal")
 TEXT = "text"
@@ -223,7 +223,7 @@ class SteppedRange:
 
     def value(self, number: int) -> float:
         """Return the value, in units of the column, of a whole number of steps."""
-        return number if self.step == 1.0 else on_grid(number, self.step)
+        return steps_value(number, self.step)
 
     @property
     def middle(self) -> int:

@@ -25,6 +25,8 @@ from dpcli.release.query import Query, QueryRelease, QuerySetting
 
 # Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine excludes further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
+DELTA_ROUNDING = 1.0 + 1e-12  # factor that allows for rounding in a sum of deltas
+SHARE_ROUNDING = 1.0 - 1e-12  # factor that allows for rounding in the shares of the budget, whose sum must not exceed 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,35 +60,35 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
     if len(findings) > before:
         return ()
     try:
-        priced_all = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
-        priced = tuple((index, entry) for index, query in enumerate(priced_all) for entry in _entries(query))
+        priced = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
+        numbered = tuple((index, entry) for index, query in enumerate(priced) for entry in _entries(query))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()
-    names = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
-    for index, entry in priced:
+    names = _mechanism_names(values)
+    for index, entry in numbered:
         if entry.name in names:
-            findings.add(
-                "DP005", ("query", index, "name"), "a name that no mechanism of another query has", f'"{entry.name}" again'
-            )
+            key = ("query", index, "name")
+            findings.add("DP005", key, "a name that no mechanism of another query has", f'"{entry.name}" again')
         names.add(entry.name)
-    return priced if len(findings) == before else ()
+    return numbered if len(findings) == before else ()
+
+
+def _mechanism_names(values: Mapping[str, Any]) -> set[str]:
+    """Return the names of the [[mechanism]] tables of a file."""
+    return {entry.name for entry in values.get("mechanism", ()) if entry is not None}
 
 
 def priced_queries(
     source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
 ) -> tuple[PricedQuery, ...]:
     """Return the queries with their mechanisms. Raises InputError if a query cannot be priced."""
-    queries = [limited_to_keys(query, source) for query in queries]
-    shares = query_costs(queries, source, privacy, budget)
-    return tuple(
-        _priced_query(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
-        for query, cost in zip(queries, shares, strict=True)
-    )
-
-
-def _priced_query(query: Query, setting: QuerySetting) -> PricedQuery:
-    return PricedQuery(query, setting, query.releases(setting))
+    limited = [limited_to_keys(query, source) for query in queries]
+    priced = []
+    for query, cost in zip(limited, query_costs(limited, source, privacy, budget), strict=True):
+        setting = QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size)
+        priced.append(PricedQuery(query, setting, query.releases(setting)))
+    return tuple(priced)
 
 
 def _entries(priced: PricedQuery) -> Iterator[Entry]:
@@ -119,26 +121,28 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     if source is None or privacy is None:
         yield ("source",), "a [source] table with [[query]]", "none"
         return
-    names = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
+    names = _mechanism_names(values)
     for position, query in enumerate(values["query"]):
         query_key = ("query", position)
         if query.name in names:
             yield (*query_key, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
         names.add(query.name)
         for key, expected, wrong in query.needs(source):
-            if not (privacy.max_contributions == 1 and key in BOUNDS_OF_ONE_ROW and getattr(query, key[0]) is None):
+            has_default = privacy.max_contributions == 1 and key in BOUNDS_OF_ONE_ROW and getattr(query, key[0]) is None
+            if not has_default:
                 yield (*query_key, *key), expected, wrong
-    spent_delta = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
-    if privacy.delta is not None and spent_delta > privacy.delta * (1 + 1e-12):
+    spent_delta = _sum_of_deltas(values["query"])
+    if privacy.delta is not None and spent_delta > privacy.delta * DELTA_ROUNDING:
         yield ("privacy", "delta"), f"at least {spent_delta:g}, the sum of the deltas of the queries", f"{privacy.delta:g}"
     if privacy.unit == "example" and source.unit is not None:
         yield ("source", "unit"), 'no unit column with privacy.unit = "example", where each row is a unit', f'"{source.unit}"'
     elif privacy.unit not in (None, "example") and source.unit is None:
-        yield (
-            ("source", "unit"),
-            f'the column that names the "{privacy.unit}" of a row, or privacy.unit = "example" if each row is a unit',
-            "none",
-        )
+        naming = f'the column that names the "{privacy.unit}" of a row, or privacy.unit = "example" if each row is a unit'
+        yield ("source", "unit"), naming, "none"
+
+
+def _sum_of_deltas(queries: Sequence[Query]) -> float:
+    return math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
 
 
 def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
@@ -157,11 +161,11 @@ def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budg
     available = _cost_left(queries, source, privacy, budget) if scaled else None
     for index, query in enumerate(queries):
         if index in scaled and available is not None:
-            yield available.share(scaled[index] / total * (1.0 - 1e-12))
-        elif query.epsilon is not None:
-            yield QueryCost(epsilon=query.epsilon)
+            yield available.share(scaled[index] / total * SHARE_ROUNDING)
+        elif query.epsilon is None and query.rho is None:
+            yield None
         else:
-            yield None if query.rho is None else QueryCost(rho=query.rho)
+            yield QueryCost(query.epsilon, query.rho)
 
 
 def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
@@ -176,15 +180,14 @@ def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budge
     stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
     delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)
     if delta is None and budget.epsilon is not None:
-        left = budget.epsilon - math.fsum(cost.epsilon if cost.epsilon is not None else math.inf for cost in stated)
+        left = budget.epsilon - math.fsum(math.inf if cost.epsilon is None else cost.epsilon for cost in stated)
         if not 0.0 < left < math.inf:
             raise InputError("weight: the other queries use the whole budget, which has no delta")
         return QueryCost(epsilon=left)
-    caps = (
-        rho_within(budget.epsilon, delta) if budget.epsilon is not None and delta is not None else math.inf,
-        math.inf if budget.rho is None else budget.rho,
-    )
-    left = min(caps) - math.fsum(_rho(cost) for cost in stated)
+    cap = math.inf if budget.rho is None else budget.rho
+    if budget.epsilon is not None and delta is not None:
+        cap = min(cap, rho_within(budget.epsilon, delta))
+    left = cap - math.fsum(cost.as_rho for cost in stated)
     if left <= 0.0:
         raise InputError("weight: the other queries use the whole [budget]")
     return QueryCost(rho=left)
@@ -194,14 +197,13 @@ def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
     """Return delta minus the deltas of the queries; None if there is no delta. Raises InputError if nothing is left."""
     if not delta:
         return None
-    left = delta - math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
+    left = delta - _sum_of_deltas(queries)
     if left <= 0.0:
         raise InputError(f"weight: the deltas of the queries use all of delta = {delta:g}")
     return left
 
 
-def _rho(cost: QueryCost) -> float:
-    return cost.rho if cost.rho is not None else cost.pure_epsilon**2 / 2.0
+HALVINGS = 60  # the bisection divides the interval by 2^60, which is more than a double resolves
 
 
 def rho_within(epsilon: float, delta: float) -> float:
@@ -211,8 +213,9 @@ def rho_within(epsilon: float, delta: float) -> float:
     """
     from dpcli.numerics.closed.conversion import zcdp_epsilon
 
-    low, high = 0.0, epsilon + 2.0 * math.log(1.0 / delta) + 2.0 * math.sqrt(epsilon * math.log(1.0 / delta))
-    for _ in range(60):
+    log_inverse = math.log(1.0 / delta)
+    low, high = 0.0, epsilon + 2.0 * log_inverse + 2.0 * math.sqrt(epsilon * log_inverse)
+    for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if zcdp_epsilon(middle, delta) <= epsilon else (low, middle)
     return low
