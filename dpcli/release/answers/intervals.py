@@ -96,8 +96,8 @@ def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float
 
 def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: int, step: float = 1.0) -> ConfidenceInterval:
     """Return the confidence interval of a mean over a public count: the interval of the sum over the count, widened by one ulp."""
-    around = additive_interval(noisy, law, confidence, step)
-    low, high = around.low / count, around.high / count
+    of_sum = additive_interval(noisy, law, confidence, step)
+    low, high = of_sum.low / count, of_sum.high / count
     return ConfidenceInterval(math.nextafter(low, -math.inf), math.nextafter(high, math.inf), confidence)
 
 

@@ -109,8 +109,8 @@ class DuckDBSql(Dialect):
     widest: ClassVar = "HUGEINT"
 
     def checked(self, operator: str, left: str, right: str) -> str:
-        divisor = self.wide(right) if operator in "+-*" else f"NULLIF({self.wide(right)}, 0)"
-        return f"TRY_CAST({self.wide(left)} {operator} {divisor} AS BIGINT)"
+        operand = self.wide(right) if operator in ("+", "-", "*") else f"NULLIF({self.wide(right)}, 0)"
+        return f"TRY_CAST({self.wide(left)} {operator} {operand} AS BIGINT)"
 
     def element(self, numbers: str, place: str) -> str:
         return f"list_extract({numbers}, {place} + 1)"
@@ -210,12 +210,14 @@ class SparkSql(Dialect):
             return f"CASE WHEN {right} = -1 THEN try_subtract(CAST(0 AS BIGINT), {left}) ELSE {left} DIV NULLIF({right}, 0) END"
         if operator == "%":
             return f"({left} % NULLIF({right}, 0))"
-        return f"{dict(zip('+-*', ('try_add', 'try_subtract', 'try_multiply'), strict=True))[operator]}({left}, {right})"
+        function = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}[operator]
+        return f"{function}({left}, {right})"
 
     def date_part(self, part: DatePartName, sql: str) -> str:
         if part == "dow":
             return self.cast(f"(date_part('DOW', {sql}) - 1)", "integer")  # Spark counts from 1 for Sunday
-        return self.cast(f"date_part('{'DOW_ISO' if part == 'isodow' else part.upper()}', {sql})", "integer")
+        name = "DOW_ISO" if part == "isodow" else part.upper()
+        return self.cast(f"date_part('{name}', {sql})", "integer")
 
     def list_of(self, numbers: Sequence[str]) -> str:
         return f"array({', '.join(numbers)})"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import Literal
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
@@ -208,7 +208,7 @@ def require_closed_quotes(files: Files, delimiter: str, longest: int) -> None:
         raise failure
 
 
-def _open_bytes(path: str) -> IO[bytes]:
+def _open_bytes(path: str) -> gzip.GzipFile | io.BufferedReader:
     """Return an open file. A file named .gz is decompressed."""
     return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")
 

@@ -151,8 +151,8 @@ class MeanQuery(ColumnQuery):
         return answer_of(self, rows)
 
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange) -> AnswerRow:
-        around = mean.interval(self.confidence)
-        value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), around.low, around.high))
+        interval = mean.interval(self.confidence)
+        value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
 
     def _over_public_count(self, release: QueryRelease, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
