@@ -1,11 +1,10 @@
-"""The costs of queries, and the [[mechanism]] entries that queries add to a pipeline.
+"""Queries with their mechanisms, and the [[mechanism]] entries that queries add to a pipeline.
 
 Since the mechanisms are entries of the pipeline, every command can price them, and a ledger can record them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from dpcli.file.pipeline.canonical import Mechanisms
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.toml.findings import Findings, Problem
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
-from dpcli.release.cost import QueryCost
+from dpcli.release.budget_shares import query_costs, sum_of_deltas
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import limited_to_keys
 from dpcli.release.query import Query, QueryRelease, QuerySetting
@@ -26,7 +25,6 @@ from dpcli.release.query import Query, QueryRelease, QuerySetting
 # Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine excludes further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
 DELTA_ROUNDING = 1.0 + 1e-12  # factor that allows for rounding in a sum of deltas
-SHARE_ROUNDING = 1.0 - 1e-12  # factor that allows for rounding in the shares of the budget, whose sum must not exceed 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def priced_queries(
     """Return the queries with their mechanisms. Raises InputError if a query cannot be priced."""
     limited = [limited_to_keys(query, source) for query in queries]
     priced = []
-    for query, cost in zip(limited, query_costs(limited, source, privacy, budget), strict=True):
+    for query, cost in zip(limited, query_costs(limited, privacy, budget), strict=True):
         setting = QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size)
         priced.append(PricedQuery(query, setting, query.releases(setting)))
     return tuple(priced)
@@ -131,7 +129,7 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             has_default = privacy.max_contributions == 1 and key in BOUNDS_OF_ONE_ROW and getattr(query, key[0]) is None
             if not has_default:
                 yield (*query_key, *key), expected, wrong
-    spent_delta = _sum_of_deltas(values["query"])
+    spent_delta = sum_of_deltas(values["query"])
     if privacy.delta is not None and spent_delta > privacy.delta * DELTA_ROUNDING:
         yield ("privacy", "delta"), f"at least {spent_delta:g}, the sum of the deltas of the queries", f"{privacy.delta:g}"
     if privacy.unit == "example" and source.unit is not None:
@@ -139,83 +137,3 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     elif privacy.unit not in (None, "example") and source.unit is None:
         naming = f'the column that names the "{privacy.unit}" of a row, or privacy.unit = "example" if each row is a unit'
         yield ("source", "unit"), naming, "none"
-
-
-def _sum_of_deltas(queries: Sequence[Query]) -> float:
-    return math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
-
-
-def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
-    """Yield the cost of each query; None if the query states an error, which determines its cost.
-
-    Queries with a weight share the part of the budget that the other queries leave. The part is rho if there is a delta, and a pure epsilon
-    otherwise. These costs only determine the noise. The guarantee is the account of the pipeline, which prices all mechanisms again.
-
-    Raises:
-        InputError: Queries have weights, and there is no budget or nothing is left of it.
-    """
-    weights = {index: query.weight for index, query in enumerate(queries) if query.weight is not None}
-    _, power = math.frexp(max(weights.values(), default=0.0))
-    scaled = {index: math.ldexp(weight, -power) for index, weight in weights.items()}  # the sum of unscaled weights might overflow
-    total = math.fsum(scaled.values())
-    available = _cost_left(queries, source, privacy, budget) if scaled else None
-    for index, query in enumerate(queries):
-        if index in scaled and available is not None:
-            yield available.share(scaled[index] / total * SHARE_ROUNDING)
-        elif query.epsilon is None and query.rho is None:
-            yield None
-        else:
-            yield QueryCost(query.epsilon, query.rho)
-
-
-def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
-    """Return the part of the budget that the queries with a weight share. Raises InputError if nothing is left."""
-    if budget is None:
-        raise InputError("weight: there is no [budget] to share: state budget.epsilon")
-    if any(getattr(query, "error", None) is not None for query in queries):
-        raise InputError(
-            "weight: another query states an error, so its cost is unknown when the weights are applied: state rho or epsilon in "
-            "one of the two"
-        )
-    stated = [QueryCost(query.epsilon, query.rho) for query in queries if query.weight is None]
-    delta = _delta(queries, privacy.delta if budget.delta is None else budget.delta)
-    if delta is None and budget.epsilon is not None:
-        left = budget.epsilon - math.fsum(math.inf if cost.epsilon is None else cost.epsilon for cost in stated)
-        if not 0.0 < left < math.inf:
-            raise InputError("weight: the other queries use the whole budget, which has no delta")
-        return QueryCost(epsilon=left)
-    cap = math.inf if budget.rho is None else budget.rho
-    if budget.epsilon is not None and delta is not None:
-        cap = min(cap, rho_within(budget.epsilon, delta))
-    left = cap - math.fsum(cost.as_rho for cost in stated)
-    if left <= 0.0:
-        raise InputError("weight: the other queries use the whole [budget]")
-    return QueryCost(rho=left)
-
-
-def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
-    """Return delta minus the deltas of the queries; None if there is no delta. Raises InputError if nothing is left."""
-    if not delta:
-        return None
-    left = delta - _sum_of_deltas(queries)
-    if left <= 0.0:
-        raise InputError(f"weight: the deltas of the queries use all of delta = {delta:g}")
-    return left
-
-
-HALVINGS = 60  # the bisection divides the interval by 2^60, which is more than a double resolves
-
-
-def rho_within(epsilon: float, delta: float) -> float:
-    """Return the largest rho of zCDP that implies at most this epsilon at delta, rounded down.
-
-    The conversion is inverted by bisection. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13.
-    """
-    from dpcli.numerics.closed.conversion import zcdp_epsilon
-
-    log_inverse = math.log(1.0 / delta)
-    low, high = 0.0, epsilon + 2.0 * log_inverse + 2.0 * math.sqrt(epsilon * log_inverse)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if zcdp_epsilon(middle, delta) <= epsilon else (low, middle)
-    return low

@@ -90,12 +90,12 @@ def _count(statement: Statement) -> str:
 def _data(statement: Statement, code: int, date: str | None, name: str) -> Mapping[str, Any]:
     """Return the JSON data. Its numbers are not rounded."""
     facts = statement.facts
-    report = account_report.data(facts.account, facts.diagnostics)
+    account = account_report.data(facts.account, facts.diagnostics)
     unamplified = None if facts.unamplified is None else account_report.data(facts.unamplified)["result"]
     return {
         "schema": f"dpcli/{name}/v1",
         "date": date,
-        **{key: report[key] for key in ("pipeline", "statement", "delta", "result")},
+        **_some_of(account, "pipeline", "statement", "delta", "result"),
         "parameters": tables_of(facts.pipeline)["mechanism"],
         "items": [_record(answer) for answer in statement.answers],
         "not_stated": [answer.item.id for answer in statement.silent],
@@ -103,9 +103,13 @@ def _data(statement: Statement, code: int, date: str | None, name: str) -> Mappi
         "certificate": None if facts.proof is None else facts.proof.data,
         "without_amplification": unamplified,
         "meaning": meaning_report.data(facts.account, facts.meaning, (), code)["meaning"],
-        **{key: report[key] for key in ("accountants", "mechanisms", "budget", "diagnostics")},
+        **_some_of(account, "accountants", "mechanisms", "budget", "diagnostics"),
         "exit_code": code,
     }
+
+
+def _some_of(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: data[key] for key in keys}
 
 
 def _record(answer: Answer) -> dict[str, Any]:
