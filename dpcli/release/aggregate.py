@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,14 +36,12 @@ class Steps:
     @property
     def furthest(self) -> int:
         """The largest absolute value that a row's integer can have."""
-        if self.squared is None:
-            return max(abs(self.minimum), abs(self.maximum))
-        return max(abs(self.minimum - self.squared), abs(self.maximum - self.squared)) ** 2
+        centre = 0 if self.squared is None else self.squared
+        distance = max(abs(self.minimum - centre), abs(self.maximum - centre))
+        return distance if self.squared is None else distance**2
 
     def count_of(self, value: float) -> int:
         """Return the number of steps of a value, as the engines compute it: clamped, rounded, and not squared."""
-        import math
-
         clamped = min(max(value, self.minimum * self.step), self.maximum * self.step)
         return min(max(math.floor(clamped / self.step + 0.5), self.minimum), self.maximum)
 
@@ -68,7 +67,7 @@ class GroupKey:
     @property
     def declared(self) -> tuple[KeyValue, ...] | None:
         """Every value that the part can have, in order; None if the values are known from the data only."""
-        return tuple(range(len(self.bins) - 1)) if self.bins is not None else self.domain
+        return self.domain if self.bins is None else tuple(range(len(self.bins) - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +127,21 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
         InputError: The table has so many rows that sums may have overflown.
         InternalError: The engine's answer does not fit the question.
     """
-    count = len(aggregation.keys)
-    declared = [key.declared for key in aggregation.keys]
-    nothing = Total(0, 0, (0,) * len(aggregation.values))
+    parts = len(aggregation.keys)
+    domains = [key.declared for key in aggregation.keys]
+    all_declared = None not in domains
     totals: dict[tuple[KeyValue, ...], Total] = {}
-    if all(domain is not None for domain in declared):
-        totals = dict.fromkeys(itertools.product(*(domain or () for domain in declared)), nothing)
+    if all_declared:
+        nothing = Total(0, 0, (0,) * len(aggregation.values))
+        totals = dict.fromkeys(itertools.product(*(domain or () for domain in domains)), nothing)
     for row in rows:
-        units, row_count, *sums = row[count:]
-        if row_count and None in sums:
+        key, numbers = tuple(row[:parts]), row[parts:]
+        units, row_count, *sums = (int(number or 0) for number in numbers)  # SQL's sum over no rows is null
+        if row_count and None in numbers:
             raise InternalError("an engine returned no sum for a key that has rows")
-        units, row_count, *sums = (int(each or 0) for each in (units, row_count, *sums))  # SQL's sum over no rows is null
         if row_count > MOST_ROWS:
             raise InputError("source: expected at most 2^40 rows")
-        key = tuple(row[:count])
-        if None not in declared and key not in totals:
+        if all_declared and key not in totals:
             raise InternalError("an engine returned a key that is not declared")
         totals[key] = Total(units, row_count, tuple(sums))
     return totals

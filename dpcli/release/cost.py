@@ -66,6 +66,6 @@ class QueryCost:
         Args:
             part: The share, from 0 to 1. Shares that add up to 1 cost together at most the whole cost.
         """
-        return (
-            QueryCost(epsilon=self.epsilon * part * DOWN) if self.epsilon is not None else QueryCost(rho=self.as_rho * part * DOWN)
-        )
+        if self.epsilon is not None:
+            return QueryCost(epsilon=self.epsilon * part * DOWN)
+        return QueryCost(rho=self.as_rho * part * DOWN)

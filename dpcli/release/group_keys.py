@@ -9,7 +9,7 @@ from dpcli.base.errors import InternalError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, quoted
 from dpcli.release.data_source import Source, declared_keys_of, stepped_range
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
-from dpcli.release.query_answer import QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 
 def aggregation_of(
@@ -58,12 +58,14 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
 def limited_to_keys(query: Query, source: Source) -> Query:
     """Return the query with max_groups reduced to the number of declared keys, since a larger bound only adds noise."""
     columns = [source.columns[name] for name in query.by]
-    bins = getattr(query, "bins", None)
-    if query.max_groups is None or (query.keyed and not bins) or getattr(query, "shows_keys", False):
+    edges = getattr(query, "bins", ())
+    if query.max_groups is None or (query.keyed and not edges) or getattr(query, "shows_keys", False):
         return query
     if any(column.domain_file for column in columns):  # the price must not depend on a file that may be missing
         return query
-    keys = math.prod(len(declared_keys_of(column, "", "") or ()) for column in columns) * (len(bins) - 1 if bins else 1)
+    keys = math.prod(len(declared_keys_of(column, "", "") or ()) for column in columns)
+    if edges:
+        keys *= len(edges) - 1
     return replace(query, max_groups=min(query.max_groups, keys))
 
 
@@ -82,8 +84,11 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
         return answer
     places = [{value: place for place, value in enumerate(domain or ())} for domain in domains]
     last = max(map(len, places), default=0)
-    rows = sorted(answer.rows, key=lambda row: [order.get(value, last) for order, value in zip(places, row.key, strict=True)])
-    return replace(answer, rows=tuple(rows))
+
+    def places_of(row: AnswerRow) -> list[int]:
+        return [order.get(value, last) for order, value in zip(places, row.key, strict=True)]
+
+    return replace(answer, rows=tuple(sorted(answer.rows, key=places_of)))
 
 
 def binned_key(name: str, edges: tuple[float, ...]) -> GroupKey:

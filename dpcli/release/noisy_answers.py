@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from dpcli.base.errors import InternalError
 from dpcli.release.aggregate import KeyValue
-from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid
-from dpcli.release.answers.postprocessing import NON_NEGATIVE, WHOLE, cut_at_zero, round_to_whole
+from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, steps_value
+from dpcli.release.answers.postprocessing import POSTPROCESSING
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.samplers import draws, noisy
 from dpcli.release.query import NoisyQuery, QueryRelease
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
-POSTPROCESSING = {"non-negative": (cut_at_zero, NON_NEGATIVE), "whole": (round_to_whole, WHOLE)}
 NOISE_ALONE = "intervals cover the noise, but not rows that were left out or values that were clamped to their bounds"
 NumbersByKey = Mapping[tuple[KeyValue, ...], int]
 
@@ -62,11 +61,11 @@ def additive_answer(
         by: Names of the key columns; None for the columns of the query.
     """
     law, step = law_of(release), release.unit
-    rows = tuple(
-        postprocessed_row(query, key, answer_value(value, step), additive_interval(value, law, query.confidence, step))
-        for key, value in numbers.items()
-    )
-    return answer_of(query, rows, covers, by)
+    rows = []
+    for key, number in numbers.items():
+        interval = additive_interval(number, law, query.confidence, step)
+        rows.append(postprocessed_row(query, key, steps_value(number, step), interval))
+    return answer_of(query, tuple(rows), covers, by)
 
 
 def answer_of(
@@ -81,17 +80,12 @@ def answer_of(
         by: Names of the key columns; None for the columns of the query.
         additions: Descriptions of postprocessing that was applied in addition to the query's own.
     """
-    named = (*additions, *(POSTPROCESSING[name][1] for name in query.postprocess))
-    return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, named)
+    postprocessed = (*additions, *(POSTPROCESSING[name].words for name in query.postprocess))
+    return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, postprocessed)
 
 
-def postprocessed_row(query: NoisyQuery, key: tuple[KeyValue, ...], value: float, around: ConfidenceInterval) -> AnswerRow:
+def postprocessed_row(query: NoisyQuery, key: tuple[KeyValue, ...], value: float, interval: ConfidenceInterval) -> AnswerRow:
     """Return a row of an answer after the postprocessing that the query states."""
     for name in query.postprocess:
-        value, around = POSTPROCESSING[name][0](value, around)
-    return AnswerRow(key, value, around.low, around.high)
-
-
-def answer_value(number: int, unit: float) -> int | float:
-    """Return the value, in units of the answer, of a whole number of steps of size `unit`."""
-    return number if unit == 1.0 else on_grid(number, unit)
+        value, interval = POSTPROCESSING[name].apply(value, interval)
+    return AnswerRow(key, value, interval.low, interval.high)

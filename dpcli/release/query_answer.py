@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -85,8 +86,9 @@ def store(folder: str, stored: StoredAnswers) -> None:
         raise LedgerError(f"{path}: the folder has answers already, which dpcli does not replace")
     answers = [as_json(answer) for answer in stored.answers]
     body = {"run": stored.run, "fingerprint": stored.fingerprint, "data": stored.data, "answers": answers}
+    text = json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False)
     try:
-        replace_file(path, json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False).encode())
+        replace_file(path, text.encode())
     except OSError as error:
         raise LedgerError(
             f"{path}: cannot be written ({error.strerror}): the release stays charged; its answers are lost and were not shown to anybody"
@@ -115,20 +117,23 @@ def stored_answers(folder: str) -> StoredAnswers | None:
 
 def as_json(answer: QueryAnswer) -> dict[str, Any]:
     """Return the answer as JSON values. Infinities are written as text."""
-    return {**asdict(answer), "rows": [{name: _jsonable(value) for name, value in asdict(row).items()} for row in answer.rows]}
+    content = asdict(answer)
+    content["rows"] = [{name: _jsonable(value) for name, value in row.items()} for row in content["rows"]]
+    return content
 
 
 def of_json(content: Mapping[str, Any]) -> QueryAnswer:
     """Return the answer that `as_json` wrote. Raises TypeError, KeyError or ValueError for any other content."""
-    rows = tuple(
-        AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"])) for row in content["rows"]
-    )
-    listed = {name: tuple(content[name]) for name in ("by", "postprocessed")}
-    return QueryAnswer(**{**content, **listed, "rows": rows})
+    tuples = {name: tuple(content[name]) for name in ("by", "postprocessed")}
+    return QueryAnswer(**{**content, **tuples, "rows": tuple(map(_row_of_json, content["rows"]))})
+
+
+def _row_of_json(row: Mapping[str, Any]) -> AnswerRow:
+    return AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"]))
 
 
 def _jsonable(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and abs(value) == float("inf") else value
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def _number(value: Any) -> float | None:

@@ -74,22 +74,25 @@ class ReleasePlan(PricedFile):
         path = self.source.path
         if path is None:
             return ""
-        fixed, *magic = re.split(r"[*?[]", os.path.join(folder_of(self.path), path), maxsplit=1)
-        return os.path.realpath(os.path.dirname(fixed) if magic else fixed)
+        fixed, *pattern = re.split(r"[*?[]", os.path.join(folder_of(self.path), path), maxsplit=1)
+        return os.path.realpath(os.path.dirname(fixed) if pattern else fixed)
 
     def fingerprint(self) -> str:
         """Return a digest of everything, except the data, on which the answers depend. A different digest means a different release."""
-        keys = {
+        keys_in_files = {
             name: declared_keys_of(column, name, folder_of(self.path))
             for name, column in self.source.columns.items()
             if column.domain_file
         }
-        questions: list[Any] = [plain(priced.query) for priced in self.queries]
-        source = {name: value for name, value in plain(self.source).items() if name != "output"}
-        rows = {} if self.window is None else {"window": {"blocks": list(self.window.blocks), **self.window.family}}
-        return fingerprint(
-            {"pipeline": tables_of(self.pipeline), "source": source, "query": questions, "keys": plain(keys), **rows}
-        )
+        dependencies: dict[str, Any] = {
+            "pipeline": tables_of(self.pipeline),
+            "source": {name: value for name, value in plain(self.source).items() if name != "output"},
+            "query": [plain(priced.query) for priced in self.queries],
+            "keys": plain(keys_in_files),
+        }
+        if self.window is not None:
+            dependencies["window"] = {"blocks": list(self.window.blocks), **self.window.family}
+        return fingerprint(dependencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +127,11 @@ def plan_of(path: str) -> ReleasePlan:
         raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
     priced = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
-    others = len(pipeline.mechanisms) - sum(len(one.releases) for one in priced)
+    others = len(pipeline.mechanisms) - sum(len(query.releases) for query in priced)
     if others:
         raise InputError(
-            f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them "
-            "to another "
-            "file"
+            f"{path}: mechanism: expected only queries, found {others} mechanisms that dpcli release does not perform: move them to "
+            "another file"
         )
     if can_read_expressions():
         require_expressions(source, priced, path)
@@ -179,7 +181,7 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     place, which is a second change of the same size.
 
     If max_blocks is larger, the protected unit is a whole source.unit, whose rows are bounded in the whole window. Its privacy loss is at
-    most what one block is charged. Any other unit is refused if its name shows this (sessions/whose.py).
+    most what one block is charged. Any other unit is refused if its name shows this (sessions/unit_check.py).
 
     Args:
         family: The blocks into which the ledger cuts the dataset.
@@ -194,9 +196,8 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     rows = rows_of_blocks(family, family.window(window))
     if rows is None:
         raise InputError(
-            f"{place}: expected a ledger whose blocks follow from a column (day, week, region), found blocks by {family.by}: "
-            "dpcli does not "
-            "know how the blocks were computed, and cannot read only the window. Put these blocks into a table of their own, release "
+            f"{place}: expected a ledger whose blocks follow from a column (day, week, region), found blocks by {family.by}: dpcli does "
+            "not know how the blocks were computed, and cannot read only the window. Put these blocks into a table of their own, release "
             "without --ledger and without privacy.window, and charge the release by dpcli budget spend --window"
         )
     declared = source.columns.get(family.column)
@@ -210,7 +211,8 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 def protected_files(plan: ReleasePlan) -> tuple[str, ...]:
     """Return the paths that no other output may overwrite: the files of the release, and the folders that it will create."""
-    return (*(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)), *_missing_folders(plan.folder))
+    files = (os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK))
+    return (*files, *_missing_folders(plan.folder))
 
 
 def _missing_folders(folder: str) -> Iterator[str]:

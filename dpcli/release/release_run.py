@@ -37,11 +37,11 @@ UNREADABLE = (
     "in another folder is charged again"
 )
 INTERRUPTED = "this release stays charged; the next call returns the answers if they were stored, and reports if they were lost"
-ANOTHER = "a release with another name or source.output is a new release with a new charge"
+NEW_RELEASE = "a release with another name or source.output is a new release with a new charge"
 
 
 def release(
-    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, all_: None
+    plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, total: None
 ) -> ReleaseOutcome:
     """Answer the queries of a plan. If the answers are stored already, return the stored answers.
 
@@ -99,21 +99,18 @@ def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Sessi
         session = open_session(plan.folder, plan.fingerprint(), False, ledger)
         return session if key is None else replace(session, run=key)
     if session.fingerprint != plan.fingerprint():
+        of_release = "the file" if plan.window is None else "the file and the window"
         raise InputError(
-            f"{place}: expected the file{_and_window(plan)} with which this release began, found a change, or a version of dpcli that adds "
-            f"different noise: without the change, the stored answers are given; {ANOTHER}"
+            f"{place}: expected {of_release} with which this release began, found a change, or a version of dpcli that adds different "
+            f"noise: without the change, the stored answers are given; {NEW_RELEASE}"
         )
-    if session.charged != (ledger is not None):
-        stated = ("the --ledger that was charged for this release", "none") if session.charged else ("no --ledger", "one")
-        why = "" if session.charged else f": this release was charged to no ledger; {ANOTHER}"
-        raise InputError(f"{place}: expected {stated[0]}, found {stated[1]}{why}")
-    if key not in (None, session.run):
-        raise InputError(f'{place}: expected the key "{session.run}" of the release in this folder, found "{key}"; {ANOTHER}')
+    if session.charged and ledger is None:
+        raise InputError(f"{place}: expected the --ledger that was charged for this release, found none")
+    if not session.charged and ledger is not None:
+        raise InputError(f"{place}: expected no --ledger, found one: this release was charged to no ledger; {NEW_RELEASE}")
+    if key is not None and key != session.run:
+        raise InputError(f'{place}: expected the key "{session.run}" of the release in this folder, found "{key}"; {NEW_RELEASE}')
     return session
-
-
-def _and_window(plan: ReleasePlan) -> str:
-    return "" if plan.window is None else " and the window"
 
 
 def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:
@@ -122,7 +119,7 @@ def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePla
             f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"
         )
     if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together
-        raise InputError(f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; {ANOTHER}")
+        raise InputError(f"{plan.folder}: the stored answers are about {stored.data}, not about {plan.data}; {NEW_RELEASE}")
 
 
 def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
@@ -171,9 +168,8 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     recorded = ledger.state().runs.get(session.run)
     if recorded is not None and not session.counted and recorded.status != "reserved":
         raise Denied(
-            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: the answers are in '
-            "the folder "
-            "of that release; another key is a new charge"
+            f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: the answers are in the '
+            "folder of that release; another key is a new charge"
         )
     session.write()
     try:
@@ -193,15 +189,15 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
 
     answers = []
     with open_source(plan.source, plan.path, plan.window) as engine:
-        for number, priced in enumerate(plan.queries):
-            question = priced.query.aggregation(priced.setting)
-            answer = priced.query.answer(priced.setting, _totals(engine, question, plan.path))
-            answers.append(in_declared_order(answer, question.keys, priced.query.by))
-            report(number + 1, len(plan.queries))
+        for number, priced in enumerate(plan.queries, start=1):
+            aggregation = priced.query.aggregation(priced.setting)
+            answer = priced.query.answer(priced.setting, _totals(engine, aggregation, plan.path))
+            answers.append(in_declared_order(answer, aggregation.keys, priced.query.by))
+            report(number, len(plan.queries))
     return tuple(answers)
 
 
-def _totals(engine: SqlEngine, question: Aggregation, path: str) -> Totals:
+def _totals(engine: SqlEngine, aggregation: Aggregation, path: str) -> Totals:
     """Return the exact totals of an aggregation.
 
     Raises:
@@ -209,7 +205,7 @@ def _totals(engine: SqlEngine, question: Aggregation, path: str) -> Totals:
             refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
     """
     try:
-        return engine.totals(question, secrets.token_bytes(KEY_BYTES))
+        return engine.totals(aggregation, secrets.token_bytes(KEY_BYTES))
     except InputError:
         failure = InputError(f"{path}: source: {UNREADABLE}")
     raise failure  # outside of the except clause, so that the engine's error is not attached as context
@@ -228,10 +224,11 @@ def require_ready(plan: ReleasePlan) -> None:
 
     require_samplers()
     require_expressions(plan.source, plan.queries, plan.path)
-    questions = [priced.query.aggregation(priced.setting) for priced in plan.queries]
-    require_source(plan.source, plan.path, questions, plan.window)
-    for priced, question in zip(plan.queries, questions, strict=True):  # raises errors without data before the charge
-        priced.query.answer(priced.setting, totals_of((), question))
+    aggregations = [priced.query.aggregation(priced.setting) for priced in plan.queries]
+    require_source(plan.source, plan.path, aggregations, plan.window)
+    for priced, aggregation in zip(plan.queries, aggregations, strict=True):
+        # An answer without data and the expected error raise before the charge what they would raise after it.
+        priced.query.answer(priced.setting, totals_of((), aggregation))
         priced.query.expected_error(priced.setting)
 
 
@@ -255,9 +252,9 @@ def call_quietly(action: Callable[[], Result], place: str, charge: str) -> Resul
     except OSError as error:
         failure: DpcliError = LedgerError(f"{place}: cannot be answered ({error.strerror or type(error).__name__}): {charge}")
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{os.path.basename(frame.filename)}:{frame.lineno}"
         failure = InternalError(
-            f"{place}: internal error ({type(error).__name__}, {where}); its message is not shown, since it may quote the data: {charge}"
+            f"{place}: internal error ({type(error).__name__}, {line}); its message is not shown, since it may quote the data: {charge}"
         )
     raise failure

@@ -10,6 +10,9 @@ from dpcli.release.answers.noise_tails import FINE, OMITTED, blocks, require_res
 from dpcli.release.noise.laws import failure_of, smallest_whole
 from dpcli.release.noise.selection import SparseVectorLaws
 
+LARGEST_EXPONENT = 700.0  # e^x is a finite double up to this x
+ROUNDED_UP = 1.0 + 1e-14  # factor that allows for rounding errors
+
 
 def slack(candidates: int, scale: float, failure: float) -> int:
     """Return the smallest integer t such that the chosen score is at most t below the best score, except with probability `failure`.
@@ -30,8 +33,9 @@ def slack(candidates: int, scale: float, failure: float) -> int:
         raise InputError(f"expected a probability of failure in (0, 1), found {failure!r}")
     if candidates < 2:
         return 0
-    t = max(0, math.ceil(scale * (math.log(candidates - 1) + math.log1p(-failure) - math.log(failure))) - 1)
-    return smallest_whole(lambda each: probability_beyond(candidates, scale, each) <= failure, t)  # rounding may make t too small
+    log_odds = math.log1p(-failure) - math.log(failure)
+    t = max(0, math.ceil(scale * (math.log(candidates - 1) + log_odds)) - 1)  # rounding may make it too small
+    return smallest_whole(lambda distance: probability_beyond(candidates, scale, distance) <= failure, t)
 
 
 def probability_beyond(candidates: int, scale: float, t: int) -> float:
@@ -39,8 +43,8 @@ def probability_beyond(candidates: int, scale: float, t: int) -> float:
     if candidates < 2:
         return 0.0
     log_odds = math.log(candidates - 1) - (t + 1) / scale
-    odds = math.exp(min(log_odds, 700.0))
-    return odds / (1.0 + odds) * (1.0 + 1e-14)
+    odds = math.exp(min(log_odds, LARGEST_EXPONENT))
+    return odds / (1.0 + odds) * ROUNDED_UP
 
 
 def peeling_slack(candidates: int, k: int, scale: float, failure: float) -> int:
@@ -67,8 +71,8 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
     lowest, mass, width = blocks(laws.threshold, FINE)
     furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))
 
-    def holds(a: int) -> bool:
-        each = np.minimum(queries * laws.query.at_least(a + 1.0 - furthest), 1.0)
-        return float(mass @ each) + OMITTED <= failure
+    def is_certified(distance: int) -> bool:
+        failures = np.minimum(queries * laws.query.at_least(distance + 1.0 - furthest), 1.0)
+        return float(mass @ failures) + OMITTED <= failure
 
-    return smallest_whole(holds)
+    return smallest_whole(is_certified)

@@ -47,6 +47,7 @@ def accepted_range(accepts: Callable[[float], bool], start: float, low: float, h
 
 
 def _end(accepts: Callable[[float], bool], start: float, limit: float) -> float:
+    """Return the end of the interval between `start`, which is accepted, and `limit`."""
     if accepts(limit):
         return limit
     inside, outside = start, limit
@@ -54,8 +55,11 @@ def _end(accepts: Callable[[float], bool], start: float, limit: float) -> float:
         middle = 0.5 * (inside + outside)
         if abs(outside - inside) <= CLOSE * abs(inside - start) or middle in (inside, outside):
             break
-        inside, outside = (middle, outside) if accepts(middle) else (inside, middle)
-    probes = (outside + (limit - outside) * step / PROBES for step in range(1, PROBES))
+        if accepts(middle):
+            inside = middle
+        else:
+            outside = middle
+    probes = (outside + (limit - outside) * part / PROBES for part in range(1, PROBES))
     return limit if any(accepts(probe) for probe in probes) else outside
 
 
@@ -67,6 +71,11 @@ def on_grid(steps: int, step: float) -> float:
     return float(steps * Fraction(repr(step)))
 
 
+def steps_value(steps: int, step: float) -> int | float:
+    """Return the value of a whole number of steps as it is shown: an integer if the step is 1, and `on_grid` otherwise."""
+    return steps if step == 1.0 else on_grid(steps, step)
+
+
 def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float = 1.0) -> ConfidenceInterval:
     """Return the confidence interval of a noisy count or sum: the shortest one with integer ends that the law of the noise permits.
 
@@ -76,7 +85,8 @@ def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float 
         confidence: Confidence, in (0, 1).
         step: Size of a step in units of the answer; 1 for a count.
     """
-    return _around(noisy, half_width(law, confidence), confidence, step)
+    half = half_width(law, confidence)
+    return ConfidenceInterval(on_grid(noisy - half, step), on_grid(noisy + half, step), confidence)
 
 
 def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float:
@@ -86,16 +96,14 @@ def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float
 
 def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: int, step: float = 1.0) -> ConfidenceInterval:
     """Return the confidence interval of a mean over a public count: the interval of the sum over the count, widened by one ulp."""
-    around = additive_interval(noisy, law, confidence, step)
-    low, high = around.low / count, around.high / count
+    of_sum = additive_interval(noisy, law, confidence, step)
+    low, high = of_sum.low / count, of_sum.high / count
     return ConfidenceInterval(math.nextafter(low, -math.inf), math.nextafter(high, math.inf), confidence)
 
 
-def _around(noisy: int, half: int, confidence: float, step: float) -> ConfidenceInterval:
-    return ConfidenceInterval(on_grid(noisy - half, step), on_grid(noisy + half, step), confidence)
-
-
+LEAST_SPREAD = 1e-3  # smallest scale or sigma that dpcli chooses
 DIGITS = 6  # significant digits of a scale or sigma that dpcli chooses
+NEAR_ONE = 1.0 + 1e-9  # ratio of the ends at which the search for a scale stops
 FARTHEST = 2**62  # larger error targets are reduced to this; the widest noise exceeds it with a probability below e^-4000
 
 
@@ -115,21 +123,16 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
     def is_within(spread: float) -> bool:
         return law(spread).exceeds(steps) <= failure
 
-    low, high = 1e-3, LARGEST
+    low, high = LEAST_SPREAD, LARGEST
     if steps < 0 or not is_within(low):
         raise InputError(f"no noise stays within {steps} steps with confidence {confidence!r}")
     if is_within(high):
         return high
-    while high / low > 1.0 + 1e-9:
+    while high / low > NEAR_ONE:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if is_within(middle) else (low, middle)
-    return _rounded_down(low, is_within)
-
-
-def _rounded_down(spread: float, is_within: Callable[[float], bool]) -> float:
-    """Return the spread rounded down to DIGITS digits; the spread itself if the rounded one exceeds the error too often."""
-    rounded = float(Context(prec=DIGITS, rounding=ROUND_FLOOR).plus(Decimal(spread)))
-    return rounded if is_within(rounded) else spread
+    rounded = float(Context(prec=DIGITS, rounding=ROUND_FLOOR).plus(Decimal(low)))
+    return rounded if is_within(rounded) else low
 
 
 def whole_steps(within: float, step: float) -> int:

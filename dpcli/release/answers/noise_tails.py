@@ -16,6 +16,8 @@ OMITTED = 1e-12  # probability outside the nodes of a law; it is added to the pr
 FINE = 64  # nodes per scale of a noise. If the scale spans fewer whole numbers, each one is a node and the sum is exact
 COARSE = 16  # nodes per scale if a table is computed for each answer
 CELLS = 1024  # number of cells in a table of tails
+ROWS = 256  # number of rows of the table that are computed at a time, to bound the memory
+NEGLIGIBLE = 1e-16  # nodes of at most this probability are left out; it is added to the probability of failure
 
 Tail = Callable[[Array], Array]  # function from x to an upper bound on P(X >= x)
 
@@ -104,16 +106,17 @@ class TailTable:
 def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
     """Return the tail of N + weight M, where N has `law` and M has `other`. It is a sum over the blocks of M."""
     nodes, masses, _ = blocks(other, COARSE)
-    kept = masses > 1e-16
-    lost = float(masses[~kept].sum()) + OMITTED
-    nodes, masses = nodes[kept], masses[kept]
+    heavy = masses > NEGLIGIBLE
+    omitted = float(masses[~heavy].sum()) + OMITTED
+    nodes, masses = nodes[heavy], masses[heavy]
     reach = half_width_beyond(law, OMITTED) + abs(weight) * half_width_beyond(other, OMITTED)
     reach = max(reach, 1.0)  # a law that is almost always 0 has a reach of 0
     grid = np.linspace(-reach, reach, CELLS + 1)
     tail, values = tail_of(law), np.empty(len(grid))
-    for start in range(0, len(grid), 256):  # 256 rows at a time, to bound the memory
-        values[start : start + 256] = tail(grid[start : start + 256, None] + abs(weight) * nodes[None, :]) @ masses
-    return TailTable(-reach, 2.0 * reach / CELLS, np.minimum(values + lost, 1.0))
+    for start in range(0, len(grid), ROWS):
+        rows = slice(start, start + ROWS)
+        values[rows] = tail(grid[rows, None] + abs(weight) * nodes[None, :]) @ masses
+    return TailTable(-reach, 2.0 * reach / CELLS, np.minimum(values + omitted, 1.0))
 
 
 TAIL_ERROR = 3e-8  # bound on the errors of a convolved tail for each law. A law's own tail has an error of at most 1e-8 (laws.py)
@@ -132,26 +135,27 @@ def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> 
 
 @lru_cache(maxsize=256)
 def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int:
-    reach = half_width_beyond(law, OMITTED)
-    if sum(sizes) * 2 * reach > LONGEST_LAW:
-        return sum(sizes) * half_width_beyond(law, (1.0 - confidence) / len(sizes))
-    tail = _symmetric_tail(_convolved(law, sizes, reach))
-    inside = np.nonzero(tail + len(sizes) * (OMITTED + TAIL_ERROR) <= 1.0 - confidence)[0]
-    return int(inside[0]) if len(inside) else sum(sizes) * half_width_beyond(law, (1.0 - confidence) / len(sizes))
+    failure, reach = 1.0 - confidence, half_width_beyond(law, OMITTED)
+    if sum(sizes) * 2 * reach <= LONGEST_LAW:
+        tail = _symmetric_tail(_convolved(law, sizes, reach)) + len(sizes) * (OMITTED + TAIL_ERROR)
+        certified = np.nonzero(tail <= failure)[0]
+        if len(certified):
+            return int(certified[0])
+    return sum(sizes) * half_width_beyond(law, failure / len(sizes))
 
 
 def _convolved(law: NoiseLaw, sizes: Sequence[int], reach: int) -> Array:
     """Return the probabilities of the weighted sum from -n to n, by Fourier transforms. Their errors are about 1e-13."""
     length = 2 * sum(sizes) * reach + 1
     places = np.arange(-reach, reach + 1)
-    at = places.astype(float)
-    mass = np.maximum(law.at_least(at) - law.at_least(at + 1.0), 0.0)
-    total = np.ones(length // 2 + 1, dtype=complex)
+    numbers = places.astype(float)
+    mass = np.maximum(law.at_least(numbers) - law.at_least(numbers + 1.0), 0.0)
+    transform = np.ones(length // 2 + 1, dtype=complex)
     for size in sizes:
         spread = np.zeros(length)
         spread[(places * size) % length] = mass
-        total = total * np.fft.rfft(spread)
-    circular = np.maximum(np.fft.irfft(total, length), 0.0)
+        transform = transform * np.fft.rfft(spread)
+    circular = np.maximum(np.fft.irfft(transform, length), 0.0)
     return np.asarray(np.roll(circular, length // 2))
 
 

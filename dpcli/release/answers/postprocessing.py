@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpcli.release.answers.intervals import ConfidenceInterval
@@ -32,9 +32,29 @@ def round_to_whole(answer: float, interval: ConfidenceInterval) -> tuple[float, 
     See WHOLE. If the interval contains no integer, both of its ends become the rounded answer.
     """
     nearest = float(math.floor(answer + 0.5))
-    low, high = math.ceil(interval.low), math.floor(interval.high)
-    ends = (float(low), float(high)) if low <= high else (nearest, nearest)
-    return nearest, replace(interval, low=ends[0], high=ends[1])
+    low, high = float(math.ceil(interval.low)), float(math.floor(interval.high))
+    if low > high:
+        low = high = nearest
+    return nearest, replace(interval, low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True)
+class Postprocessing:
+    """A kind of postprocessing that a query can state.
+
+    Attributes:
+        apply: Function that changes an answer and its interval.
+        words: Description for the output.
+    """
+
+    apply: Callable[[float, ConfidenceInterval], tuple[float, ConfidenceInterval]]
+    words: str
+
+
+POSTPROCESSING = {
+    "non-negative": Postprocessing(cut_at_zero, NON_NEGATIVE),
+    "whole": Postprocessing(round_to_whole, WHOLE),
+}
 
 
 def make_consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
@@ -61,8 +81,10 @@ def make_consistent(total: int, parts: Sequence[int], total_variance: Fraction, 
 
 def _by_remainder(values: Sequence[Fraction], total: int) -> list[int]:
     """Return the values rounded to integers with the sum `total`. Values with the largest remainders are rounded up."""
-    floors = [math.floor(value) for value in values]
-    order = sorted(range(len(values)), key=lambda i: floors[i] - values[i])
-    rounds, rest = divmod(total - sum(floors), len(values))
-    more = set(order[:rest])
-    return [floor + rounds + (i in more) for i, floor in enumerate(floors)]
+    floors = list(map(math.floor, values))
+    increase, further = divmod(total - sum(floors), len(values))
+    by_remainder = sorted(range(len(values)), key=lambda place: floors[place] - values[place])
+    rounded = [floor + increase for floor in floors]
+    for place in by_remainder[:further]:
+        rounded[place] += 1
+    return rounded

@@ -123,13 +123,12 @@ class NoisyVariance:
 
         The bound combines the smallest difference and the widest noise of any of these means.
         """
-        widest = max(abs(low), abs(high))
-        nearest = min(max(self.mean.total / self.mean.count, low), high)
         expected = variance * self.mean.count
-        ends = [self._about(each) for each in (low, nearest, high)]
-        distance = (
-            max(min(ends) - expected, expected - max(ends)) - LATTICE_STEP - 4e-15 * abs(self.squares)
-        )  # allows for rounding errors
+        nearest = min(max(self.mean.total / self.mean.count, low), high)  # the sum of squares is extreme here, or at an end
+        sums = [self._about(mean) for mean in (low, nearest, high)]
+        difference = max(min(sums) - expected, expected - max(sums))
+        distance = difference - LATTICE_STEP - 4e-15 * abs(self.squares)  # allows for rounding errors
+        widest = max(abs(low), abs(high))
         least = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
         weight = max(abs(widest**2 - variance), abs(least**2 - variance))
         tail = tail_of_sum(self.squares_law, self.mean.total_law, 2.0 * widest)

@@ -12,6 +12,7 @@ from dpcli.cli.printing import show
 from dpcli.sessions.commands.predicting import charged_ledger
 
 if TYPE_CHECKING:
+    from dpcli.document.document import Document
     from dpcli.release.release_plan import ReleasePlan
 
 
@@ -54,32 +55,24 @@ def command(
     Exit code 1: the budget or the ledger refuses the charge. Exit code 2: the file asks for something that cannot be done. Exit code 4:
     the ledger or the folder is not reliable, or the release was charged and its answers are lost.
     """
-    from dpcli.release.documents.release import outcome_document, plan_document
+    from dpcli.cli.printing import progress
+    from dpcli.release.documents.release import outcome_document, parquet_of, sheet_of
     from dpcli.release.release_plan import plan_of, protected_files
-    from dpcli.sessions.commands.predicting import opened_or_none
+    from dpcli.release.release_run import release
+    from dpcli.sessions.commands.predicting import opened_or_none, warn_after_run
     from dpcli.sessions.window import over_window
 
     plan = plan_of(file)
-    paths = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
+    paths = [output.partition("=")[2] for output in outputs]
+    if parquet is not None:
+        paths.append(parquet)
     protect((*protected_files(plan), *(() if ledger is None else ledger_files(ledger))))
     each_once(paths)
     require_writable(paths)
     if compare:
         return _show_comparison(plan, format_, outputs)
     if dry_run:
-        from dpcli.ledger.documents.ledger_answers import with_quote
-        from dpcli.release.release_run import charged_before
-
-        with opened_or_none(ledger, dataset) as books:
-            plan = over_window(plan, books, window)
-            if books is not None or plan.pipeline.privacy.window is None:
-                plan = plan.reading(books)
-        return emit(with_quote(plan_document(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
-    from dpcli.cli.printing import progress
-    from dpcli.release.documents.release import parquet_of, sheet_of
-    from dpcli.release.release_run import release
-    from dpcli.sessions.commands.predicting import warn_after_run
-
+        return emit(_dry_run_document(plan, ledger, dataset, window), format_, outputs)
     with opened_or_none(ledger, dataset) as books, progress("queries") as report:
         result = release(over_window(plan, books, window), books, key, report)
         if result.fresh:
@@ -87,6 +80,21 @@ def command(
     if parquet is not None:
         write(parquet, parquet_of(sheet_of(result.answers)))
     return emit(outcome_document(result), format_, outputs)
+
+
+def _dry_run_document(plan: ReleasePlan, ledger: str | None, dataset: str | None, window: tuple[str, ...]) -> Document:
+    """Return the document of the plan, with the ledger's answer to its charge if there is a ledger."""
+    from dpcli.ledger.documents.ledger_answers import with_quote
+    from dpcli.release.documents.release import plan_document
+    from dpcli.release.release_run import charged_before
+    from dpcli.sessions.commands.predicting import opened_or_none
+    from dpcli.sessions.window import over_window
+
+    with opened_or_none(ledger, dataset) as books:
+        plan = over_window(plan, books, window)
+        if books is not None or plan.pipeline.privacy.window is None:
+            plan = plan.reading(books)
+    return with_quote(plan_document(plan), ledger, dataset, plan.pipeline, charged_before(plan))
 
 
 def _show_comparison(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:

@@ -48,25 +48,27 @@ def _number_of_text(raw: Term, layers: Layers) -> Term:
 
 def _truth_of_text(raw: Term, layers: Layers) -> Term:
     dialect = layers.dialect
-    letters = (Term(dialect.text(each)) for each in (UPPER, LOWER))
+    letters = (Term(dialect.text(alphabet)) for alphabet in (UPPER, LOWER))
     text = layers.bind(fill_template("translate({0}, {1}, {2})", _trimmed(raw, layers), *letters))
-    true, false = (", ".join(dialect.text(word) for word in words) for words in (TRUE, FALSE))
-    yes, no = (dialect.cast(dialect.text(word), "boolean") for word in ("true", "false"))
-    return Term(f"CASE WHEN {text.sql} IN ({true}) THEN {yes} WHEN {text.sql} IN ({false}) THEN {no} END", text.depth)
+    true_words, false_words = (", ".join(map(dialect.text, words)) for words in (TRUE, FALSE))
+    true, false = (dialect.cast(dialect.text(word), "boolean") for word in ("true", "false"))
+    when_true, when_false = f"{text.sql} IN ({true_words}) THEN {true}", f"{text.sql} IN ({false_words}) THEN {false}"
+    return Term(f"CASE WHEN {when_true} WHEN {when_false} END", text.depth)
 
 
 def _date_of_text(raw: Term, layers: Layers) -> Term:
     text, dialect = _trimmed(raw, layers), layers.dialect
     day = layers.bind(fill_template("substring({0}, 1, 10)", text))
-    ends = ", ".join(dialect.text(each) for each in ("", "T", " "))  # what may follow the date: nothing, or the time of day
+    ends = ", ".join(map(dialect.text, ("", "T", " ")))  # what may follow the date: nothing, or the time of day
     fits = f"{dialect.matches(day.sql, DAY)} AND substring({text.sql}, 11, 1) IN ({ends})"
     return _dated(Term(f"CASE WHEN {fits} THEN {dialect.date_of_text(day.sql)} END", day.depth), layers)
 
 
 def _whole_of_real(raw: Term, layers: Layers) -> Term:
     number = layers.bind(Term(layers.dialect.cast(raw.sql, "decimal"), raw.depth))
-    most, integer = decimal(LARGEST_WHOLE).write(layers).sql, layers.dialect.cast(number.sql, "integer")
-    return Term(f"CASE WHEN abs({number.sql}) < {most} AND floor({number.sql}) = {number.sql} THEN {integer} END", number.depth)
+    limit, integer = decimal(LARGEST_WHOLE).write(layers).sql, layers.dialect.cast(number.sql, "integer")
+    is_whole = f"abs({number.sql}) < {limit} AND floor({number.sql}) = {number.sql}"
+    return Term(f"CASE WHEN {is_whole} THEN {integer} END", number.depth)
 
 
 def _whole_of_exact(raw: Term, layers: Layers) -> Term:
@@ -92,14 +94,14 @@ def _trimmed(raw: Term, layers: Layers) -> Term:
 
 def _bounded(number: Term, layers: Layers) -> Term:
     """Return a number as a finite double; null if it is not finite."""
-    bounds = (decimal(each).write(layers) for each in (LARGEST, SMALLEST, 0.0))
+    bounds = (decimal(bound).write(layers) for bound in (LARGEST, SMALLEST, 0.0))
     template = "CASE WHEN abs({0}) <= {1} THEN CASE WHEN abs({0}) < {2} THEN {3} ELSE {0} END END"
     return fill_template(template, layers.bind(number), *bounds)
 
 
 def _dated(day: Term, layers: Layers) -> Term:
     """Return a date if it is in the years 1 to 9999; null otherwise."""
-    ends = (literal(each, "date").write(layers) for each in (FIRST_DAY, LAST_DAY))
+    ends = (literal(end, "date").write(layers) for end in (FIRST_DAY, LAST_DAY))
     return fill_template("CASE WHEN {0} BETWEEN {1} AND {2} THEN {0} END", layers.bind(day), *ends)
 
 

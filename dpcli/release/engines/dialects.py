@@ -10,6 +10,7 @@ DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", 
 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
+DIGEST_BITS = 48  # number of bits of a digest
 
 
 class Dialect:
@@ -65,7 +66,7 @@ class Dialect:
         return f"sum({sql})"
 
     def digest(self, sql: str) -> str:
-        """Return the first 48 bits of the SHA-256 digest of a text in UTF-8, as an integer."""
+        """Return the first DIGEST_BITS bits of the SHA-256 digest of a text in UTF-8, as an integer."""
         raise NotImplementedError
 
     def trimmed(self, sql: str) -> str:
@@ -108,8 +109,8 @@ class DuckDBSql(Dialect):
     widest: ClassVar = "HUGEINT"
 
     def checked(self, operator: str, left: str, right: str) -> str:
-        divisor = self.wide(right) if operator in "+-*" else f"NULLIF({self.wide(right)}, 0)"
-        return f"TRY_CAST({self.wide(left)} {operator} {divisor} AS BIGINT)"
+        operand = self.wide(right) if operator in ("+", "-", "*") else f"NULLIF({self.wide(right)}, 0)"
+        return f"TRY_CAST({self.wide(left)} {operator} {operand} AS BIGINT)"
 
     def element(self, numbers: str, place: str) -> str:
         return f"list_extract({numbers}, {place} + 1)"
@@ -209,12 +210,14 @@ class SparkSql(Dialect):
             return f"CASE WHEN {right} = -1 THEN try_subtract(CAST(0 AS BIGINT), {left}) ELSE {left} DIV NULLIF({right}, 0) END"
         if operator == "%":
             return f"({left} % NULLIF({right}, 0))"
-        return f"{dict(zip('+-*', ('try_add', 'try_subtract', 'try_multiply'), strict=True))[operator]}({left}, {right})"
+        function = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}[operator]
+        return f"{function}({left}, {right})"
 
     def date_part(self, part: DatePartName, sql: str) -> str:
         if part == "dow":
             return self.cast(f"(date_part('DOW', {sql}) - 1)", "integer")  # Spark counts from 1 for Sunday
-        return self.cast(f"date_part('{'DOW_ISO' if part == 'isodow' else part.upper()}', {sql})", "integer")
+        name = "DOW_ISO" if part == "isodow" else part.upper()
+        return self.cast(f"date_part('{name}', {sql})", "integer")
 
     def list_of(self, numbers: Sequence[str]) -> str:
         return f"array({', '.join(numbers)})"

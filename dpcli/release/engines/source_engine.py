@@ -35,17 +35,19 @@ def open_source(source: Source, path: str, window: RowWindow | None = None) -> I
             engine.close()
 
 
-def require_source(source: Source, path: str, questions: Iterable[Aggregation], window: RowWindow | None = None) -> None:
-    """Raise InputError if the source cannot be opened, or lacks a column of the questions. No row is read and nothing is charged."""
+def require_source(source: Source, path: str, aggregations: Iterable[Aggregation], window: RowWindow | None = None) -> None:
+    """Raise InputError if the source cannot be opened, or lacks a column of the aggregations. No row is read and nothing is charged."""
     with open_source(source, path, window) as engine:
-        for question in questions:
-            engine.check(question)
+        for aggregation in aggregations:
+            engine.check(aggregation)
 
 
 def source_table(source: Source, path: str, window: RowWindow | None = None) -> SourceTable:
     """Return the table that [source] declares, including the column that determines the block of a row."""
-    own = {} if window is None or window.column in source.columns else {window.column: Column(type=window.type)}
-    return SourceTable({**source.columns, **own}, source.path, source.url, source.table, source.engine, folder_of(path), window)
+    columns = dict(source.columns)
+    if window is not None:
+        columns.setdefault(window.column, Column(type=window.type))
+    return SourceTable(columns, source.path, source.url, source.table, source.engine, folder_of(path), window)
 
 
 @contextmanager

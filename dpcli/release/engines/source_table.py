@@ -102,11 +102,16 @@ class Values:
         if window is None:
             return ()
         value = self._deciding(window, layers).sql
-        spans = [tuple(literal(end, window.type).write(layers).sql for end in span) for span in window.spans]
-        single = [least for least, most in spans if least == most]
-        among = [f"{value} IN ({', '.join(single)})"] if single else []
-        within = [f"{value} BETWEEN {least} AND {most}" for least, most in spans if least != most]
-        return (f"({' OR '.join((*among, *within))})",)
+        single_values, alternatives = [], []
+        for span in window.spans:
+            least, most = (literal(end, window.type).write(layers).sql for end in span)
+            if least == most:
+                single_values.append(least)
+            else:
+                alternatives.append(f"{value} BETWEEN {least} AND {most}")
+        if single_values:
+            alternatives.insert(0, f"{value} IN ({', '.join(single_values)})")
+        return (f"({' OR '.join(alternatives)})",)
 
     def block(self, layers: Layers) -> str | None:
         """Return SQL for the block in which the rows of a unit are bounded; None if they are bounded over all rows that are read."""
@@ -114,29 +119,31 @@ class Values:
         if window is None or window.block_part is None:
             return None
         value = self._deciding(window, layers)
-        return value.sql if window.block_part == "value" else layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
+        if window.block_part == "value":
+            return value.sql
+        return layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
         """Return the value that determines the block of a row, bound to a name."""
         return layers.bind(self._typed(window.column, window.type, layers))
 
     def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
-        field = self.actual.fields.get(name)
-        if field is None:
+        column = self.actual.fields.get(name)
+        if column is None:
             instead = instead_of(name, [*self.actual.fields, *self.actual.others], self.table.stored, self.actual.named)
             raise InputError(f'{self.actual.place}: expected a column "{name}", found {instead}')
-        raw = Term(self.read.setdefault(field.sql, f"c{len(self.read)}"))
-        value = convert_column(raw, to, field.family, layers)
+        raw = Term(self.read.setdefault(column.sql, f"c{len(self.read)}"))
+        value = convert_column(raw, to, column.family, layers)
         if value is None:
-            raise InputError(f'{self.actual.place}: expected values of type {to} in the column "{name}", found {field.kind}')
+            raise InputError(f'{self.actual.place}: expected values of type {to} in the column "{name}", found {column.kind}')
         return value
 
     def require_one_spelling(self, unit: str) -> None:
         """Raise InputError if the engine regards different texts as one unit, since each text would be bounded as a unit of its own."""
-        field = self.actual.fields.get(unit)
-        if field is not None and not field.bytewise:
+        column = self.actual.fields.get(unit)
+        if column is not None and not column.bytewise:
             raise InputError(
-                f'{self.actual.place}: expected a unit whose texts are compared by their bytes, found "{unit}" ({field.kind}), whose '
+                f'{self.actual.place}: expected a unit whose texts are compared by their bytes, found "{unit}" ({column.kind}), whose '
                 f"comparison ignores case or other differences: use a view with one spelling of each unit, such as lower({unit})"
             )
 

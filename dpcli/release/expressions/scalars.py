@@ -117,8 +117,9 @@ def compose(type_: ScalarType, template: str, *operands: Scalar) -> Scalar:
     """
 
     def write(layers: Layers) -> Term:
-        mixed = any(each.type == "decimal" for each in operands)
-        return fill_template(template, *(as_decimal(each, layers) if mixed else each.write(layers) for each in operands))
+        if any(operand.type == "decimal" for operand in operands):
+            return fill_template(template, *(as_decimal(operand, layers) for operand in operands))
+        return fill_template(template, *(operand.write(layers) for operand in operands))
 
     return Scalar(type_, write)
 
@@ -157,7 +158,7 @@ def decimal_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
 
     def write(layers: Layers) -> Term:
         a, b = limited(left, layers), limited(right, layers)
-        template = f"({{0}} {operator} {{1}})" if operator != "/" else "({0} / NULLIF({1}, {2}))"
+        template = "({0} / NULLIF({1}, {2}))" if operator == "/" else f"({{0}} {operator} {{1}})"
         return layers.bind(fill_template(template, a, b, decimal(0.0).write(layers)))
 
     return Scalar("decimal", write)
@@ -165,8 +166,9 @@ def decimal_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
 
 def change_case(value: Scalar, upper: bool) -> Scalar:
     """Return a text with its ASCII letters in upper or lower case. Engines and their versions disagree about all other letters."""
-    letters = (LOWER, UPPER) if upper else (UPPER, LOWER)
-    return compose("text", "translate({0}, {1}, {2})", value, *(literal(each, "text") for each in letters))
+    lower_letters, upper_letters = literal(LOWER, "text"), literal(UPPER, "text")
+    letters = (lower_letters, upper_letters) if upper else (upper_letters, lower_letters)
+    return compose("text", "translate({0}, {1}, {2})", value, *letters)
 
 
 def date_part(part: DatePartName, value: Scalar) -> Scalar:

@@ -40,7 +40,8 @@ ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, is null, + - * / // %, lower, upper, substr, and year, quarter, month, "
     "week, day, dayofyear, dayofweek, isodow or extract of a date"
 )
-WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1
+WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1  # the 64-bit integers
+LONGEST_QUOTE = 60  # largest number of characters of an expression that a message shows
 MOST_CHARACTERS = 1_000_000  # largest start and length of substr
 MOST_LISTED = 10_000  # largest number of values in a list in (...)
 
@@ -90,12 +91,12 @@ class Expressions:
             return column(name, declared.type)
         if name in self.within:
             raise InputError(f'{key}: expected columns that are computed from others, found "{name}" computed from itself')
-        own = f"source.columns.{name}.expression"
-        scalar = Expressions(self.columns, (*self.within, name)).scalar(declared.expression, own)
-        if (declared.type, scalar.type) == ("decimal", "integer"):
+        expression_key = f"source.columns.{name}.expression"
+        scalar = Expressions(self.columns, (*self.within, name)).scalar(declared.expression, expression_key)
+        if declared.type == "decimal" and scalar.type == "integer":
             return to_decimal(scalar)
         if scalar.type != declared.type:
-            raise InputError(f"{own}: expected type {declared.type}, as declared, found {scalar.type}")
+            raise InputError(f"{expression_key}: expected type {declared.type}, as declared, found {scalar.type}")
         return scalar
 
 
@@ -122,7 +123,8 @@ class SqlReader:
         if node.comments:
             raise InputError(f"{self.key}: expected no comment, found a comment")
         meaning = MEANINGS.get(type(node).__name__)
-        if meaning is None or any(value and name not in meaning.arguments for name, value in node.args.items()):
+        present = {name for name, value in node.args.items() if value}
+        if meaning is None or not present <= meaning.arguments:
             raise self.refusal(node)
         return meaning.read(SqlReader(self.expressions, self.key, self.depth + 1), node)
 
@@ -141,11 +143,11 @@ class SqlReader:
 
     def comparable(self, node: exp.Expr, *operands: exp.Expr) -> tuple[Scalar, ...]:
         """Return operands that must all have the same type, or all be numbers. Raises InputError if they are not comparable."""
-        scalars = tuple(self.scalar(operand) for operand in operands)
-        if len({"number" if each.type in NUMBERS else each.type for each in scalars}) > 1:
-            types = ", ".join(dict.fromkeys(each.type for each in scalars))
-            hint = " (a date is written date '2020-01-31')" if {each.type for each in scalars} == {"date", "text"} else ""
-            raise self.refusal(node, f"values of one type to compare{hint}, not {types}")
+        scalars = tuple(map(self.scalar, operands))
+        types = dict.fromkeys(scalar.type for scalar in scalars)
+        if len(types) > 1 and not types.keys() <= set(NUMBERS):
+            hint = " (a date is written date '2020-01-31')" if types.keys() == {"date", "text"} else ""
+            raise self.refusal(node, f"values of one type to compare{hint}, not {', '.join(types)}")
         return scalars
 
 
@@ -156,12 +158,8 @@ def parse_expression(text: str, key: str) -> exp.Expr:
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.errors import SqlglotError
 
-    if (
-        not text.strip()
-        or len(text) > LONGEST_EXPRESSION
-        or "\0" in text
-        or text.encode(errors="replace") != text.encode(errors="surrogatepass")
-    ):
+    is_unicode = text.encode(errors="replace") == text.encode(errors="surrogatepass")
+    if not text.strip() or len(text) > LONGEST_EXPRESSION or "\0" in text or not is_unicode:
         raise InputError(
             f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {quote_for_message(text)}"
         )
@@ -178,11 +176,14 @@ def parse_expression(text: str, key: str) -> exp.Expr:
     return trees[0]
 
 
-def quote_for_message(what: exp.Expr | str) -> str:
+def quote_for_message(expression: exp.Expr | str) -> str:
     """Return a part of the user's text in quotes, shortened for a message."""
-    text = what if isinstance(what, str) else what.sql(dialect=GRAMMAR, comments=False)
-    short = text if len(text) <= 60 else f"{text[:57]}..."
-    return f'"{short.encode("unicode_escape").decode() if not short.isprintable() else short}"'
+    text = expression if isinstance(expression, str) else expression.sql(dialect=GRAMMAR, comments=False)
+    if len(text) > LONGEST_QUOTE:
+        text = f"{text[: LONGEST_QUOTE - 3]}..."
+    if not text.isprintable():
+        text = text.encode("unicode_escape").decode()
+    return f'"{text}"'
 
 
 Read = Callable[[SqlReader, "exp.Expr"], Scalar]
@@ -202,23 +203,32 @@ class NodeMeaning:
 
 
 def _is_a(node: exp.Expr | None, name: str) -> bool:
+    """Return whether a node is of the class of sqlglot with this name."""
     return type(node).__name__ == name
 
 
-def _column(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _is_text(node: exp.Expr) -> bool:
+    return _is_a(node, "Literal") and bool(node.args.get("is_string"))
+
+
+def _is_number(node: exp.Expr | None) -> bool:
+    return node is not None and _is_a(node, "Literal") and not node.args.get("is_string")
+
+
+def _read_column(reader: SqlReader, node: exp.Expr) -> Scalar:
     if not _is_a(node.this, "Identifier"):
         raise reader.refusal(node)
     return reader.expressions.column(node.this.this, reader.key)
 
 
-def _literal(reader: SqlReader, node: exp.Expr) -> Scalar:
-    return literal(node.this, "text") if node.args.get("is_string") else _number(reader, node, node.this)
+def _read_literal(reader: SqlReader, node: exp.Expr) -> Scalar:
+    return literal(node.this, "text") if _is_text(node) else _number(reader, node, node.this)
 
 
 def _number(reader: SqlReader, node: exp.Expr, text: str) -> Scalar:
     """Return a number as a 64-bit integer if it consists of digits, otherwise as a double."""
     if text.removeprefix("-").isdecimal() and text.isascii():
-        value = int(text) if len(text) < 25 else WHOLE_MOST + 1
+        value = int(text) if len(text) < 25 else WHOLE_MOST + 1  # a longer text would take long to convert
         if WHOLE_LEAST <= value <= WHOLE_MOST:
             return integer(value)
         raise reader.refusal(node, "integers of 64 bits")
@@ -231,27 +241,26 @@ def _number(reader: SqlReader, node: exp.Expr, text: str) -> Scalar:
     return decimal(number)
 
 
-def _truth(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_boolean(reader: SqlReader, node: exp.Expr) -> Scalar:
     return literal("true" if node.this else "false", "boolean")
 
 
-def _date(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_date(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return a date that is written as date '2020-01-31'. All other casts are refused."""
-    text, to = node.this, node.args["to"]
-    if to.sql() != "DATE" or not _is_a(text, "Literal") or not text.args.get("is_string"):
+    if node.args["to"].sql() != "DATE" or not _is_text(node.this):
         raise reader.refusal(node)
     try:
-        value = date.fromisoformat(text.this)
+        value = date.fromisoformat(node.this.this)
     except ValueError:
         raise reader.refusal(node, "date 'YYYY-MM-DD'") from None
     return literal(value.isoformat(), "date")
 
 
-def _inside(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_parenthesis(reader: SqlReader, node: exp.Expr) -> Scalar:
     return reader.scalar(node.this)
 
 
-def _comparison(operator: str) -> Read:
+def _comparison_reader(operator: str) -> Read:
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
         left, right = reader.comparable(node, node.this, node.expression)
         if left.type == "boolean" and operator not in ("=", "<>"):
@@ -261,32 +270,32 @@ def _comparison(operator: str) -> Read:
     return read
 
 
-def _between(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_between(reader: SqlReader, node: exp.Expr) -> Scalar:
     value, least, most = reader.comparable(node, node.this, node.args["low"], node.args["high"])
     if value.type == "boolean":
         raise reader.refusal(node, "numbers, text or dates with between")
     return compose("boolean", "({0} BETWEEN {1} AND {2})", value, least, most)
 
 
-def _within(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_in(reader: SqlReader, node: exp.Expr) -> Scalar:
     listed = node.expressions
     if not 1 <= len(listed) <= MOST_LISTED:
         raise reader.refusal(node, f"a list of 1 to {MOST_LISTED:,} literals")
     value, *values = reader.comparable(node, node.this, *listed)
-    if not all(each.literal for each in values):
+    if not all(listed_value.literal for listed_value in values):
         raise reader.refusal(node, "literals in the list of in")
-    places = ", ".join(f"{{{number + 1}}}" for number in range(len(values)))
+    places = ", ".join(f"{{{place}}}" for place in range(1, len(values) + 1))
     return compose("boolean", f"({{0}} IN ({places}))", value, *values)
 
 
-def _is(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_is_null(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return the test of a value for null, which is never null itself."""
     if not _is_a(node.expression, "Null"):
         raise reader.refusal(node, "is null or is not null")
     return compose("boolean", "({0} IS NULL)", reader.scalar(node.this))
 
 
-def _connection(operator: str) -> Read:
+def _connection_reader(operator: str) -> Read:
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
         sides = (reader.of_type(side, "boolean") for side in (node.this, node.expression))
         return compose("boolean", f"({{0}} {operator} {{1}})", *sides)
@@ -294,68 +303,74 @@ def _connection(operator: str) -> Read:
     return read
 
 
-def _not(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_not(reader: SqlReader, node: exp.Expr) -> Scalar:
     return compose("boolean", "(NOT {0})", reader.of_type(node.this, "boolean"))
 
 
-def _arithmetic(operator: str) -> Read:
+def _arithmetic_reader(operator: str) -> Read:
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
         left, right = (reader.of_type(side, "integer", "decimal") for side in (node.this, node.expression))
-        decimals = operator == "/" or "decimal" in (left.type, right.type)
-        return (decimal_arithmetic if decimals else whole_arithmetic)(operator, left, right)
+        if operator == "/" or "decimal" in (left.type, right.type):
+            return decimal_arithmetic(operator, left, right)
+        return whole_arithmetic(operator, left, right)
 
     return read
 
 
-def _whole_division(operator: str) -> Read:
+def _whole_division_reader(operator: str) -> Read:
     def read(reader: SqlReader, node: exp.Expr) -> Scalar:
-        return whole_arithmetic(operator, *(reader.of_type(side, "integer") for side in (node.this, node.expression)))
+        left, right = (reader.of_type(side, "integer") for side in (node.this, node.expression))
+        return whole_arithmetic(operator, left, right)
 
     return read
 
 
-def _minus(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_minus(reader: SqlReader, node: exp.Expr) -> Scalar:
     operand = node.this
-    if _is_a(operand, "Literal") and not operand.args.get("is_string") and not operand.this.startswith("-"):
+    if _is_number(operand) and not operand.this.startswith("-"):
         return _number(reader, node, f"-{operand.this}")
     value = reader.of_type(operand, "integer", "decimal")
-    return whole_arithmetic("-", integer(0), value) if value.type == "integer" else decimal_arithmetic("-", decimal(0.0), value)
+    if value.type == "integer":
+        return whole_arithmetic("-", integer(0), value)
+    return decimal_arithmetic("-", decimal(0.0), value)
 
 
-def _cased(upper: bool) -> Read:
+def _case_reader(upper: bool) -> Read:
     return lambda reader, node: change_case(reader.of_type(node.this, "text"), upper)
 
 
-def _substring(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_substring(reader: SqlReader, node: exp.Expr) -> Scalar:
     """Return a substring, counted in Unicode code points.
 
     Start and length must be literals, since engines disagree on positions that are 0 or negative, and on negative lengths.
     """
-    start, length = _position(reader, node, node.args.get("start"), 1), node.args.get("length")
-    many = "" if length is None else f", {_position(reader, node, length, 0)}"
-    return compose("text", f"substring({{0}}, {start}{many})", reader.of_type(node.this, "text"))
+    bounds = [_literal_count(reader, node, node.args.get("start"), 1)]
+    if node.args.get("length") is not None:
+        bounds.append(_literal_count(reader, node, node.args["length"], 0))
+    return compose("text", f"substring({{0}}, {', '.join(map(str, bounds))})", reader.of_type(node.this, "text"))
 
 
-def _position(reader: SqlReader, node: exp.Expr, place: exp.Expr | None, least: int) -> int:
-    text = str(place.this) if _is_a(place, "Literal") and place is not None and not place.args.get("is_string") else ""
-    if not (text.isascii() and text.isdecimal() and len(text) < 8 and least <= int(text) <= MOST_CHARACTERS):
-        raise reader.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
-    return int(text)
+def _literal_count(reader: SqlReader, node: exp.Expr, count: exp.Expr | None, least: int) -> int:
+    """Return a number of characters, which must be a literal. Raises InputError for any other argument."""
+    text = str(count.this) if count is not None and _is_number(count) else ""
+    if text.isascii() and text.isdecimal() and len(text) < 8 and least <= int(text) <= MOST_CHARACTERS:
+        return int(text)
+    raise reader.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")
 
 
-def _part_of(part: DatePartName) -> NodeMeaning:
+def _date_part_meaning(part: DatePartName) -> NodeMeaning:
     return NodeMeaning(lambda reader, node: date_part(part, reader.of_type(node.this, "date")), ONE)
 
 
 PARTS: tuple[DatePartName, ...] = ("year", "quarter", "month", "week", "day", "doy", "dow", "isodow")
 
 
-def _extract(reader: SqlReader, node: exp.Expr) -> Scalar:
+def _read_extract(reader: SqlReader, node: exp.Expr) -> Scalar:
     name = str(node.this.this).lower() if _is_a(node.this, "Var") else ""
-    for part in PARTS:
-        if part == name:
-            return date_part(part, reader.of_type(node.expression, "date"))
-    raise reader.refusal(node, f"extract of {', '.join(PARTS)}")
+    part = next((part for part in PARTS if part == name), None)
+    if part is None:
+        raise reader.refusal(node, f"extract of {', '.join(PARTS)}")
+    return date_part(part, reader.of_type(node.expression, "date"))
 
 
 ONE, TWO = frozenset({"this"}), frozenset({"this", "expression"})
@@ -375,26 +390,26 @@ DATE_PARTS: dict[str, DatePartName] = {
 
 # The meanings by the name of sqlglot's class, so that sqlglot is imported only when an expression is read.
 MEANINGS: Mapping[str, NodeMeaning] = {
-    "Column": NodeMeaning(_column, ONE),
-    "Literal": NodeMeaning(_literal, ONE | {"is_string"}),
-    "Boolean": NodeMeaning(_truth, ONE),
-    "Cast": NodeMeaning(_date, ONE | {"to"}),
-    "Paren": NodeMeaning(_inside, ONE),
-    **{name: NodeMeaning(_comparison(operator), TWO) for name, operator in COMPARISONS.items()},
-    "Between": NodeMeaning(_between, ONE | {"low", "high"}),
-    "In": NodeMeaning(_within, ONE | {"expressions"}),
-    "Is": NodeMeaning(_is, TWO),
-    "And": NodeMeaning(_connection("AND"), TWO),
-    "Or": NodeMeaning(_connection("OR"), TWO),
-    "Not": NodeMeaning(_not, ONE),
-    **{name: NodeMeaning(_arithmetic(operator), TWO) for name, operator in (("Add", "+"), ("Sub", "-"), ("Mul", "*"))},
-    "Div": NodeMeaning(_arithmetic("/"), TWO | {"typed", "safe"}),
-    "IntDiv": NodeMeaning(_whole_division("//"), TWO),
-    "Mod": NodeMeaning(_whole_division("%"), TWO),
-    "Neg": NodeMeaning(_minus, ONE),
-    "Lower": NodeMeaning(_cased(upper=False), ONE),
-    "Upper": NodeMeaning(_cased(upper=True), ONE),
-    "Substring": NodeMeaning(_substring, ONE | {"start", "length"}),
-    "Extract": NodeMeaning(_extract, TWO),
-    **{name: _part_of(part) for name, part in DATE_PARTS.items()},
+    "Column": NodeMeaning(_read_column, ONE),
+    "Literal": NodeMeaning(_read_literal, ONE | {"is_string"}),
+    "Boolean": NodeMeaning(_read_boolean, ONE),
+    "Cast": NodeMeaning(_read_date, ONE | {"to"}),
+    "Paren": NodeMeaning(_read_parenthesis, ONE),
+    **{name: NodeMeaning(_comparison_reader(operator), TWO) for name, operator in COMPARISONS.items()},
+    "Between": NodeMeaning(_read_between, ONE | {"low", "high"}),
+    "In": NodeMeaning(_read_in, ONE | {"expressions"}),
+    "Is": NodeMeaning(_read_is_null, TWO),
+    "And": NodeMeaning(_connection_reader("AND"), TWO),
+    "Or": NodeMeaning(_connection_reader("OR"), TWO),
+    "Not": NodeMeaning(_read_not, ONE),
+    **{name: NodeMeaning(_arithmetic_reader(operator), TWO) for name, operator in (("Add", "+"), ("Sub", "-"), ("Mul", "*"))},
+    "Div": NodeMeaning(_arithmetic_reader("/"), TWO | {"typed", "safe"}),
+    "IntDiv": NodeMeaning(_whole_division_reader("//"), TWO),
+    "Mod": NodeMeaning(_whole_division_reader("%"), TWO),
+    "Neg": NodeMeaning(_read_minus, ONE),
+    "Lower": NodeMeaning(_case_reader(upper=False), ONE),
+    "Upper": NodeMeaning(_case_reader(upper=True), ONE),
+    "Substring": NodeMeaning(_read_substring, ONE | {"start", "length"}),
+    "Extract": NodeMeaning(_read_extract, TWO),
+    **{name: _date_part_meaning(part) for name, part in DATE_PARTS.items()},
 }

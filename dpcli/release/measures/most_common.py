@@ -14,7 +14,7 @@ from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, column_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("column whose values are counted")
+OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +39,10 @@ class ChoiceQuery(Query):
         """Return the largest change of the difference of two counts when one unit changes."""
         return count_range(self.rows, setting.adjacency)
 
-    def chosen(self, setting: QuerySetting, kind: str, cost: QueryCost, choices: str, steps: int = 1) -> QueryRelease:
+    def choice_release(self, setting: QuerySetting, kind: str, cost: QueryCost, choices: str, steps: int = 1) -> QueryRelease:
         """Return the mechanism that chooses `steps` times, each time at this cost."""
         epsilon, reach = cost.bounded_range_epsilon, self.reach(setting)
-        choice_scale(reach, epsilon)
+        choice_scale(reach, epsilon)  # raises InputError if no sampler supports the scale
         why = (
             f"one unit adds at most {self.rows:,} to a count: the difference of two counts changes by at most {reach:,}",
             f"{choices} at epsilon {epsilon:.6g}",
@@ -81,8 +82,8 @@ class TopQuery(ChoiceQuery):
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
-        each = f"each of {self.top:,} choices by the exponential mechanism"
-        return (self.chosen(setting, "exponential", setting.cost.share(1.0 / self.top), each, self.top),)
+        choices = f"each of {self.top:,} choices by the exponential mechanism"
+        return (self.choice_release(setting, "exponential", setting.cost.share(1.0 / self.top), choices, self.top),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (column_key(setting, self.column),), (), self.groups, self.rows)
@@ -93,18 +94,14 @@ class TopQuery(ChoiceQuery):
         (release,) = self.releases(setting)
         keys = sorted(totals, key=sort_key)
         chosen = top_k([totals[key].rows for key in keys], self.top, self.reach(setting), release.keys["epsilon"])
-        rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
+        rows = tuple(AnswerRow((place,), keys[index][0]) for place, index in enumerate(chosen, start=1))
         return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
 
 
 def choice_problems(query: Query, source: Source, column: str) -> Iterator[Problem]:
     """Yield a problem if a query chooses among the values of a column and these are not declared."""
     if column in source.columns and not source.columns[column].declares_keys:
-        otherwise = f", or {query.undeclared}" if query.undeclared else ""
-        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose undeclared values would reveal who is in the data'
-
-
-OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
+        yield ("column",), query.declared_or_otherwise(), f'"{column}", whose undeclared values would reveal who is in the data'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,28 +151,29 @@ class ModeQuery(ChoiceQuery):
             )
             return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
         kind = "permute-and-flip" if setting.cost.pure else "exponential"
-        return (self.chosen(setting, kind, setting.cost, f"one choice by {kind}"),)
+        return (self.choice_release(setting, kind, setting.cost, f"one choice by {kind}"),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = (column_key(setting, self.column, declared=not self.tests),)
         return aggregation_by(self, setting, keys, (), self.groups, self.rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        keys = sorted(totals, key=sort_key)
-        counts = [totals[key].rows for key in keys]
-        chosen = self._tested(setting, dict(zip(keys, counts, strict=True))) if self.tests else keys[self._chosen(setting, counts)]
+        counts = {key: totals[key].rows for key in sorted(totals, key=sort_key)}
+        chosen = self._tested(setting, counts) if self.tests else self._chosen(setting, counts)
         rows = (AnswerRow((), None if chosen is None else chosen[0]),)
         return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
 
-    def _chosen(self, setting: QuerySetting, counts: list[int]) -> int:
-        """Return the index of the chosen value. Permute-and-flip chooses at a pure cost, the exponential mechanism otherwise."""
+    def _chosen(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...]:
+        """Return the key that is chosen by its count. Permute-and-flip chooses at a pure cost, the exponential mechanism otherwise."""
         from dpcli.release.noise.selection import exponential, permute_and_flip
 
         (release,) = self.releases(setting)
         choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
-        return choose(counts, self.reach(setting), release.keys["epsilon"])
+        index = choose(list(counts.values()), self.reach(setting), release.keys["epsilon"])
+        return list(counts)[index]
 
     def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:
+        """Return the most common key if it passes the test; None otherwise."""
         from dpcli.release.noisy_answers import laplace_draw
         from dpcli.release.stability.propose_test import StabilityTest, released_mode
 

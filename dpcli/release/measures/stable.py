@@ -64,6 +64,11 @@ class TestedQuery(Query):
         """Return the proposed distance in whole steps."""
         return whole_steps(getattr(self, self.proposal), stepped_range(source, self.column).step)
 
+    def test_release(self, epsilon: float, delta: float, why: tuple[str, ...]) -> QueryRelease:
+        """Return the test, after which the mechanism `noise` releases the answer."""
+        keys = {"epsilon": epsilon, "delta": delta, "mechanism": f"{self.name}.noise"}
+        return QueryRelease("test", "propose-test-release", keys, why)
+
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
 
@@ -87,17 +92,18 @@ class StableQuery(TestedQuery):
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
-        test, noise = setting.cost.share(TEST_SHARE).pure_epsilon, setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
+        test_epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
+        noise_epsilon = setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         most, step = self.proposed_steps(setting.source), stepped_range(setting.source, self.column).step
-        law = DiscreteLaplaceLaw(scale_of(most, noise))
-        keys = {"epsilon": test, "delta": self.delta, "mechanism": f"{self.name}.noise"}
+        law = DiscreteLaplaceLaw(scale_of(most, noise_epsilon))
         proposed = f"proposal: one unit changes the answer by at most {self.within:g}, which is {most:,} steps"
         tested = (
-            f"one unit changes by at most 1 the number of units that must change to break this bound: tested at epsilon {test:.6g}"
+            "one unit changes by at most 1 the number of units that must change to break this bound: tested at epsilon "
+            f"{test_epsilon:.6g}"
         )
-        scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise:.6g}"
+        scaled = f"then discrete Laplace noise of scale {law.scale:.6g} steps, epsilon {noise_epsilon:.6g}"
         return (
-            QueryRelease("test", "propose-test-release", keys, (proposed, tested)),
+            self.test_release(test_epsilon, self.delta, (proposed, tested)),
             QueryRelease("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": most}, (scaled,), law, step),
         )
 
@@ -107,9 +113,8 @@ class StableQuery(TestedQuery):
         most, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         stable = self.stable_answer(self._numbers(setting, totals), most)
         row = self._row(released_number(stable, most, _test_of(test), epsilon, laplace_draw), noise)
-        return QueryAnswer(
-            self.name, self.measure, (), (row,), self.confidence, f"{NOISE_ALONE}; the answer is none if the test fails"
-        )
+        covers = f"{NOISE_ALONE}; the answer is none if the test fails"
+        return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, covers)
 
     def _row(self, value: int | None, noise: QueryRelease) -> AnswerRow:
         if value is None:
@@ -118,10 +123,12 @@ class StableQuery(TestedQuery):
         return AnswerRow((), on_grid(value, noise.unit), interval.low, interval.high)
 
     def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
-        values, column = stepped_range(setting.source, self.column), setting.source.columns[self.column]
-        bounds = {} if not column.bounded else {"low": float(values.least), "high": float(values.most)}
-        always = has_one_row_per_unit(self, setting.source)
-        return CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always, **bounds)
+        always_one = has_one_row_per_unit(self, setting.source)
+        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always_one)
+        if not setting.source.columns[self.column].bounded:
+            return numbers
+        values = stepped_range(setting.source, self.column)
+        return replace(numbers, low=float(values.least), high=float(values.most))
 
     def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
         """Return the exact statistic, and the number of units that may change before one unit can move it by more than `most` steps."""
@@ -179,8 +186,9 @@ class StableRangeQuery(StableQuery):
         (row,) = answer.rows
         if row.value is None:
             return answer
-        value, around = cut_at_zero(float(row.value), ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence))
-        return replace(answer, rows=(AnswerRow((), value, around.low, around.high),), postprocessed=(NON_NEGATIVE,))
+        interval = ConfidenceInterval(row.lower or 0.0, row.upper or 0.0, self.confidence)
+        value, interval = cut_at_zero(float(row.value), interval)
+        return replace(answer, rows=(AnswerRow((), value, interval.low, interval.high),), postprocessed=(NON_NEGATIVE,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,12 +217,12 @@ class ClusteredMeanQuery(TestedQuery):
         epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
         width = self.proposed_steps(setting.source)
         change = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
-        squared = squared_sensitivity(setting.adjacency, self.rows, width) if self.count is None else change**2
+        if self.count is not None:
+            squared, keys = change**2, {"sensitivity": change, "dimension": 1}
+        else:
+            squared = squared_sensitivity(setting.adjacency, self.rows, width)
+            keys = {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}  # rounded up
         law = DiscreteGaussianLaw(setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared))
-        keys = (
-            {"sensitivity": change, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}
-        )
-        test = {"epsilon": epsilon, "delta": self.delta, "mechanism": f"{self.name}.noise"}
         tested = (
             "one unit changes by at most 1 the number of units that must change for another fullest bin: tested at epsilon "
             f"{epsilon:.6g}"
@@ -223,13 +231,14 @@ class ClusteredMeanQuery(TestedQuery):
             f"rows are clamped to three bins of {self.width:g}: one unit changes their centred sum by at most {change:,} steps"
         )
         return (
-            QueryRelease("test", "propose-test-release", test, (tested,)),
+            self.test_release(epsilon, self.delta, (tested,)),
             QueryRelease("noise", "discrete-gaussian", {"sigma": law.sigma, **keys}, (clamped,), law),
         )
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.releases(setting)
-        numbers, width = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows), self.proposed_steps(setting.source)
+        numbers = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows)
+        width = self.proposed_steps(setting.source)
         steps = released_mean(numbers, width, _test_of(test), noise.keys["sigma"], laplace_draw, gaussian_draw, self.count)
         value = None if steps is None else steps * stepped_range(setting.source, self.column).step
         return QueryAnswer(self.name, self.measure, (), (AnswerRow((), value),), self.confidence, self.expected_error(setting))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError, InternalError
@@ -121,24 +121,17 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
     """Return the score of each candidate for a quantile: minus its distance from the target rank, times the denominator of `share`.
 
     Let n be the number of rows, L the number of rows below candidate t, E the number of rows at t, and share = a/b. Multiplied by b, the
-    target rank is a n, and t covers the ranks from b L to b (L + E). The lowest candidate also covers all ranks below its own, and the
-    highest candidate all ranks above its own. So every rank is covered, and the best score is 0 whatever the data are.
+    target rank is a n, and t covers the ranks from b L to b (L + E). Together the candidates cover all ranks from 0 to b n, of which a n
+    is one. So the best score is 0 whatever the data are.
 
     Args:
         counts: Number of rows at each candidate of the declared grid, in order. Every row is at one of the candidates.
         share: Share of the rows that should lie below the quantile, in [0, 1].
     """
     part, parts = share.numerator, share.denominator
-    target, last = part * sum(counts), len(counts) - 1
+    target = part * sum(counts)
     tops = [parts * top for top in accumulate(counts)]
-    return [
-        -max(
-            bottom - target if index > 0 else 0,
-            target - top if index < last else 0,
-            0,
-        )
-        for index, (bottom, top) in enumerate(zip([0, *tops], tops, strict=False))
-    ]
+    return [-max(bottom - target, target - top, 0) for bottom, top in pairwise([0, *tops])]
 
 
 def rank_range(share: Fraction, max_rows: int, adjacency: Adjacency) -> int:
@@ -152,8 +145,8 @@ def rank_range(share: Fraction, max_rows: int, adjacency: Adjacency) -> int:
     rows of a unit add up. Both bounds are attained (tests/release/noise/test_select.py).
     """
     part, parts = share.numerator, share.denominator
-    one = parts if adjacency is Adjacency.REPLACE_ONE else max(part, parts - part)
-    return 2 * one * max_rows
+    of_one_row = 2 * (parts if adjacency is Adjacency.REPLACE_ONE else max(part, parts - part))
+    return of_one_row * max_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +190,7 @@ def above_threshold(counts: Sequence[int], threshold: int, laws: SparseVectorLaw
 
     The list ends when `laws.answers` counts have reached the threshold, or with the last count. The noise of the threshold is drawn once.
     """
-    [noisy_threshold] = noisy([threshold], laws.threshold)
+    (noisy_threshold,) = noisy([threshold], laws.threshold)
     answers: list[bool] = []
     for count, noise in zip(counts, draws(len(counts), laws.query), strict=True):
         answers.append(count + noise >= noisy_threshold)

@@ -12,9 +12,9 @@ from dpcli.numerics.closed.discrete_tails import log_laplace_beyond
 from dpcli.release.noise.laws import smallest_whole
 
 Value = TypeVar("Value")
+Key = TypeVar("Key")
 Draw = Callable[[float], int]  # draws discrete Laplace noise of this scale
 UNREACHABLE = 2**62  # distance if no dataset has another answer
-Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,12 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
     if not any(counts.values()):
         return StableAnswer(None, 0)
     per_unit = rows * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
-    ranked = sorted(counts.items(), key=lambda pair: tuple(_sortable(pair[0])))
-    first = max(range(len(ranked)), key=lambda place: (ranked[place][1], -place))
-    answer, most = ranked[first]
-    changes = [most - count + (place > first) for place, (_, count) in enumerate(ranked) if place != first]
-    changes.append(most)  # another value that does not occur yet may win
+    ordered = sorted(counts, key=lambda key: tuple(_sortable(key)))
+    answer = max(ordered, key=counts.__getitem__)  # the first of the most common values
+    place = ordered.index(answer)
+    before = [counts[answer] - counts[key] for key in ordered[:place]]  # these values win ties with the answer
+    after = [counts[answer] - counts[key] + 1 for key in ordered[place + 1 :]]
+    changes = (*before, *after, counts[answer])  # the last number is for a value that does not occur yet
     return StableAnswer(answer, units_apart(min(changes), per_unit))
 
 

@@ -6,6 +6,7 @@ A statistic is released only if a noisy test finds that few units cannot change 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,6 +17,9 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import scale_of
 from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, StableAnswer, released_mode
 from dpcli.release.vectors import Contribution, sensitivity
+
+QUARTILES = (Fraction(1, 4), Fraction(3, 4))
+Gaussian = Callable[[float], int]  # draws discrete Gaussian noise of this sigma
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +98,15 @@ def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int
     The three numbers count the rows up to the first point, strictly between the points, and from the second point on.
     """
     points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
-    cumulative = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
+    rows_up_to = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
     right = 0
     for left, point in enumerate(points):
         while right < len(points) and not points[right] - point > most:
             right += 1
         if right == len(points):
             return
-        yield cumulative[left], cumulative[right - 1] - cumulative[left], cumulative[-1] - cumulative[right - 1]
+        before_right = rows_up_to[right - 1]
+        yield rows_up_to[left], before_right - rows_up_to[left], rows_up_to[-1] - before_right
 
 
 def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
@@ -123,9 +128,6 @@ def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, 
     return max(to_right - 1, to_left - 1, between)
 
 
-QUARTILES = (Fraction(1, 4), Fraction(3, 4))
-
-
 def stable_range(numbers: CountedNumbers, most: int) -> StableAnswer[int]:
     """Return the interquartile range and its distance in units, which is 0 if one unit may move the range by more than `most`.
 
@@ -135,13 +137,10 @@ def stable_range(numbers: CountedNumbers, most: int) -> StableAnswer[int]:
     Proof for an added row: It moves the lower quartile up only if the number of rows is a multiple of 4, and then the upper quartile does
     not move down. It moves the lower quartile down only if the row lies below that quartile, and then the upper quartile does not move up.
     """
-    each = most if numbers.per_unit == 1 else most // 2
-    low, high = (stable_quantile(numbers, share, each) for share in QUARTILES)
-    answer = None if low.answer is None or high.answer is None else high.answer - low.answer
-    return StableAnswer(answer, min(low.distance, high.distance))
-
-
-Gaussian = Callable[[float], int]  # draws discrete Gaussian noise of this sigma
+    most_of_quartile = most if numbers.per_unit == 1 else most // 2
+    lower, upper = (stable_quantile(numbers, share, most_of_quartile) for share in QUARTILES)
+    answer = None if lower.answer is None or upper.answer is None else upper.answer - lower.answer
+    return StableAnswer(answer, min(lower.distance, upper.distance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,11 @@ class ThreeBins:
 
     def centred(self, counts: Mapping[int, int]) -> int:
         """Return the sum over all rows of the clamped number minus the centre."""
-        return sum(count * (min(max(value, self.low), self.high) - self.centre) for value, count in counts.items())
+        total = 0
+        for value, count in counts.items():
+            clamped = min(max(value, self.low), self.high)
+            total += count * (clamped - self.centre)
+        return total
 
 
 def farthest(width: int) -> int:
@@ -191,9 +194,9 @@ def squared_sensitivity(adjacency: Adjacency, rows: int, width: int) -> int:
 
 def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
     """Return the number of rows in each bin of `width` whole numbers."""
-    rows_in_bin: dict[int, int] = {}
+    rows_in_bin: dict[int, int] = defaultdict(int)
     for value, count in counts.items():
-        rows_in_bin[value // width] = rows_in_bin.get(value // width, 0) + count
+        rows_in_bin[value // width] += count
     return rows_in_bin
 
 
@@ -219,12 +222,12 @@ def released_mean(
         draw, gaussian: Samplers of discrete Laplace and discrete Gaussian noise.
         count: Number of rows if it is public. If None, the number gets noise too, and is taken to be at least 1.
     """
-    around = fullest_bin(numbers, width, test, draw)
-    if around is None:
+    three_bins = fullest_bin(numbers, width, test, draw)
+    if three_bins is None:
         return None
-    total = around.centred(numbers.counts) + gaussian(sigma)
+    total = three_bins.centred(numbers.counts) + gaussian(sigma)
     if count is not None:
-        return around.centre + total / count
-    times = farthest(width)
-    rows = (times * sum(numbers.counts.values()) + gaussian(sigma)) / times
-    return around.centre + total / max(rows, 1.0)
+        return three_bins.centre + total / count
+    factor = farthest(width)
+    rows = (factor * sum(numbers.counts.values()) + gaussian(sigma)) / factor
+    return three_bins.centre + total / max(rows, 1.0)
