@@ -168,7 +168,11 @@ class Source:
     columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with its type and values")]
     path: Annotated[
         str | None,
-        Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb", reads=True),
+        Key(
+            "the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb; without path and url, a "
+            "program gives a table to dpcli.release",
+            reads=True,
+        ),
     ] = None
     url: Annotated[
         str | None,
@@ -185,8 +189,10 @@ class Source:
     output: Annotated[str | None, Key("folder for the answers and the statement of the release; default runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
-        if (self.path is None) == (self.url is None):
-            yield ("path",), "path or url", "both" if self.path else "neither"
+        if self.path is not None and self.url is not None:
+            yield ("path",), "path or url", "both"
+        if self.table is not None and self.path is None and self.url is None:
+            yield ("table",), "path or url with it", "neither"
         if self.url is not None and self.table is None:
             yield ("table",), "the table of url", "none"
         if self.url is not None and not self.url.startswith(("postgresql://", "postgres://")):

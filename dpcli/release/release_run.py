@@ -192,7 +192,7 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
     from dpcli.release.engines.source_engine import open_source
 
     answers = []
-    with open_source(plan.source, plan.path, plan.window) as engine:
+    with open_source(plan.source, plan.path, plan.window, plan.given) as engine:
         for number, priced in enumerate(plan.queries):
             question = priced.query.aggregation(priced.setting)
             answer = priced.query.answer(priced.setting, _totals(engine, question, plan.path))
@@ -229,7 +229,7 @@ def require_ready(plan: ReleasePlan) -> None:
     require_samplers()
     require_expressions(plan.source, plan.queries, plan.path)
     questions = [priced.query.aggregation(priced.setting) for priced in plan.queries]
-    require_source(plan.source, plan.path, questions, plan.window)
+    require_source(plan.source, plan.path, questions, plan.window, plan.given)
     for priced, question in zip(plan.queries, questions, strict=True):  # raises errors without data before the charge
         priced.query.answer(priced.setting, totals_of((), question))
         priced.query.expected_error(priced.setting)

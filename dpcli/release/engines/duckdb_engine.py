@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals, quoted
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, DuckDBSql
-from dpcli.release.engines.source_files import PATTERN, Files, Header, files_of, header_of
+from dpcli.release.engines.source_files import PATTERN, Files, Header, Kind, files_of, header_of
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine
 
@@ -89,8 +89,8 @@ class DuckDB(SqlEngine):
             self.spill.remove()
 
     def _find(self) -> ActualTable:
-        find: Callable[[], ActualTable] = {"csv": self._csv, "parquet": self._parquet, "duckdb": self._own}[self.files.kind]
-        return find()
+        find: Mapping[Kind, Callable[[], ActualTable]] = {"csv": self._csv, "parquet": self._parquet, "duckdb": self._own}
+        return find[self.files.kind]()
 
     def _csv(self, in_order: bool = False) -> ActualTable:
         header = header_of(self.files, self.table.stored)
@@ -220,20 +220,12 @@ def open_duckdb(table: SourceTable) -> DuckDB:
     assert table.path is not None
     files = files_of(table.path, table.folder)
     spill = spill_folder()
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY,
-        "threads": min(THREADS, os.cpu_count() or 1),
-        "temp_directory": spill.path,
-        "preserve_insertion_order": False,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
     try:
-        connection = duckdb.connect(config=settings)
+        connection = connected(spill)
         if files.kind == "duckdb":
             # The file gets a catalog of its own, so that no macro of the file can replace a function with the same name.
             connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
-        _harden(connection, files)
+        harden(connection, files)
         return DuckDB(table, files, spill, connection)
     except duckdb.Error as error:
         failure = InputError(f"{files.place}: DuckDB cannot open the file, or it is in use ({type(error).__name__})")
@@ -244,7 +236,22 @@ def open_duckdb(table: SourceTable) -> DuckDB:
     raise failure
 
 
-def _harden(connection: Any, files: Files) -> None:
+def connected(spill: SpillFolder) -> Any:
+    """Return a new connection of DuckDB with dpcli's settings. Rows that do not fit in memory are written to the spill folder."""
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY,
+        "threads": min(THREADS, os.cpu_count() or 1),
+        "temp_directory": spill.path,
+        "preserve_insertion_order": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    return duckdb.connect(config=settings)
+
+
+def harden(connection: Any, files: Files) -> None:
     """Forbid access to all other files and to the network, and lock the settings, which a view of the file might change."""
     paths = ", ".join(map(DuckDBSql().text, files.paths))
     connection.execute(f"SET allowed_paths = [{paths}]")

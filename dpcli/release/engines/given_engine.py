@@ -1,0 +1,165 @@
+"""The engines of tables that a program has in memory. They copy the declared columns once, after the charge, and every query reads the copy.
+
+So all queries see one state of a table that the program may change meanwhile. And a relation or a data frame that has other rows each time it
+is read cannot make a unit count with more rows than it may.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from dpcli.base.errors import DpcliError, InputError, LedgerError
+from dpcli.base.extras import require
+from dpcli.release.aggregate import Aggregation, Totals
+from dpcli.release.engines.duckdb_engine import DuckDB, connected, harden, spill_folder
+from dpcli.release.engines.given_table import GivenTable, SparkFrame
+from dpcli.release.engines.source_files import Files
+from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
+from dpcli.release.engines.spark_engine import Spark, quietly, set_up
+from dpcli.release.engines.sql_engine import SqlEngine
+
+PLACE = "the table given to dpcli.release"
+COPY, PART = "given", "part"  # names of the copy, and of the part of the table that is being copied
+UNREADABLE = "a type that DuckDB cannot read"
+
+
+@dataclass(slots=True)
+class GivenDuckDB(DuckDB):
+    """A table in memory that DuckDB copies.
+
+    Attributes:
+        given: The table.
+        types: DuckDB's types of the columns that are copied, by their places in the table.
+        copied: Whether the rows were copied.
+    """
+
+    given: GivenTable = field(kw_only=True, repr=False)
+    types: dict[int, str] = field(default_factory=dict, init=False)
+    copied: bool = field(default=False, init=False)
+
+    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        self._statement(aggregation, secret)  # describes the table before it is copied
+        if not self.copied:
+            self._copy()
+        return SqlEngine.totals(self, aggregation, secret)
+
+    def _find(self) -> ActualTable:
+        names = self.given.names
+        self._require_once(names, PLACE)
+        places = [place for place, name in enumerate(names) if name in self.table.stored]
+        fields = {names[place]: self._described(place) for place in places}
+        others = tuple(name for name in names if name not in fields)
+        _require_columns(self.types)
+        return ActualTable(COPY, fields, PLACE, others=others)
+
+    def _described(self, place: int) -> ActualColumn:
+        """Return a column as DuckDB reads it. Its type is noted if it is one that can be converted, so that its values are copied."""
+        kind = self._type_of(place)
+        column = self._column(f"f{place}", kind)
+        if column.family != "other":
+            self.types[place] = kind
+        if self.given.is_bytewise(place):
+            return column
+        return ActualColumn(column.sql, column.family, f"{kind} with a collation", bytewise=False)
+
+    def _type_of(self, place: int) -> str:
+        import duckdb
+
+        try:
+            self.connection.register(PART, self.given.without_rows(place))
+            kind = str(self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()[0][1])
+        except duckdb.Error:
+            return UNREADABLE
+        finally:
+            self.connection.unregister(PART)
+        return kind
+
+    def _copy(self) -> None:
+        """Copy all rows of the columns in `types`."""
+        columns = ", ".join(f"f{place} {kind}" for place, kind in self.types.items())
+        self._rows(f"CREATE TABLE {COPY} ({columns})")
+        try:
+            for part in self.given.parts(tuple(self.types)):
+                self.connection.register(PART, part)
+                self._rows(f"INSERT INTO {COPY} SELECT * FROM {PART}")
+                self.connection.unregister(PART)
+        except DpcliError:
+            raise
+        except Exception as error:  # an error of another library, whose message may quote rows
+            failure = self._meaning(error)
+        else:
+            self.copied = True
+            return
+        raise failure  # outside of the except clause, so that the error is not attached as context
+
+    def _meaning(self, error: Exception) -> InputError | LedgerError:
+        meaning = DuckDB._meaning(self, error)
+        return meaning if isinstance(meaning, LedgerError) else InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
+
+
+@dataclass(slots=True)
+class GivenSpark(Spark):
+    """A DataFrame of Spark. It is copied within Spark, whose files keep the copy until the session ends or no longer needs it.
+
+    Attributes:
+        given: The data frame.
+        view: Name of the view of the copy, which all sessions of the Spark application share.
+        places: Places of the columns that are copied.
+        copied: Whether the rows were copied.
+    """
+
+    given: SparkFrame = field(kw_only=True, repr=False)
+    view: str = field(default_factory=lambda: f"dpcli_{secrets.token_hex(8)}", init=False)
+    places: list[int] = field(default_factory=list, init=False)
+    copied: bool = field(default=False, init=False)
+
+    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        self._statement(aggregation, secret)  # describes the table before it is copied
+        if not self.copied:
+            quietly(self._copy, PLACE)
+            self.copied = True
+        return SqlEngine.totals(self, aggregation, secret)
+
+    def close(self) -> None:
+        if self.copied:
+            quietly(lambda: self.session.catalog.dropGlobalTempView(self.view), PLACE)
+
+    def _find(self) -> ActualTable:
+        names = tuple(self.given.frame.columns)
+        self._require_once(names, PLACE)
+        kinds = [each.dataType.simpleString() for each in self.given.frame.schema.fields]
+        self.places = [place for place, name in enumerate(names) if name in self.table.stored]
+        fields = {names[place]: ActualColumn(f"f{place}", self._family(kinds[place]), kinds[place]) for place in self.places}
+        others = tuple(name for name in names if name not in fields)
+        _require_columns(self.places)
+        return ActualTable(f"global_temp.{self.view}", fields, PLACE, others=others)
+
+    def _copy(self) -> None:
+        own = [f"f{place}" for place in range(len(self.given.frame.columns))]
+        declared = self.given.frame.toDF(*own).select([own[place] for place in self.places])
+        declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
+
+
+def _require_columns(places: Collection[int]) -> None:
+    """Raise InputError unless there is a column to copy."""
+    if not places:
+        raise InputError(f"{PLACE}: expected a column of [source.columns], whose values have its type, found none")
+
+
+def open_given(table: SourceTable) -> SqlEngine:
+    """Return a table in memory, opened in the engine that can read it. Raises Unavailable if the engine is not installed."""
+    if isinstance(table.given, SparkFrame):
+        return GivenSpark(table, set_up(table.given.frame.sparkSession.newSession()), given=table.given)
+    require("duckdb")
+    assert table.given is not None
+    spill = spill_folder()
+    try:
+        connection = connected(spill)
+        files = Files("memory", (), PLACE)
+        harden(connection, files)
+        return GivenDuckDB(table, files, spill, connection, given=table.given)
+    except BaseException:
+        spill.remove()
+        raise
