@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CallablePackage(type(sys)):  # type: ignore[misc]
-    """The package, which Python binds to the name `dpcli.release` when it imports a module of it, and which therefore is the function too."""
+    """The type of this package. Python binds the name `dpcli.release` to the package, so the package itself is what programs call."""
 
     def __call__(
         self,

@@ -86,17 +86,16 @@ class ReleasedAnswers(Displayed):
         A key that a query does not have is missing in its rows. `value` is text where a query chooses a text. `lower` and `upper` are
         missing where there is no interval.
         """
-        from dpcli.release.documents.release import QUERY_COLUMNS, sheet_of
+        from dpcli.release.documents.release import QUERY_COLUMNS, VALUE_COLUMNS, sheet_of
 
         sheet = sheet_of(self.answers)
-        keys = sheet.columns[len(QUERY_COLUMNS) : -4]
-        order = (*keys, *QUERY_COLUMNS, *sheet.columns[-4:])
-        rows = [{name: row[sheet.columns.index(name)] for name in order} for row in sheet.rows]
+        first, last = len(QUERY_COLUMNS), len(sheet.columns) - len(VALUE_COLUMNS)
+        places = (*range(first, last), *range(first), *range(last, len(sheet.columns)))  # the keys come first
+        columns = {sheet.columns[place]: [row[place] for row in sheet.rows] for place in places}
         if importlib.util.find_spec("pandas") is None:
-            return rows
+            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         import pandas
 
-        columns = {name: [row[name] for row in rows] for name in order}
         return pandas.DataFrame({name: pandas.Series(values, dtype=_dtype(values)) for name, values in columns.items()})
 
 
@@ -181,8 +180,9 @@ def release(
     from all values otherwise. And nothing else about the table is shown.
 
     Args:
-        table: A pandas or polars DataFrame, a pyarrow Table, a DuckDB relation, or a DataFrame of a Spark session in this process. The index
-            of a pandas DataFrame is ignored. A value of a column of objects or categories counts as its text would in a csv.
+        table: A pandas or polars DataFrame, a pyarrow Table, a DuckDB relation, or a DataFrame of a Spark session in this process. The
+            index of a pandas DataFrame is ignored. A value of a column of objects or categories counts as its text would in a csv;
+            3.0 counts as 3.
         pipeline: The path of the file, or the pipeline that `dpcli.load` read from it. The file needs [[query]] and [source] with
             `columns`. Its `path` or `url` is not read, and may be missing.
         ledger: The file or URL of a ledger, which is charged in full before the table is read. None for no ledger.
@@ -226,10 +226,14 @@ def _plan(pipeline: str | os.PathLike[str] | Pipeline, out: str | None = None) -
     loaded = pipeline if isinstance(pipeline, Pipeline) else None
     path = loaded.path if loaded is not None else path_or_url("pipeline", pipeline)
     if path is None or path == "-":
-        raise InputError("pipeline: expected the path of a file, or what dpcli.load read from a file, found a pipeline without a file")
+        raise InputError(
+            "pipeline: expected the path of a file, or what dpcli.load read from a file, found a pipeline without a file"
+        )
     plan = plan_of(path)
     if loaded is not None and loaded != plan.pipeline:
-        raise InputError(f"pipeline: expected what dpcli.load reads from {path} now, found a change of the file or of the pipeline since")
+        raise InputError(
+            f"pipeline: expected what dpcli.load reads from {path} now, found a change of the file or of the pipeline since"
+        )
     return plan if out is None else replace(plan, source=replace(plan.source, output=out))
 
 

@@ -80,7 +80,12 @@ def plan_document(plan: ReleasePlan) -> Document:
     )
     lacks_ledger = plan.window is None and plan.pipeline.privacy.window is not None
     ledger = ("the file states a window of a ledger's blocks: without --ledger nothing would be answered",) if lacks_ledger else ()
-    notes = ("no data were read", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *outlook)
+    given = (
+        ()
+        if plan.source.path or plan.source.url
+        else ("the file names no data: only dpcli.release, in Python, answers it about a table",)
+    )
+    notes = ("no data were read", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *given, *outlook)
     data = {
         "schema": "dpcli/release-plan/v1",
         "queries": [_planned_data(priced) for priced in plan.queries],

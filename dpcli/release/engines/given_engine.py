@@ -1,14 +1,15 @@
-"""The engines of tables that a program has in memory. They copy the declared columns once, after the charge, and every query reads the copy.
+"""The engines of tables that a program has in memory. They copy the declared columns once, after the charge. Every query reads the copy.
 
-So all queries see one state of a table that the program may change meanwhile. And a relation or a data frame that has other rows each time it
-is read cannot make a unit count with more rows than it may.
+So all queries see one state of a table that the program may change meanwhile. A relation or a data frame may have other rows each time
+that it is read. Even then, no unit counts with more rows than it may.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dpcli.base.errors import DpcliError, InputError, LedgerError
 from dpcli.base.extras import require
@@ -51,12 +52,12 @@ class GivenDuckDB(DuckDB):
         places = [place for place, name in enumerate(names) if name in self.table.stored]
         fields = {names[place]: self._described(place) for place in places}
         others = tuple(name for name in names if name not in fields)
-        _require_columns(self.types)
+        _require_columns(self.types, fields)
         return ActualTable(COPY, fields, PLACE, others=others)
 
     def _described(self, place: int) -> ActualColumn:
         """Return a column as DuckDB reads it. Its type is noted if it is one that can be converted, so that its values are copied."""
-        kind = self._type_of(place)
+        kind = self.given.type_of(place, self._type_of)
         column = self._column(f"f{place}", kind)
         if column.family != "other":
             self.types[place] = kind
@@ -64,16 +65,16 @@ class GivenDuckDB(DuckDB):
             return column
         return ActualColumn(column.sql, column.family, f"{kind} with a collation", bytewise=False)
 
-    def _type_of(self, place: int) -> str:
+    def _type_of(self, part: Any) -> str:
+        """Return DuckDB's name of the type of an object with one column."""
         import duckdb
 
         try:
-            self.connection.register(PART, self.given.without_rows(place))
+            self.connection.register(PART, part)
             kind = str(self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()[0][1])
         except duckdb.Error:
             return UNREADABLE
-        finally:
-            self.connection.unregister(PART)
+        self.connection.unregister(PART)
         return kind
 
     def _copy(self) -> None:
@@ -96,7 +97,11 @@ class GivenDuckDB(DuckDB):
 
     def _meaning(self, error: Exception) -> InputError | LedgerError:
         meaning = DuckDB._meaning(self, error)
-        return meaning if isinstance(meaning, LedgerError) else InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
+        return (
+            meaning
+            if isinstance(meaning, LedgerError)
+            else InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
+        )
 
 
 @dataclass(slots=True)
@@ -130,10 +135,11 @@ class GivenSpark(Spark):
         names = tuple(self.given.frame.columns)
         self._require_once(names, PLACE)
         kinds = [each.dataType.simpleString() for each in self.given.frame.schema.fields]
-        self.places = [place for place, name in enumerate(names) if name in self.table.stored]
-        fields = {names[place]: ActualColumn(f"f{place}", self._family(kinds[place]), kinds[place]) for place in self.places}
+        columns = [ActualColumn(f"f{place}", self._family(kind), kind) for place, kind in enumerate(kinds)]
+        fields = {name: column for name, column in zip(names, columns, strict=True) if name in self.table.stored}
+        self.places = [place for place, name in enumerate(names) if name in fields and columns[place].family != "other"]
         others = tuple(name for name in names if name not in fields)
-        _require_columns(self.places)
+        _require_columns(self.places, fields)
         return ActualTable(f"global_temp.{self.view}", fields, PLACE, others=others)
 
     def _copy(self) -> None:
@@ -142,10 +148,11 @@ class GivenSpark(Spark):
         declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
 
 
-def _require_columns(places: Collection[int]) -> None:
-    """Raise InputError unless there is a column to copy."""
+def _require_columns(places: Collection[int], fields: Mapping[str, ActualColumn]) -> None:
+    """Raise InputError unless there is a column to copy: without one, the number of rows would be lost."""
     if not places:
-        raise InputError(f"{PLACE}: expected a column of [source.columns], whose values have its type, found none")
+        kinds = ", ".join(f'"{name}" ({column.kind})' for name, column in fields.items())
+        raise InputError(f"{PLACE}: expected a column of [source.columns] with values of its type, found {kinds or 'none'}")
 
 
 def open_given(table: SourceTable) -> SqlEngine:

@@ -1,7 +1,8 @@
 """Tables that a program has in memory, as parts that DuckDB can read.
 
-The columns of a part are named f0, f1, ... by their places in the table, so that no name is special, and duplicate names do no harm. The type
-of a column follows from the type that the table states for it, never from its values: a single row must not decide how others are read.
+The columns of a part are named f0, f1, ... by their places in the table. So no name is special, and names that repeat do no harm. The
+type of a column follows from the type that the table states for it, and never from its values. A single row must not decide how others are
+read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import datetime
 import decimal
 import numbers
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 from dpcli.base.errors import InputError
 
 PART_ROWS = 100_000  # rows of a pandas table that are converted at once, since texts of Python take much memory
+LARGEST_WHOLE = 2**63  # a whole number below this is written with its digits alone
 LARGEST_BITS = 1_000  # more bits make a whole number of more than 300 digits, which counts as missing in a csv as well
 PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
@@ -36,8 +38,13 @@ class GivenTable(Protocol):
     @property
     def names(self) -> tuple[str, ...]: ...
 
-    def without_rows(self, place: int) -> Any:
-        """Return the column at a place, without rows, as an object that DuckDB can read."""
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        """Return DuckDB's name of a column's type. No row is read.
+
+        Args:
+            place: The place of the column.
+            described: Function that returns the name for an object with one column that DuckDB can read.
+        """
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         """Yield all rows of the columns at these places, as objects that DuckDB can read. There is at least one part."""
@@ -70,8 +77,8 @@ class PandasTable:
     def names(self) -> tuple[str, ...]:
         return tuple(map(str, self.frame.columns))
 
-    def without_rows(self, place: int) -> Any:
-        return _pandas_part(self.frame.iloc[:0, [place]], (place,))
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        return described(_pandas_part(self.frame.iloc[:0, [place]], (place,)))
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         columns = self.frame.iloc[:, list(places)].copy()  # one state of a table that the program may change meanwhile
@@ -110,7 +117,10 @@ def _is_plain(dtype: Any) -> bool:
 
 
 def text_of(value: object) -> str | None:
-    """Return a value of Python as the text that a csv has for it; None if it has none. No value raises an error."""
+    """Return a value of Python as the text that a csv has for it; None if it has none. No value raises an error.
+
+    A whole number is its digits, whatever its type is: 3.0 is "3", as it counts as an integer in a column of floats too.
+    """
     with suppress(Exception):  # an error would show that there is such a value
         if isinstance(value, str):
             return str(value) if value.encode() is not None else None
@@ -125,11 +135,12 @@ def _other_text(value: Any) -> str | None:
         return str(bool(value)).lower()
     if isinstance(value, numbers.Integral):
         return str(int(value)) if int(value).bit_length() <= LARGEST_BITS else None
-    if isinstance(value, numbers.Real):
-        return repr(float(value))
+    if isinstance(value, numbers.Real | decimal.Decimal):
+        exact = value if isinstance(value, decimal.Decimal) else float(value)
+        return str(int(exact)) if abs(exact) < LARGEST_WHOLE and exact == int(exact) else str(exact)
     if isinstance(value, datetime.date):  # a datetime is a date
         return value.isoformat()
-    return str(value) if isinstance(value, decimal.Decimal | uuid.UUID | np.datetime64) else None
+    return str(value) if isinstance(value, uuid.UUID | np.datetime64) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +153,8 @@ class PolarsTable:
     def names(self) -> tuple[str, ...]:
         return tuple(self.frame.columns)
 
-    def without_rows(self, place: int) -> Any:
-        return next(PolarsTable(self.frame.clear()).parts((place,)))
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        return described(next(PolarsTable(self.frame.clear()).parts((place,))))
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         import polars
@@ -175,8 +186,8 @@ class ArrowTable:
     def names(self) -> tuple[str, ...]:
         return tuple(self.table.column_names)
 
-    def without_rows(self, place: int) -> Any:
-        return next(ArrowTable(self.table.slice(0, 0)).parts((place,)))
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        return described(next(ArrowTable(self.table.slice(0, 0)).parts((place,))))
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         import pyarrow
@@ -208,8 +219,9 @@ class DuckDBRelation:
     def names(self) -> tuple[str, ...]:
         return tuple(self.relation.columns)
 
-    def without_rows(self, place: int) -> Any:
-        return ArrowStream(self.relation.project(self._column(place)).limit(0))
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        kind = str(self.relation.types[place])  # a query without rows might still call functions with effects
+        return "VARCHAR" if kind in WIDE or kind.startswith("ENUM") else kind
 
     def parts(self, places: Sequence[int]) -> Iterator[Any]:
         yield ArrowStream(self.relation.project(", ".join(map(self._column, places))))
