@@ -79,24 +79,32 @@ class ReleasedAnswers(Displayed):
         with open(os.path.join(self.folder, STATEMENT), encoding="utf-8") as file:
             return file.read()
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each answer, with the columns of `frame`. What is missing is None."""
+        columns = self._columns()
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
     def frame(self) -> Any:
-        """Return the answers as a pandas DataFrame or, without pandas, as a list with a dictionary for each row.
+        """Return the answers as a pandas DataFrame or, if pandas is not installed, as `rows` does.
 
         There is one row for each answer. The columns are the keys of all queries, then query, measure, value, lower, upper and confidence.
         A key that a query does not have is missing in its rows. `value` is text where a query chooses a text. `lower` and `upper` are
         missing where there is no interval.
         """
+        if importlib.util.find_spec("pandas") is None:
+            return self.rows()
+        import pandas
+
+        return pandas.DataFrame({name: pandas.Series(values, dtype=_dtype(values)) for name, values in self._columns().items()})
+
+    def _columns(self) -> dict[str, list[Any]]:
+        """Return the columns of `frame` by name. The keys come first."""
         from dpcli.release.documents.release import QUERY_COLUMNS, VALUE_COLUMNS, sheet_of
 
         sheet = sheet_of(self.answers)
         first, last = len(QUERY_COLUMNS), len(sheet.columns) - len(VALUE_COLUMNS)
-        places = (*range(first, last), *range(first), *range(last, len(sheet.columns)))  # the keys come first
-        columns = {sheet.columns[place]: [row[place] for row in sheet.rows] for place in places}
-        if importlib.util.find_spec("pandas") is None:
-            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        import pandas
-
-        return pandas.DataFrame({name: pandas.Series(values, dtype=_dtype(values)) for name, values in columns.items()})
+        places = (*range(first, last), *range(first), *range(last, len(sheet.columns)))
+        return {sheet.columns[place]: [row[place] for row in sheet.rows] for place in places}
 
 
 def _dtype(values: Sequence[object]) -> str:

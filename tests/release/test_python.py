@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import runpy
 import subprocess
 import sys
 import traceback
@@ -249,3 +250,11 @@ def test_the_names_import_nothing_that_a_table_needs() -> None:
         code = f"import sys; {line}; print(*{{*sys.modules}} & {{*{packages}}})"
         ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
         assert set(ran.stdout.split()) == expected, line
+
+
+def test_the_notebook_of_an_analyst_answers_ten_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "ten_questions.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(".")[0] for line in lines if line[:1].isdigit()] == [str(number) for number in range(1, 11)]
+    patients = int(next(line for line in lines if line.startswith("1. ")).split()[1])
+    assert abs(patients - 900) < 130  # ten times the noise that has probability 0.95
