@@ -82,10 +82,9 @@ def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
     """
     if pipeline.privacy.adaptive or not any(amplified(entry) for entry in pipeline.mechanisms):  # a cap is not amplified
         return None
+    in_passes = tuple(map(_in_passes, pipeline.mechanisms))
     try:
-        return account(
-            replace(pipeline, budget=None, mechanisms=tuple(map(_in_passes, pipeline.mechanisms))), delta=file_account.delta
-        )
+        return account(replace(pipeline, budget=None, mechanisms=in_passes), delta=file_account.delta)
     except InternalError:
         raise
     except DpcliError:
@@ -98,6 +97,7 @@ def amplified(entry: Entry) -> bool:
 
 
 def _in_passes(entry: Entry) -> Entry:
+    """Return the entry with passes over the data in a shuffled order, in place of random draws."""
     scheme = entry.sampling
     if not amplified(entry) or not isinstance(scheme, Batched):
         return entry

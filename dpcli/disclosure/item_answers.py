@@ -45,6 +45,18 @@ QUERIES = {
     "one-release": "one-release: all questions are fixed before the data are read",
     "interactive": "interactive: analysts choose their questions, and may use earlier answers to choose",
 }
+# The noise of federated training, and those against whom it protects, by the key `noise` of [federated].
+NOISE = {
+    "server": "the trusted server sees each client's update, and adds the noise once per round",
+    "secure-aggregation": "each client adds a share of the noise, and the server sees only sums with the noise of {min_clients} clients "
+    "or more, at most {dishonest} of whom collude with it; the rounding and the modulus of the aggregation are not accounted for",
+    "local": "each client adds the noise itself, and the server sees every message and its sender",
+}
+AGAINST = {
+    "server": "The guarantee protects against those who see the releases, but not against the server",
+    "secure-aggregation": "The guarantee protects against the server too, and so has no amplification by sampling",
+    "local": "The guarantee protects against everybody, including the server, and so has no amplification by sampling",
+}
 
 
 def text_of(key: str) -> Callable[[Facts], str | None]:
@@ -68,13 +80,13 @@ def explanation_of(key: str, words: Mapping[str, str]) -> Callable[[Facts], str 
 
 
 def definition(facts: Facts) -> str:
-    plain = (
-        "pure differential privacy (delta = 0)"
-        if facts.account.delta == 0.0
-        else "approximate differential privacy (epsilon, delta)"
-    )
-    capped = _rho(facts) is not None
-    return f"zero-concentrated differential privacy (zCDP), which the budget uses, and {plain}" if capped else plain
+    if facts.account.delta == 0.0:
+        words = "pure differential privacy (delta = 0)"
+    else:
+        words = "approximate differential privacy (epsilon, delta)"
+    if _rho(facts) is not None:
+        return f"zero-concentrated differential privacy (zCDP), which the budget uses, and {words}"
+    return words
 
 
 def guarantee(facts: Facts) -> str:
@@ -82,17 +94,20 @@ def guarantee(facts: Facts) -> str:
     rho = _rho(facts)
     if rho is None or rho.spent.reason:
         return stated_epsilon(facts.account)
-    epsilon = implied(rho.spent.value, facts.account)
-    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{epsilon and f', which implies {epsilon}'}"
+    implied = _implied_epsilon(rho.spent.value, facts.account)
+    implication = f", which implies {implied}" if implied else ""
+    return f"{stated_epsilon(facts.account)}; rho <= {bound(rho.spent.value)} in zCDP{implication}"
 
 
 def _rho(facts: Facts) -> RhoVerdict | None:
     return None if facts.account.budget is None else facts.account.budget.rho
 
 
-def implied(rho: float, account: Account) -> str:
+def _implied_epsilon(rho: float, account: Account) -> str:
     """Return the epsilon that rho-zCDP implies at the account's delta, in words; "" if delta is 0."""
-    return f"epsilon <= {bound(epsilon_of_rho(rho, account.delta))} at delta = {account.delta!r}" if account.delta else ""
+    if not account.delta:
+        return ""
+    return f"epsilon <= {bound(epsilon_of_rho(rho, account.delta))} at delta = {account.delta!r}"
 
 
 def at_most(account: Account) -> str:
@@ -120,9 +135,8 @@ def delta(facts: Facts) -> str:
         return f"{value!r}"
     if size is None:
         return f"{value!r}; the number of records n is NOT STATED (privacy.dataset_size), so delta cannot be compared with 1/n"
-    return (
-        f"{value!r}; delta times the {size:,} records is {few_up(float(Fraction(repr(value)) * size))}, and should be well below 1"
-    )
+    expected_records = float(Fraction(repr(value)) * size)
+    return f"{value!r}; delta times the {size:,} records is {few_up(expected_records)}, and should be well below 1"
 
 
 def unit(facts: Facts) -> str | None:
@@ -135,7 +149,8 @@ def contributions(facts: Facts) -> str | None:
         return None
     if privacy.max_contributions is None:
         return f"one record is one {privacy.unit}"
-    return f"at most {privacy.max_contributions:,} record{'s' if privacy.max_contributions > 1 else ''} per {privacy.unit}"
+    records = "record" if privacy.max_contributions == 1 else "records"
+    return f"at most {privacy.max_contributions:,} {records} per {privacy.unit}"
 
 
 def adjacency(facts: Facts) -> str:
@@ -152,7 +167,8 @@ def releases(facts: Facts) -> str | None:
 
 
 def counted_uses(facts: Facts) -> str:
-    return f"only the mechanisms of the file: {listing(charged_mechanisms(facts))}{'; they read ' if window(facts) else ''}{window(facts)}"
+    counted = f"only the mechanisms of the file: {listing(charged_mechanisms(facts))}"
+    return f"{counted}; they read {window(facts)}" if window(facts) else counted
 
 
 def window(facts: Facts) -> str:
@@ -163,7 +179,15 @@ def window(facts: Facts) -> str:
 
 def charged_mechanisms(facts: Facts) -> list[str]:
     """Return the mechanisms that cost privacy, each with its number of runs."""
-    return [f"{charge.name} ({runs(charge)})" for charge in facts.account.charges if any(map(reads_private_data, charge.entries))]
+    return [f"{charge.name} ({_runs(charge)})" for charge in _costly_charges(facts)]
+
+
+def _costly_charges(facts: Facts) -> list[BillLine]:
+    return [charge for charge in facts.account.charges if any(map(_reads_private_data, charge.entries))]
+
+
+def _runs(charge: BillLine) -> str:
+    return "1 run" if charge.count == 1 else f"{charge.count:,} runs"
 
 
 def mechanisms(facts: Facts) -> str:
@@ -193,10 +217,10 @@ def _relative_to(entry: Entry) -> str:
         return "noise_multiplier over the bound C on one record's contribution"
     if named(entry.spec):
         return f"stated by its parts: {listing(named(entry.spec))}"
-    return "its privacy parameters are stated directly" if reads_private_data(entry) else "reads no private data"
+    return "its privacy parameters are stated directly" if _reads_private_data(entry) else "reads no private data"
 
 
-def reads_private_data(entry: Entry) -> bool:
+def _reads_private_data(entry: Entry) -> bool:
     """Return whether an entry reads private data. An entry without parameters is post-processing."""
     return bool(_keys(entry))
 
@@ -207,29 +231,34 @@ def _keys(entry: Entry) -> tuple[str, ...]:
 
 
 def composition(facts: Facts) -> str:
-    how = "chosen from earlier outputs, so that only privacy filters compose them" if facts.privacy.adaptive else "fixed in advance"
-    count = sum(charge.count for charge in facts.account.charges if any(map(reads_private_data, charge.entries)))
-    flag = str(facts.privacy.adaptive).lower()
+    count = sum(charge.count for charge in _costly_charges(facts))
     added = "1 release" if count == 1 else f"{count:,} releases, composed"
-    return f"{added}; parameters {how} (privacy.adaptive = {flag})"
+    if facts.privacy.adaptive:
+        chosen = "chosen from earlier outputs, so that only privacy filters compose them (privacy.adaptive = true)"
+    else:
+        chosen = "fixed in advance (privacy.adaptive = false)"
+    return f"{added}; parameters {chosen}"
 
 
 def budget(facts: Facts) -> str | None:
     verdict = facts.account.budget
     if verdict is None:
         return None
-    near = warning_level(facts.account.pipeline)
-    words = {"pass": "within it", "warn": f"within it, above its {near}", "fail": "OVER BUDGET", "unknown": "not certified"}
-    rho = "" if verdict.rho is None else f"{verdict.rho.words()} in zCDP{_implied_by_cap(verdict.rho, facts.account)}"
-    cap = verdict.epsilon
-    if cap is None:
-        return f"{rho}, {words[verdict.verdict]}"
-    rho = rho and f", {rho}"
-    return f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}{rho}, {words[verdict.verdict]}"
-
-
-def _implied_by_cap(rho: RhoVerdict, account: Account) -> str:
-    return f" (rho = {rho.cap!r} implies {at})" if (at := implied(rho.cap, account)) else ""
+    verdict_words = {
+        "pass": "within it",
+        "warn": f"within it, above its {warning_level(facts.account.pipeline)}",
+        "fail": "OVER BUDGET",
+        "unknown": "not certified",
+    }
+    caps = []
+    if verdict.epsilon is not None:
+        cap = verdict.epsilon
+        caps.append(f"epsilon {cap.cap!r} at delta = {cap.delta!r}; spent: {bound(cap.spent)}")
+    if verdict.rho is not None:
+        implied = _implied_epsilon(verdict.rho.cap, facts.account)
+        implication = f" (rho = {verdict.rho.cap!r} implies {implied})" if implied else ""
+        caps.append(f"{verdict.rho.words()} in zCDP{implication}")
+    return ", ".join([*caps, verdict_words[verdict.verdict]])
 
 
 def accountant(facts: Facts) -> str:
@@ -244,31 +273,38 @@ def proof(facts: Facts) -> str | None:
 
 
 def assumptions(facts: Facts) -> str:
-    entries = [
-        mechanism
-        for mechanism in facts.pipeline.mechanisms
-        if reads_private_data(mechanism) and (mechanism.sampling is not None or not named(mechanism.spec))
-    ]
-    return _grouped((describe_sampling(entry, facts) + _shared(entry, facts), entry.name) for entry in entries)
+    pairs = []
+    for entry in facts.pipeline.mechanisms:
+        draws_by_itself = entry.sampling is not None or not named(entry.spec)  # otherwise its parts draw the samples
+        if _reads_private_data(entry) and draws_by_itself:
+            pairs.append((_sampling_words(entry, facts), entry.name))
+    return _grouped(pairs)
 
 
-def _shared(entry: Entry, facts: Facts) -> str:
-    several = len(together(entry, facts.pipeline.mechanisms)) > 1
-    return f", one sample {_short(entry.sample)} for all of them" if several else ""
+def _sampling_words(entry: Entry, facts: Facts) -> str:
+    scheme = entry.sampling
+    if scheme is None:
+        words = "none, every run reads all records"
+    else:
+        words = scheme.scheme
+        if isinstance(scheme, Batched) and scheme.batch_size:
+            words += f", batches of {few(scheme.batch_size)}"
+        rate: Fraction | None = scheme.exact_rate(facts.privacy.dataset_size)
+        if rate is not None:
+            words += f", rate {few_up(float(rate))}"
+    if len(together(entry, facts.pipeline.mechanisms)) > 1:
+        words += f", one sample {_short(entry.sample)} for all of them"
+    return words
 
 
 def without_amplification(facts: Facts) -> str:
     """Return the guarantee without random sampling, in words."""
-    if facts.unamplified is None and _relies_on_sampling(facts):
+    if facts.unamplified is not None:
+        order = "if the batches were in a shuffled or fixed order, in which an absent record leaves its place empty"
+        return f"{order}: {stated_epsilon(facts.unamplified)}"
+    if any(amplified(entry) for entry in facts.pipeline.mechanisms):
         return "without random sampling, nothing can be certified"
-    if facts.unamplified is None:
-        return "the guarantee does not rely on random sampling"
-    order = "if the batches were in a shuffled or fixed order, in which an absent record leaves its place empty"
-    return f"{order}: {stated_epsilon(facts.unamplified)}"
-
-
-def _relies_on_sampling(facts: Facts) -> bool:
-    return any(amplified(entry) for entry in facts.pipeline.mechanisms)
+    return "the guarantee does not rely on random sampling"
 
 
 def checks(facts: Facts) -> str:
@@ -279,51 +315,31 @@ def checks(facts: Facts) -> str:
 
 def source_file(facts: Facts) -> str:
     path, sha256 = facts.pipeline.path, facts.pipeline.sha256
-    name = "standard input" if path in (None, "-") else path
-    return f"{name}, SHA-256 {sha256}" if sha256 else f"{name}"
+    name = "standard input" if path is None or path == "-" else path
+    return f"{name}, SHA-256 {sha256}" if sha256 else name
 
 
 def tuning(facts: Facts) -> str | None:
     """Return the file's description of how hyperparameters were chosen, with the mechanisms that account for the choice."""
-    train = dict(facts.pipeline.sections).get("train", {})
-    covers = train.get("covers")
+    covers = _section(facts.pipeline, "train").get("covers")
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
+    training_words = None
+    if isinstance(note, str) and has_words(note) and not is_silent(note):
+        training_words = " ".join(note.split())
     selections = [entry.name for entry in facts.pipeline.mechanisms if entry.spec.whole_runs]
-    return _together(
-        text_of("tuning")(facts),
-        " ".join(note.split()) if isinstance(note, str) and has_words(note) and not is_silent(note) else None,
-        f"accounted for by {listing(selections)}" if selections else None,
-    )
-
-
-def runs(charge: BillLine) -> str:
-    return "1 run" if charge.count == 1 else f"{charge.count:,} runs"
-
-
-def describe_sampling(entry: Entry, facts: Facts) -> str:
-    if entry.sampling is None:
-        return "none, every run reads all records"
-    rate: Fraction | None = entry.sampling.exact_rate(facts.privacy.dataset_size)
-    size = (
-        f", batches of {few(entry.sampling.batch_size)}"
-        if isinstance(entry.sampling, Batched) and entry.sampling.batch_size
-        else ""
-    )
-    return f"{entry.sampling.scheme}{size}" + (f", rate {few_up(float(rate))}" if rate is not None else "")
+    selection_words = f"accounted for by {listing(selections)}" if selections else None
+    return _joined(text_of("tuning")(facts), training_words, selection_words)
 
 
 def parameters(entry: Entry) -> str:
     """Return the keys of a mechanism whose values differ from their defaults, with these values."""
-    values = {name: getattr(entry.spec, name) for name in _keys(entry)}
-    words = [
-        f"{name} = {_short(value, name)}" for name, value in values.items() if value is not None and value != _default(entry, name)
-    ]
+    defaults = {field.name: field.default for field in dataclasses.fields(type(entry.spec))}  # type: ignore[arg-type]
+    words = []
+    for name in _keys(entry):
+        value = getattr(entry.spec, name)
+        if value is not None and value != defaults[name]:
+            words.append(f"{name} = {_short(value, name)}")
     return f" ({', '.join(words)})" if words else ""
-
-
-def _default(entry: Entry, name: str) -> Any:
-    (field,) = (field for field in dataclasses.fields(type(entry.spec)) if field.name == name)  # type: ignore[arg-type]
-    return field.default
 
 
 def _short(value: Any, name: str = "") -> str:
@@ -334,8 +350,9 @@ def _short(value: Any, name: str = "") -> str:
 def _plain(value: Any, name: str = "") -> str:
     """Return the value of a key in the syntax of the file. Long numbers are rounded to the safe side."""
     if dataclasses.is_dataclass(value):
-        stated = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return "{ " + ", ".join(f"{key} = {_plain(item, key)}" for key, item in stated if item is not None) + " }"
+        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        pairs = [f"{key} = {_plain(item, key)}" for key, item in fields if item is not None]
+        return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(_plain(item, name) for item in value)}]"
     if isinstance(value, bool):
@@ -351,53 +368,45 @@ def listing(words: list[str], between: str = ", ") -> str:
     return between.join([*words[:MOST_LISTED], *more]) or "none"
 
 
-NOISE = {
-    "server": "the trusted server sees each client's update, and adds the noise once per round",
-    "secure-aggregation": "each client adds a share of the noise, and the server sees only sums with the noise of {min_clients} clients "
-    "or more, at most {dishonest} of whom collude with it; the rounding and the modulus of the aggregation are not accounted for",
-    "local": "each client adds the noise itself, and the server sees every message and its sender",
-}
-
-
-AGAINST = {
-    "server": "The guarantee protects against those who see the releases, but not against the server",
-    "secure-aggregation": "The guarantee protects against the server too, and so has no amplification by sampling",
-    "local": "The guarantee protects against everybody, including the server, and so has no amplification by sampling",
-}
-
-
 def adversary_note(pipeline: Pipeline) -> tuple[str, ...]:
     """Return a sentence that names the adversary of a guarantee about clients; an empty tuple if the file has no clients."""
-    table = _federated(pipeline)
-    return (f"{AGAINST[table['noise']]}: {_noise(table)}.",) if table else ()
+    federated = _section(pipeline, "federated")
+    if not federated:
+        return ()
+    return (f"{AGAINST[federated['noise']]}: {_place_of_noise(federated)}.",)
 
 
-def _federated(pipeline: Pipeline) -> Mapping[str, Any]:
-    table: Mapping[str, Any] = dict(pipeline.sections).get("federated", {})
+def _section(pipeline: Pipeline, name: str) -> Mapping[str, Any]:
+    """Return a table of the file; an empty one if the file does not have it."""
+    table: Mapping[str, Any] = dict(pipeline.sections).get(name, {})
     return table
 
 
-def _noise(table: Mapping[str, Any]) -> str:
-    return NOISE[table["noise"]].format_map({"min_clients": 0, "dishonest": 0, **table})
+def _place_of_noise(federated: Mapping[str, Any]) -> str:
+    return NOISE[federated["noise"]].format_map({"min_clients": 0, "dishonest": 0, **federated})
 
 
-def _together(*texts: str | None) -> str | None:
+def _joined(*texts: str | None) -> str | None:
     return "; ".join(text for text in texts if text) or None
 
 
 def privacy_model(facts: Facts) -> str | None:
     """Return the party trusted with raw data, as the file states it, and as the place of the noise implies it."""
-    table = _federated(facts.pipeline)
-    return _together(explanation_of("privacy_model", MODELS)(facts), _noise(table) if table else None)
+    federated = _section(facts.pipeline, "federated")
+    return _joined(explanation_of("privacy_model", MODELS)(facts), _place_of_noise(federated) if federated else None)
 
 
 def clipping(facts: Facts) -> str | None:
-    clip = _federated(facts.pipeline).get("clip")
-    bound_words = None if clip is None else f"each client's update of a round is clipped to L2 norm {clip!r}"
-    return _together(text_of("clipping")(facts), bound_words)
+    norm = _section(facts.pipeline, "federated").get("clip")
+    implied = None if norm is None else f"each client's update of a round is clipped to L2 norm {norm!r}"
+    return _joined(text_of("clipping")(facts), implied)
 
 
 def sampler(facts: Facts) -> str | None:
-    table = _federated(facts.pipeline)
-    words = "{}, with which the server must really draw clients; no {}'s data may influence which clients take part or drop out"
-    return _together(text_of("sampler")(facts), words.format(table["sampling"], facts.unit) if table else None)
+    federated, implied = _section(facts.pipeline, "federated"), None
+    if federated:
+        implied = (
+            f"{federated['sampling']}, with which the server must really draw clients; no {facts.unit}'s data may influence which "
+            "clients take part or drop out"
+        )
+    return _joined(text_of("sampler")(facts), implied)

@@ -20,198 +20,33 @@ ALARM = 0.01  # false positive rate of the attack that the statement describes
 LARGEST_EPSILON = 30.0  # a larger epsilon is called no protection, as it lets odds change by more than a factor of e^30
 USELESS = 0.999  # from this true positive rate on, the statement calls the bound almost useless
 
-SECRETS = {
-    Adjacency.ADD_REMOVE: "whether one {unit} is in the data",
-    Adjacency.REPLACE_ONE: "which of two versions of one {unit} is in the data",
-    Adjacency.ZERO_OUT: "whether one {unit} is in the data or was blanked out",
-}
-HITS = {
-    Adjacency.ADD_REMOVE: ("this {unit} is", "this {unit} is not in the data"),
-    Adjacency.REPLACE_ONE: ("the first version is", "the second version is in the data"),
-    Adjacency.ZERO_OUT: ("this {unit} is in the data", "this {unit} was blanked out"),
-}
+PROMISE, ATTACK = "What is promised", "What an attacker can still find out"  # titles of passages
 
 
-def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
-    """Return the passages in plain words.
+@dataclass(frozen=True, slots=True)
+class AttackerQuestion:
+    """The question of an attacker about one unit, as words with {unit}.
 
-    They explain the guarantee, the attacks that remain possible, the assumptions of the guarantee, its limits, and the items that the file
-    does not state.
+    Attributes:
+        secret: The question.
+        hit: The case that the attacker tries to recognise.
+        miss: The other case, in which this is a false alarm.
     """
-    guarantee = (_promise(facts), _no_bound(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
-    rest = () if facts.meaning is None else (_groups(facts, facts.meaning), _assumptions(facts))
-    return (*_unsound_passage(facts), *guarantee, *rest, _not_covered(facts), *_open_questions(facts, answers))
+
+    secret: str
+    hit: str
+    miss: str
 
 
-def _unsound_passage(facts: Facts) -> tuple[Passage, ...]:
-    """Return a passage with the rules that call the file unsound; an empty tuple if there are none."""
-    if not facts.unsound:
-        return ()
-    broken = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)
-    return (Passage("NOT SOUND", ("Do not rely on the number below. The file breaks a rule that the number depends on.",), broken),)
-
-
-def _promise(facts: Facts) -> Passage:
-    if facts.meaning is None:
-        return Passage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
-    slack = (
-        ""
-        if facts.account.delta == 0.0
-        else f" Delta ({facts.account.delta!r}) is added to every probability that this limit bounds. It should be far smaller than one "
-        f"over the number of records{_inverse_size(facts)}."
-    )
-    return Passage(
-        "What is promised",
-        (
-            f"There is a limit on how much the release can depend on any one {facts.unit}: {at_most(facts.account)}.",
-            f"Smaller numbers promise more. With both at 0 the release would not depend on any one {facts.unit} at all.{slack}",
-            *_budget(facts),
-        ),
-    )
-
-
-def _inverse_size(facts: Facts) -> str:
-    size = facts.privacy.dataset_size
-    return f" (1/n is {1.0 / size:.2g} here)" if size else f" (their number is {NOT_STATED})"
-
-
-def _budget(facts: Facts) -> tuple[str, ...]:
-    budget = facts.account.budget
-    if budget is None:
-        return (f"No budget limits it: {NOT_STATED} in the file.",)
-    words = {
-        "pass": "The release is within its budget",
-        "warn": f"The release is within its budget, but above its {warning_level(facts.account.pipeline)}",
-        "fail": "The release is OVER its budget",
-        "unknown": "Whether the release is within its budget cannot be certified",
-    }
-    return (f"{words[budget.verdict]}: {budget.words()}.",)
-
-
-def _no_bound(facts: Facts) -> Passage:
-    return Passage(
-        "What an attacker can still find out",
-        (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",),
-    )
-
-
-def _attack(facts: Facts, meaning: Meaning) -> Passage:
-    secret, hit, miss = (
-        words.format(unit=facts.unit) for words in (SECRETS[facts.privacy.adjacency], *HITS[facts.privacy.adjacency])
-    )
-    caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
-    verdict = " This limit rules out almost nothing." if caught >= USELESS else ""
-    return Passage(
-        "What an attacker can still find out",
-        (
-            f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
-            f"If they accept false alarms in {few(100.0 * ALARM)} % of the cases where {miss}, they recognise at most "
-            f"{percent_up(caught)} of the cases where {hit}. Without the release, they recognise {few(100.0 * ALARM)} %.{verdict}",
-            *(_posterior_sentence(belief, meaning) for belief in meaning.beliefs),
-            _guess_sentence(min(meaning.beliefs, key=lambda belief: belief.blind)),
-        ),
-    )
-
-
-def _posterior_sentence(belief: Belief, meaning: Meaning) -> str:
-    surely = "" if meaning.exception == 0.0 else f", except with a probability of at most {meaning.exception!r}"
-    after = (
-        "nothing limits how sure they may be afterwards"
-        if math.isinf(meaning.pointwise)
-        else f"they are at most {percent_up(belief.posterior)} sure afterwards{surely}"
-    )
-    return f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, {after}."
-
-
-def _guess_sentence(belief: Belief) -> str:
-    return (
-        f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {percent_up(belief.success)} of their guesses are "
-        f"right. Without the release, {few(100.0 * belief.blind)} % are."
-    )
-
-
-def _groups(facts: Facts, meaning: Meaning) -> Passage:
-    groups = [f"{group.size} {facts.unit}s together: {_limit(group)}" for group in meaning.groups if group.size > 1]
-    return Passage(
-        "One person, several records",
-        (
-            _unit_sentence(facts),
-            f"Groups of {facts.unit}s get less protection. {'; '.join(groups)} (at the same delta, adjacency and sampling, each by the "
-            "accountant with the smallest bound).",
-        ),
-    )
-
-
-def _limit(group: GroupMeaning) -> str:
-    if group.reason:
-        return f"no limit is known ({group.reason})"
-    return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST_EPSILON else "")
-
-
-def _unit_sentence(facts: Facts) -> str:
-    unit, most = facts.privacy.unit, facts.privacy.max_contributions
-    if unit is None:
-        return f"The protected individual is {NOT_STATED}. The limit is about one record, and protects a person with several records less."
-    if most is None or unit == "example":
-        return f"The limit is about one {unit}. A person with several {unit}s gets less protection."
-    if most == 1:
-        return f"The limit is about one {unit} with at most one record."
-    return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
-
-
-def _assumptions(facts: Facts) -> Passage:
-    drawn = [entry.name for entry in facts.pipeline.mechanisms if amplified(entry)]
-    return Passage(
-        "What the number rests on",
-        (
-            f"It counts {listing(charged_mechanisms(facts))}, with the noise that the file states. The random numbers must stay secret.",
-            *(() if facts.proof is None else (f"It is {facts.proof.words}.",)),
-            *((f"It is about one part of the data: {window(facts)}.",) if window(facts) else ()),
-            *(_sampling_sentences(drawn, facts) if drawn else ()),
-        ),
-    )
-
-
-def _sampling_sentences(names: list[str], facts: Facts) -> tuple[str, ...]:
-    if facts.unamplified is None:
-        otherwise = "no other guarantee has been computed"
-    else:
-        otherwise = f"the statement becomes: {stated_epsilon(facts.unamplified)}"
-    return (
-        f"It relies on each batch being drawn at random as stated ({listing(names)}), and on the records of a batch staying secret. "
-        f"If the program reads the data in shuffled or fixed order instead, as many data loaders do, {otherwise}.",
-    )
-
-
-def _not_covered(facts: Facts) -> Passage:
-    return Passage(
-        "What it does not cover",
-        ("The limit says nothing about these:",),
-        (
-            "What the release reveals about people in general, including those who are not in the data.",
-            _other_releases(facts),
-            "Anybody with access to the raw data, or to the files of the run.",
-            "Mistakes in the program. The number is about the file, and the program was not checked.",
-        ),
-    )
-
-
-def _other_releases(facts: Facts) -> str:
-    """Return a sentence about other releases of the same data, with the file's description of them if it has one."""
-    stated = facts.pipeline.disclosure.other_releases
-    known = f" ({' '.join(stated.split())})" if stated else ""
-    return f"Other releases from the same data{known}. Their costs add up."
-
-
-def _open_questions(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
-    """Return a passage with the items that the file does not state and the warnings of the rules; () if there are neither."""
-    silent = [answer.item.question for answer in answers if not answer.stated]
-    warnings = [f"{diagnostic.rule}: {diagnostic.message}" for diagnostic in facts.diagnostics if diagnostic.severity != "error"]
-    if not silent and not warnings:
-        return ()
-    silence = f"The file does not state {len(silent)} of {len(answers)} items" if silent else "The file states every item"
-    more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint" if warnings else ""
-    return (Passage("Open questions", (f"{silence}{more}:",), (*warnings, *silent)),)
+QUESTIONS = {
+    Adjacency.ADD_REMOVE: AttackerQuestion("whether one {unit} is in the data", "this {unit} is", "this {unit} is not in the data"),
+    Adjacency.REPLACE_ONE: AttackerQuestion(
+        "which of two versions of one {unit} is in the data", "the first version is", "the second version is in the data"
+    ),
+    Adjacency.ZERO_OUT: AttackerQuestion(
+        "whether one {unit} is in the data or was blanked out", "this {unit} is in the data", "this {unit} was blanked out"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,7 +79,7 @@ def disclosure(facts: Facts) -> Statement:
     """Return the disclosure statement."""
     chapters = _answer_chapters(STATEMENT, facts)
     answers = tuple(answer for _, chapter in chapters for answer in chapter)
-    return Statement("Disclosure statement", facts, chapters, ASKED_BY, plain(facts, answers))
+    return Statement("Disclosure statement", facts, chapters, ASKED_BY, _plain_words(facts, answers))
 
 
 def registry_entry(facts: Facts) -> Statement:
@@ -262,3 +97,195 @@ def _answered(chapter: Chapter, facts: Facts) -> Iterator[Answer]:
         text = item.answer(facts)
         if item.keys or text is not None:
             yield Answer(item, text)
+
+
+def _plain_words(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+    """Return the passages in plain words.
+
+    They explain the guarantee, the attacks that remain possible, the assumptions of the guarantee, its limits, and the items that the file
+    does not state.
+    """
+    guarantee: tuple[Passage, ...]
+    if facts.meaning is None:
+        guarantee = (_no_promise(facts), _no_bound(facts))
+    else:
+        meaning = facts.meaning
+        guarantee = (_promise(facts), _attack(facts, meaning), _groups(facts, meaning), _assumptions(facts))
+    return (*_unsound_passage(facts), *guarantee, _not_covered(facts), *_open_questions(facts, answers))
+
+
+def _unsound_passage(facts: Facts) -> tuple[Passage, ...]:
+    """Return a passage with the rules that call the file unsound; an empty tuple if there are none."""
+    if not facts.unsound:
+        return ()
+    broken = []
+    for diagnostic in facts.unsound:
+        place = f"{diagnostic.key}: " if diagnostic.key else ""
+        broken.append(f"{diagnostic.rule}: {place}{diagnostic.message}")
+    warning = "Do not rely on the number below. The file breaks a rule that the number depends on."
+    return (Passage("NOT SOUND", (warning,), tuple(broken)),)
+
+
+def _no_promise(facts: Facts) -> Passage:
+    return Passage(PROMISE, (f"Nothing: {stated_epsilon(facts.account)}.",))
+
+
+def _no_bound(facts: Facts) -> Passage:
+    return Passage(
+        ATTACK, (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",)
+    )
+
+
+def _promise(facts: Facts) -> Passage:
+    limit = f"There is a limit on how much the release can depend on any one {facts.unit}: {at_most(facts.account)}."
+    scale = f"Smaller numbers promise more. With both at 0 the release would not depend on any one {facts.unit} at all."
+    if facts.account.delta != 0.0:
+        scale += f" {_delta_sentences(facts)}"
+    return Passage(PROMISE, (limit, scale, _budget_sentence(facts)))
+
+
+def _delta_sentences(facts: Facts) -> str:
+    size = facts.privacy.dataset_size
+    inverse_size = f"1/n is {1.0 / size:.2g} here" if size else f"their number is {NOT_STATED}"
+    return (
+        f"Delta ({facts.account.delta!r}) is added to every probability that this limit bounds. It should be far smaller than one over "
+        f"the number of records ({inverse_size})."
+    )
+
+
+def _budget_sentence(facts: Facts) -> str:
+    budget = facts.account.budget
+    if budget is None:
+        return f"No budget limits it: {NOT_STATED} in the file."
+    words = {
+        "pass": "The release is within its budget",
+        "warn": f"The release is within its budget, but above its {warning_level(facts.account.pipeline)}",
+        "fail": "The release is OVER its budget",
+        "unknown": "Whether the release is within its budget cannot be certified",
+    }
+    return f"{words[budget.verdict]}: {budget.words()}."
+
+
+def _attack(facts: Facts, meaning: Meaning) -> Passage:
+    question = QUESTIONS[facts.privacy.adjacency]
+    secret, hit, miss = (words.format(unit=facts.unit) for words in (question.secret, question.hit, question.miss))
+    caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
+    alarm = f"{few(100.0 * ALARM)} %"
+    rates = (
+        f"If they accept false alarms in {alarm} of the cases where {miss}, they recognise at most {percent_up(caught)} of the cases "
+        f"where {hit}. Without the release, they recognise {alarm}."
+    )
+    if caught >= USELESS:
+        rates += " This limit rules out almost nothing."
+    return Passage(
+        ATTACK,
+        (
+            f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
+            rates,
+            *(_posterior_sentence(belief, meaning) for belief in meaning.beliefs),
+            _guess_sentence(min(meaning.beliefs, key=lambda belief: belief.blind)),
+        ),
+    )
+
+
+def _posterior_sentence(belief: Belief, meaning: Meaning) -> str:
+    if math.isinf(meaning.pointwise):
+        after = "nothing limits how sure they may be afterwards"
+    else:
+        after = f"they are at most {percent_up(belief.posterior)} sure afterwards"
+        if meaning.exception > 0.0:
+            after += f", except with a probability of at most {meaning.exception!r}"
+    return f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, {after}."
+
+
+def _guess_sentence(belief: Belief) -> str:
+    return (
+        f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {percent_up(belief.success)} of their guesses are "
+        f"right. Without the release, {few(100.0 * belief.blind)} % are."
+    )
+
+
+def _groups(facts: Facts, meaning: Meaning) -> Passage:
+    groups = [f"{group.size} {facts.unit}s together: {_limit(group)}" for group in meaning.groups if group.size > 1]
+    return Passage(
+        "One person, several records",
+        (
+            _unit_sentence(facts),
+            f"Groups of {facts.unit}s get less protection. {'; '.join(groups)} (at the same delta, adjacency and sampling, each by the "
+            "accountant with the smallest bound).",
+        ),
+    )
+
+
+def _limit(group: GroupMeaning) -> str:
+    if group.reason:
+        return f"no limit is known ({group.reason})"
+    limit = f"epsilon <= {bound(group.epsilon)}"
+    return f"{limit}, which is no protection" if group.epsilon > LARGEST_EPSILON else limit
+
+
+def _unit_sentence(facts: Facts) -> str:
+    unit, most = facts.privacy.unit, facts.privacy.max_contributions
+    if unit is None:
+        return f"The protected individual is {NOT_STATED}. The limit is about one record, and protects a person with several records less."
+    if most is None or unit == "example":
+        return f"The limit is about one {unit}. A person with several {unit}s gets less protection."
+    if most == 1:
+        return f"The limit is about one {unit} with at most one record."
+    return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
+
+
+def _assumptions(facts: Facts) -> Passage:
+    counted = listing(charged_mechanisms(facts))
+    paragraphs = [f"It counts {counted}, with the noise that the file states. The random numbers must stay secret."]
+    if facts.proof is not None:
+        paragraphs.append(f"It is {facts.proof.words}.")
+    if window(facts):
+        paragraphs.append(f"It is about one part of the data: {window(facts)}.")
+    sampled = [entry.name for entry in facts.pipeline.mechanisms if amplified(entry)]
+    if sampled:
+        paragraphs.append(_sampling_sentences(sampled, facts))
+    return Passage("What the number rests on", tuple(paragraphs))
+
+
+def _sampling_sentences(names: list[str], facts: Facts) -> str:
+    if facts.unamplified is None:
+        otherwise = "no other guarantee has been computed"
+    else:
+        otherwise = f"the statement becomes: {stated_epsilon(facts.unamplified)}"
+    return (
+        f"It relies on each batch being drawn at random as stated ({listing(names)}), and on the records of a batch staying secret. "
+        f"If the program reads the data in shuffled or fixed order instead, as many data loaders do, {otherwise}."
+    )
+
+
+def _not_covered(facts: Facts) -> Passage:
+    return Passage(
+        "What it does not cover",
+        ("The limit says nothing about these:",),
+        (
+            "What the release reveals about people in general, including those who are not in the data.",
+            _other_releases(facts),
+            "Anybody with access to the raw data, or to the files of the run.",
+            "Mistakes in the program. The number is about the file, and the program was not checked.",
+        ),
+    )
+
+
+def _other_releases(facts: Facts) -> str:
+    """Return a sentence about other releases of the same data, with the file's description of them if it has one."""
+    stated = facts.pipeline.disclosure.other_releases
+    known = f" ({' '.join(stated.split())})" if stated else ""
+    return f"Other releases from the same data{known}. Their costs add up."
+
+
+def _open_questions(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+    """Return a passage with the items that the file does not state and the warnings of the rules; () if there are neither."""
+    silent = [answer.item.question for answer in answers if not answer.stated]
+    warnings = [f"{diagnostic.rule}: {diagnostic.message}" for diagnostic in facts.diagnostics if diagnostic.severity != "error"]
+    if not silent and not warnings:
+        return ()
+    summary = f"The file does not state {len(silent)} of {len(answers)} items" if silent else "The file states every item"
+    if warnings:
+        summary += f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint"
+    return (Passage("Open questions", (f"{summary}:",), (*warnings, *silent)),)

@@ -11,6 +11,7 @@ from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
 WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic
+LOG_ROOM, LINEAR_ROOM = 1.6, 1.05  # factors by which the axis is longer than the bars, which leave room for their labels
 
 
 def chart(question: Question) -> Chart:
@@ -20,24 +21,25 @@ def chart(question: Question) -> Chart:
     """
     account = question.headline()
     rows = sorted((row for row in account.rows if row.bound is not None), key=lambda row: (not row.accountant.sound, row.upper))
-    values = sorted(row.upper for row in rows)
-    positive = [value for value in values if value > 0.0]
-    wide = len(positive) == len(values) and values[-1] > WIDE * values[0]
-    low = 10.0 ** math.floor(math.log10(values[0] / 2.0)) if wide else 0.0
+    top = len(rows) - 1
     return Chart(
         kind="accountants",
         title="epsilon by accountant",
         subtitle=f"{name_of(account)}: {setting(account)}",
-        x=Axis("epsilon", low, 1.6 * values[-1] if wide else 1.05 * (values[-1] or 1.0), scale="log" if wide else "linear"),
-        y=Axis("accountant", -0.5, len(rows) - 0.5, categories=tuple(row.accountant.name for row in reversed(rows))),
-        bars=tuple(_bar(row, len(rows) - 1 - i, account) for i, row in enumerate(rows)),
-        notes=(_bounds(account), *_approximate(account), *_without_bar(account)),
+        x=_epsilon_axis([row.upper for row in rows]),
+        y=Axis("accountant", -0.5, top + 0.5, categories=tuple(row.accountant.name for row in reversed(rows))),
+        bars=tuple(_bar(row, top - place, account) for place, row in enumerate(rows)),
+        notes=_notes(account),
     )
 
 
-def _bounds(account: Account) -> str:
-    mark = "; ~ marks an approximation" if _approximate(account) else ""
-    return f"upper bounds, rounded up{mark}; the smallest bound is the headline"
+def _epsilon_axis(epsilons: list[float]) -> Axis:
+    """Return an axis from 0, or a logarithmic axis if all epsilons are positive and differ by more than a factor of WIDE."""
+    smallest, largest = min(epsilons), max(epsilons)
+    if smallest > 0.0 and largest > WIDE * smallest:
+        low = 10.0 ** math.floor(math.log10(smallest / 2.0))  # a power of ten that leaves a visible part of the shortest bar
+        return Axis("epsilon", low, LOG_ROOM * largest, scale="log")
+    return Axis("epsilon", 0.0, LINEAR_ROOM * (largest or 1.0))
 
 
 def _bar(row: AccountRow, position: int, account: Account) -> Bar:
@@ -46,14 +48,13 @@ def _bar(row: AccountRow, position: int, account: Account) -> Bar:
     return Bar(row.accountant.name, label, float(position), row.upper, tone)
 
 
-def _approximate(account: Account) -> tuple[str, ...]:
-    return not_a_bound(account, (row.accountant.name for row in account.rows))
-
-
-def _without_bar(account: Account) -> tuple[str, ...]:
-    """Return notes on the accountants without a number, by their reason."""
+def _notes(account: Account) -> tuple[str, ...]:
+    """Return notes that explain the bars, and notes on the accountants without a number, by their reason."""
+    approximate = not_a_bound(account, (row.accountant.name for row in account.rows))
+    mark = "; ~ marks an approximation" if approximate else ""
     reasons: dict[str, list[str]] = {}
     for row in account.rows:
         if row.bound is None:
             reasons.setdefault(row.reason or "no reason is given", []).append(row.accountant.name)
-    return tuple(f"no bar for {', '.join(names)}: {reason}" for reason, names in reasons.items())
+    without_bar = (f"no bar for {', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return (f"upper bounds, rounded up{mark}; the smallest bound is the headline", *approximate, *without_bar)

@@ -21,6 +21,8 @@ from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
 DIGITS = 6  # number of digits of a rounded number
+LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits
+DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0
 MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys to round down
 
 
@@ -61,13 +63,14 @@ def name_of(account: Account) -> str:
 def setting(account: Account) -> str:
     """Return the unit, adjacency, delta and sampling in words."""
     privacy = account.pipeline.privacy
-    parts = [
-        f"per {privacy.unit or 'record'}",
-        privacy.adjacency.value,
-        f"delta = {account.delta!r}",
-        f"sampling: {schemes(account.pipeline)}",
-    ]
-    return ", ".join([f"groups of {account.group_size:,}", *parts] if account.group_size > 1 else parts)
+    group = f"groups of {account.group_size:,}, " if account.group_size > 1 else ""
+    unit = privacy.unit or "record"
+    return f"{group}per {unit}, {privacy.adjacency.value}, delta = {account.delta!r}, sampling: {schemes(account.pipeline)}"
+
+
+def positive_delta(account: Account) -> float:
+    """Return the account's delta, or DELTA_FOR_ZERO in place of 0, which a log axis cannot show."""
+    return account.delta or DELTA_FOR_ZERO
 
 
 def epsilon_at_most(account: Account) -> str:
@@ -88,7 +91,7 @@ def percent_up(share: float) -> str:
 
 def few(value: float) -> str:
     """Return a stated number, which is not a bound, as text with few digits."""
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+    return f"{value:,.0f}" if value == int(value) and abs(value) < LARGEST_EXACT else f"{value:.6g}"
 
 
 def few_up(value: float) -> str:
@@ -105,6 +108,6 @@ def parameter(name: str, value: float) -> str:
 
 def not_a_bound(account: Account, drawn: Iterable[str]) -> tuple[str, ...]:
     """Return a note that names the drawn accountants whose numbers are approximations; () if there are none."""
-    rows = {row.accountant.name for row in account.rows if not row.accountant.sound and row.bound is not None}
-    names = sorted(rows & set(drawn))
+    approximate = {row.accountant.name for row in account.rows if not row.accountant.sound and row.bound is not None}
+    names = sorted(approximate & set(drawn))
     return (f"{', '.join(names)}: an approximation, not a bound",) if names else ()

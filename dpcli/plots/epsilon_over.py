@@ -1,44 +1,100 @@
-"""A chart of epsilon over one parameter of one mechanism, with the file's value marked and its budget drawn."""
+"""epsilon-steps and epsilon-sigma: epsilon over the number of steps, or over the noise, of one mechanism.
+
+The file's value is marked, and the budget is drawn.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.solved_keys import substitute
 from dpcli.base.errors import InputError
-from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
-from dpcli.file.pipeline.model import Entry
+from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
+from dpcli.file.pipeline.model import Entry, Pipeline
+from dpcli.mechanisms.sampling.schemes import Batched
+from dpcli.numerics.arrays import np
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
+from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves, varied
 
+STEP_VALUES, NOISE_VALUES = 41, 49  # number of values of steps, and of the noise
+STEP_REACH = (1e-2, 10.0)  # smallest and largest number of steps, relative to the file's
+NOISE_REACH = (0.4, 6.0)  # smallest and largest noise, relative to the file's
+FEWEST_STEPS = 10.0  # the steps axis extends at least to this number
+MOST_STEPS = 10**18  # largest number of steps that a file may state
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline
 
 
-def chart(
-    kind: str, title: str, label: str, question: Question, entry: Entry, key: str, own: float, values: Sequence[float]
-) -> Chart:
-    """Return the chart of epsilon at `values` of an entry's key, which is `own` in the file. Both axes are logarithmic."""
+@dataclass(frozen=True, slots=True)
+class VariedKey:
+    """A key of one mechanism, and the values at which epsilon is drawn.
+
+    Attributes:
+        entry: The mechanism.
+        name: Name of the key.
+        stated: Value in the file.
+        values: Values at which epsilon is drawn, in increasing order, with `stated` among them.
+    """
+
+    entry: Entry
+    name: str
+    stated: float
+    values: list[float]
+
+
+def steps_chart(question: Question) -> Chart:
+    """Return the chart of epsilon by steps, from a hundredth of the file's steps to ten times. Raises InputError or CannotCertify."""
+    entry, key = varied(question, "steps")
+    stated = _stated_steps(entry, question.pipeline.privacy.dataset_size)
+    low = max(1.0, STEP_REACH[0] * stated)
+    high = min(max(STEP_REACH[1] * stated, FEWEST_STEPS), MOST_STEPS)
+    steps = {round(value) for value in np.geomspace(low, high, STEP_VALUES)} | {stated}
+    varied_key = VariedKey(entry, key, float(stated), [float(count) for count in sorted(steps)])
+    return _chart("epsilon-steps", "epsilon by number of steps", "steps", question, varied_key)
+
+
+def noise_chart(question: Question) -> Chart:
+    """Return the chart of epsilon by the noise multiplier, sigma or scale, around the file's value. Raises InputError or CannotCertify."""
+    entry, key = varied(question, "noise")
+    stated = float(getattr(entry.spec, key))
+    values = {*(stated * np.geomspace(*NOISE_REACH, NOISE_VALUES)).tolist(), stated}
+    label = key.replace("_", " ")
+    return _chart("epsilon-sigma", f"epsilon by {label}", label, question, VariedKey(entry, key, stated, sorted(values)))
+
+
+def _stated_steps(entry: Entry, dataset_size: int | None) -> int:
+    """Return the number of steps in the file, computed from its epochs if it states epochs."""
+    rate = entry.sampling.lower_rate(dataset_size) if isinstance(entry.sampling, Batched) else None
+    return entry.runs(dataset_size).steps_at(rate)
+
+
+def _chart(kind: str, title: str, label: str, question: Question, varied_key: VariedKey) -> Chart:
+    """Return the chart of epsilon at each value of a key. Both axes are logarithmic. `label` is the label of the axis of values."""
     account = question.headline()
-    delta = account.delta
-    result = curves(question, account, values, lambda value: (substitute(question.pipeline, ((entry.name, key),), value), delta))
-    lines = tuple(line for line in map(_positive, result) if len(line.points) > 1)
+    target = (varied_key.entry.name, varied_key.name)
+
+    def pipeline_and_delta(value: float) -> tuple[Pipeline, float]:
+        return substitute(question.pipeline, (target,), value), account.delta
+
+    epsilon_curves = curves(question, account, varied_key.values, pipeline_and_delta)
+    lines = tuple(line for line in map(_positive_line, epsilon_curves) if len(line.points) > 1)
     if not lines:
-        raise InputError(f"nothing to draw: epsilon is 0 at delta = {delta!r} for all values of {label}")
-    low, high = log_span((y for line in lines for _, y in line.points), ROOM)
-    xs = log_span(x for line in lines for x, _ in line.points)
+        raise InputError(f"nothing to draw: epsilon is 0 at delta = {account.delta!r} for all values of {label}")
+    value_span = log_span(x for line in lines for x, _ in line.points)
+    epsilon_span = log_span((y for line in lines for _, y in line.points), ROOM)
+    bands = (band for curve in epsilon_curves for band in curve.bands(_upright))
     return Chart(
         kind=kind,
         title=title,
-        subtitle=f"{name_of(account)}, mechanism {entry.name}: {setting(account)}",
-        x=Axis(label, *xs, scale="log"),
-        y=Axis("epsilon", low, high, scale="log"),
-        lines=(*lines, *_budget(account, xs, low, high)),
-        bands=tuple(band for curve in result for band in curve.bands(_upright) if all(y > 0.0 for _, y in band.lower)),
-        markers=_own_point(account, result, key, own),
-        notes=(*certificates(result), *not_a_bound(account, question.accountants or ())),
+        subtitle=f"{name_of(account)}, mechanism {varied_key.entry.name}: {setting(account)}",
+        x=Axis(label, *value_span, scale="log"),
+        y=Axis("epsilon", *epsilon_span, scale="log"),
+        lines=(*lines, *_budget_line(account, value_span, epsilon_span)),
+        bands=tuple(band for band in bands if _is_positive(band.lower)),
+        markers=_file_marker(account, epsilon_curves, varied_key),
+        notes=(*certificates(epsilon_curves), *not_a_bound(account, question.accountants)),
     )
 
 
@@ -46,24 +102,33 @@ def _upright(x: float, y: float) -> tuple[float, float]:
     return x, y
 
 
-def _positive(curve: EpsilonCurve) -> Line:
+def _is_positive(points: Points) -> bool:
+    """Return whether a log axis can show every epsilon of the points."""
+    return all(epsilon > 0.0 for _, epsilon in points)
+
+
+def _positive_line(curve: EpsilonCurve) -> Line:
     """Return the line of a curve without points at epsilon 0, which a log axis cannot show."""
     line = curve.line(_upright)
     return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
 
 
-def _own_point(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, own: float) -> tuple[Marker, ...]:
+def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], varied_key: VariedKey) -> tuple[Marker, ...]:
     """Return the headline at the file's value as a marker; () if the lines differ from it, as the file then uses another value."""
-    drawn = min((e.upper for curve in epsilon_curves for value, e in curve.epsilons if value == own), default=math.inf)
+    stated = varied_key.stated
+    at_stated = (epsilon.upper for curve in epsilon_curves for value, epsilon in curve.epsilons if value == stated)
+    drawn = min(at_stated, default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
-    words = key.replace("_", " ")
-    return (Marker(f"this file: {words} {few(own)}, {epsilon_at_most(account)}", own, account.upper),)
+    label = f"this file: {varied_key.name.replace('_', ' ')} {few(stated)}, {epsilon_at_most(account)}"
+    return (Marker(label, stated, account.upper),)
 
 
-def _budget(account: Account, xs: tuple[float, float], low: float, high: float) -> tuple[Line, ...]:
+def _budget_line(account: Account, value_span: tuple[float, float], epsilon_span: tuple[float, float]) -> tuple[Line, ...]:
     """Return the file's cap on epsilon as a line; () if it is for another delta or outside of the picture."""
-    cap = account.budget.epsilon if account.budget is not None else None
-    if cap is None or cap.delta != account.delta or not low <= cap.cap <= high:
+    verdict = None if account.budget is None else account.budget.epsilon
+    lowest, highest = epsilon_span
+    if verdict is None or verdict.delta != account.delta or not lowest <= verdict.cap <= highest:
         return ()
-    return (Line(f"budget {cap.cap!r}", tuple((x, cap.cap) for x in xs), Tone.LIMIT, dashed=True),)
+    points = tuple((value, verdict.cap) for value in value_span)
+    return (Line(f"budget {verdict.cap!r}", points, Tone.LIMIT, dashed=True),)

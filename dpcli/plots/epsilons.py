@@ -14,11 +14,12 @@ from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.solved_keys import Parameter, parameter_key
 from dpcli.base.errors import CannotCertify, InputError, InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
-from dpcli.document.chart import SERIES, Band, Line, Points, Tone
+from dpcli.document.chart import SERIES, Band, Line, Tone
 from dpcli.file.pipeline.model import Entry, Pipeline
 
 NARROW = 2e-3  # relative gap between certified bounds at which no other accountant is tried
 MOST_REASONS = 3  # largest number of reasons in an error
+MOST_NAMED = 2  # largest number of accountants that the label of a line names
 
 Progress = Callable[[int, int], None]
 
@@ -51,12 +52,14 @@ class Question:
         Raises CannotCertify if there is no finite epsilon, or if an accountant in `accountants` has none.
         """
         result = account(self.pipeline, self.accountants or None, self.delta, group_size=self.group_size)
-        if result.winner is None and not any(row.bound is not None for row in result.rows):
+        without_bound = [row for row in result.rows if row.bound is None]
+        if result.winner is None and len(without_bound) == len(result.rows):
             reasons = [reason for reason in dict.fromkeys(row.reason for row in result.rows) if reason]
-            text = "; ".join(reasons[:MOST_REASONS]) + ("; ..." if len(reasons) > MOST_REASONS else "")
+            more = "; ..." if len(reasons) > MOST_REASONS else ""
+            text = "; ".join(reasons[:MOST_REASONS]) + more
             raise CannotCertify(f"nothing to draw: no finite epsilon at delta = {result.delta!r} ({text})")
-        if self.accountants and (silent := [row for row in result.rows if row.bound is None]):
-            reasons = [f"{row.accountant.name}: {row.reason or 'no reason is given'}" for row in silent]
+        if self.accountants and without_bound:
+            reasons = [f"{row.accountant.name}: {row.reason or 'no reason is given'}" for row in without_bound]
             raise CannotCertify(f"cannot draw all accountants: {'; '.join(reasons)}")
         return result
 
@@ -64,9 +67,10 @@ class Question:
         """Return the accountants of each line: one per line if they were named; otherwise all sound ones, the most promising first."""
         if self.accountants:
             return tuple((name,) for name in dict.fromkeys(self.accountants))
-        return (tuple(row.accountant.name for row in sorted(rows, key=_promise) if row.accountant.sound),)
+        sound = [row for row in rows if row.accountant.sound]
+        return (tuple(row.accountant.name for row in sorted(sound, key=_promise)),)
 
-    def each(self, values: Sequence[float]) -> Iterator[float]:
+    def with_progress(self, values: Sequence[float]) -> Iterator[float]:
         """Yield the values, and report progress."""
         for done, value in enumerate(values):
             self.progress(done, len(values))
@@ -83,6 +87,9 @@ class Epsilon:
     accountant: str
 
 
+CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding
+
+
 def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int = 1) -> Epsilon | None:
     """Return the smallest upper bound of the accountants, tried in order until the bounds are NARROW; None if none applies."""
     best: Epsilon | None = None
@@ -95,7 +102,7 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
             break
     if best is None:
         return None
-    if lowest > best.upper * (1.0 + 1e-9):
+    if lowest > best.upper * CONTRADICTION:
         raise InternalError(f"accountants contradict each other: at least {lowest!r} and at most {best.upper!r}: nothing was drawn")
     return replace(best, lower=min(lowest, best.upper) if lowest > 0.0 else None)
 
@@ -108,7 +115,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
                 yield accountant.name, bound if certain else replace(bound, lower=None)
-    if not profiles:  # Approximations are drawn only if they are named.
+    if not profiles:  # approximations are drawn only if they are named
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:
                 yield row.accountant.name, row.bound
@@ -116,16 +123,16 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
 
 def _promise(row: AccountRow) -> tuple[int, float]:
     """Return the sort key of an accountant: two-sided bounds first, then upper bounds, each by size, and no bounds last."""
-    order = list(ACCOUNTANTS).index(row.accountant.name)
     if row.bound is None:
-        return 2, order
+        return 2, list(ACCOUNTANTS).index(row.accountant.name)
     return (1, row.bound.upper) if row.bound.lower is None else (0, row.bound.upper)
 
 
 Epsilons = tuple[tuple[float, Epsilon], ...]  # (value, epsilon), by increasing value
 Setting = Callable[[float], tuple[Pipeline, float]]  # value -> pipeline and delta
+Placement = Callable[[float, float], tuple[float, float]]  # (value, epsilon) -> (x, y)
 
-PROBE = 8  # All accountants are tried at every eighth value, and at values in between only the winners at the two nearest.
+PROBE = 8  # all accountants are tried at every eighth value, and at values in between only the winners at the two nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +145,21 @@ class EpsilonCurve:
     sound: bool
     tone: Tone
 
-    def line(self, place: Callable[[float, float], tuple[float, float]]) -> Line:
-        """Return the upper bounds as a line. `place` maps (value, epsilon) to (x, y)."""
-        return Line(self.label, tuple(place(x, e.upper) for x, e in self.epsilons), self.tone, dashed=not self.sound)
+    def line(self, place: Placement) -> Line:
+        """Return the upper bounds as a line."""
+        points = tuple(place(value, epsilon.upper) for value, epsilon in self.epsilons)
+        return Line(self.label, points, self.tone, dashed=not self.sound)
 
-    def bands(self, place: Callable[[float, float], tuple[float, float]]) -> tuple[Band, ...]:
+    def bands(self, place: Placement) -> tuple[Band, ...]:
         """Return the band between the certified bounds; () if there are fewer than two."""
-        both = [(x, e.lower, e.upper) for x, e in self.epsilons if e.lower is not None]
-        if len(both) < 2:
+        lower, upper = [], []
+        for value, epsilon in self.epsilons:
+            if epsilon.lower is not None:
+                lower.append(place(value, epsilon.lower))
+                upper.append(place(value, epsilon.upper))
+        if len(lower) < 2:
             return ()
-        lower: Points = tuple(place(x, low) for x, low, _ in both)
-        return (Band(f"{self.label}, certified", lower, tuple(place(x, high) for x, _, high in both), self.tone),)
+        return (Band(f"{self.label}, certified", tuple(lower), tuple(upper), self.tone),)
 
 
 def curves(question: Question, account: Account, values: Sequence[float], at: Setting) -> tuple[EpsilonCurve, ...]:
@@ -157,23 +168,21 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     Raises CannotCertify if a curve has a finite epsilon at fewer than two values.
     """
     groups = question.groups(account.rows)
-    sound = {row.accountant.name: row.accountant.sound for row in account.rows}
-    result = [
-        (group, _epsilons(replace(question, progress=_part(question, i, len(groups))), group, values, at))
-        for i, group in enumerate(groups)
-    ]
-    drawn = [(group, pairs) for group, pairs in result if len(pairs) > 1]
+    sound = {row.accountant.name for row in account.rows if row.accountant.sound}
+    drawn: list[EpsilonCurve] = []
+    missing: list[str] = []
+    for number, group in enumerate(groups):
+        epsilons = _epsilons(replace(question, progress=_part(question, number, len(groups))), group, values, at)
+        if len(epsilons) < 2:
+            missing.append(group[0])
+            continue
+        label = line_label(group, (epsilon for _, epsilon in epsilons))
+        drawn.append(EpsilonCurve(group, label, epsilons, sound.issuperset(group), SERIES[len(drawn) % len(SERIES)]))
     if not drawn:
         raise CannotCertify("nothing to draw: no finite epsilon at two or more of the values")
-    missing = [group[0] for group, pairs in result if question.accountants and len(pairs) < 2]
-    if missing:
+    if question.accountants and missing:
         raise CannotCertify(f"cannot draw all accountants: {', '.join(missing)}: no finite epsilon at two or more of the values")
-    return tuple(
-        EpsilonCurve(
-            group, line_label(group, (e for _, e in pairs)), pairs, all(sound[name] for name in group), SERIES[i % len(SERIES)]
-        )
-        for i, (group, pairs) in enumerate(drawn)
-    )
+    return tuple(drawn)
 
 
 def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float], at: Setting) -> Epsilons:
@@ -181,25 +190,30 @@ def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float
     known: dict[float, Epsilon | None] = {}
     probes = {*values[::PROBE], values[-1]}
     order = [*sorted(probes), *(value for value in values if value not in probes)]
-    for value in question.each(order):
+    for value in question.with_progress(order):
         pipeline, delta = at(value)
-        if any(True for entry in pipeline.mechanisms for _ in entry.spec.problems()):
-            continue  # This value is invalid in a file.
-        known[value] = smallest(pipeline, _near(known, probes, value) or group, delta, group_size=question.group_size)
-    return tuple((value, epsilon) for value in values if (epsilon := known.get(value)) is not None)
+        if any(any(entry.spec.problems()) for entry in pipeline.mechanisms):
+            continue  # this value is invalid in a file
+        accountants = _winners_nearby(known, probes, value) or group
+        known[value] = smallest(pipeline, accountants, delta, group_size=question.group_size)
+    epsilons = ((value, known.get(value)) for value in values)
+    return tuple((value, epsilon) for value, epsilon in epsilons if epsilon is not None)
 
 
-def _near(known: dict[float, Epsilon | None], probes: set[float], value: float) -> tuple[str, ...]:
+def _winners_nearby(known: dict[float, Epsilon | None], probes: set[float], value: float) -> tuple[str, ...]:
     """Return the winners at the probes on both sides of a value; () if it is a probe itself, or one of them has no winner."""
     if value in probes:
         return ()
-    ends = known.get(max(p for p in probes if p < value)), known.get(min(p for p in probes if p > value))
-    return tuple(dict.fromkeys(end.accountant for end in ends if end is not None)) if None not in ends else ()
+    below = known.get(max(probe for probe in probes if probe < value))
+    above = known.get(min(probe for probe in probes if probe > value))
+    if below is None or above is None:
+        return ()
+    return tuple(dict.fromkeys((below.accountant, above.accountant)))
 
 
-def _part(question: Question, i: int, lines: int) -> Progress:
-    """Return the function that reports the progress of line i."""
-    return lambda done, total: question.progress(i * total + done, lines * total)
+def _part(question: Question, number: int, lines: int) -> Progress:
+    """Return the function that reports the progress of one of several lines, by its number from 0."""
+    return lambda done, total: question.progress(number * total + done, lines * total)
 
 
 def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
@@ -207,16 +221,14 @@ def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
     if len(names) == 1:
         return names[0]
     winners = list(dict.fromkeys(epsilon.accountant for epsilon in epsilons))
-    return (
-        f"accountant{'s' if len(winners) > 1 else ''}: {' and '.join(winners)}"
-        if len(winners) < 3
-        else f"smallest of {len(winners)} accountants"
-    )
+    if len(winners) > MOST_NAMED:
+        return f"smallest of {len(winners)} accountants"
+    return f"accountant{'s' if len(winners) > 1 else ''}: {' and '.join(winners)}"
 
 
 def certificate(epsilons: Iterable[Epsilon]) -> str:
     """Return a note on the points of a line: that they are bounds, and their distance from the true epsilon if it is certified."""
-    values = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # An upper bound of 0 is exact.
+    values = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # an upper bound of 0 is exact
     gaps = [(e.upper - e.lower) / e.upper for e in values if e.lower is not None]
     points = f"{len(values)} points, each an upper bound on epsilon"
     if not gaps:

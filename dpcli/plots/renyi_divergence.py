@@ -18,6 +18,9 @@ from dpcli.plots.epsilons import Question
 POINTS = 61  # number of orders
 REACH = (0.02, 12.0)  # smallest and largest order - 1, relative to the best order - 1
 TALL = 12.0  # height of the picture, in multiples of the best epsilon
+TALLEST_RATIO = 1e4  # largest ratio of the ends of the vertical axis
+ROOM = 1.1  # factor by which the vertical axis is longer than the lines
+CLIFF = 0.75  # share of the highest order - 1 from which the orders are denser
 
 
 def chart(question: Question) -> Chart:
@@ -36,23 +39,22 @@ def chart(question: Question) -> Chart:
         divergences = curve.at(orders)
     except NotRepresentable as error:
         raise CannotCertify(f"nothing to draw: {error}") from None
+    epsilons = balle(orders, divergences, math.log(result.delta))
     lines = (
-        Line(
-            "epsilon from each order",
-            _visible_points(orders, balle(orders, divergences, math.log(result.delta)), most),
-            Tone.SECOND,
-        ),
+        Line("epsilon from each order", _visible_points(orders, epsilons, most), Tone.SECOND),
         Line("Renyi divergence", _visible_points(orders, divergences, most), Tone.MAIN),
     )
-    low, high = log_span((y for line in lines for _, y in line.points), 1.1)
+    order_span = log_span(x for line in lines for x, _ in line.points)
+    low, high = log_span((y for line in lines for _, y in line.points), ROOM)
+    best_label = f"best order {best:.4g}: epsilon <= {bound(epsilon)} (rdp)"
     return Chart(
         kind="rdp",
         title="Renyi divergence by order, and the epsilon that it gives",
         subtitle=f"{name_of(result)}: {setting(result)}",
-        x=Axis("order", *log_span(x for line in lines for x, _ in line.points), scale="log"),
-        y=Axis("divergence, epsilon", max(low, high / 1e4), high, scale="log", unit="nats"),
+        x=Axis("order", *order_span, scale="log"),
+        y=Axis("divergence, epsilon", max(low, high / TALLEST_RATIO), high, scale="log", unit="nats"),
         lines=tuple(line for line in lines if len(line.points) > 1),
-        markers=(Marker(f"best order {best:.4g}: epsilon <= {bound(epsilon)} (rdp)", best, epsilon, Tone.SECOND),),
+        markers=(Marker(best_label, best, epsilon, Tone.SECOND),),
         notes=(
             "both lines are upper bounds for the whole composition; every order is sound, and the lowest epsilon is the one reported",
         ),
@@ -63,7 +65,7 @@ def _within(curve: RenyiCurve, best: float, most: float) -> Array:
     """Return orders around the best one, up to the order where the divergence leaves the picture. They are denser near that order."""
     reach = 1.0 + (best - 1.0) * np.geomspace(*REACH, 4 * POINTS)
     highest: float = reach[curve.at(reach) <= most].max(initial=best)
-    cliff = 1.0 + (highest - 1.0) * np.linspace(0.75, 1.0, POINTS // 2)
+    cliff = 1.0 + (highest - 1.0) * np.linspace(CLIFF, 1.0, POINTS // 2)
     return np.unique(np.concatenate([1.0 + np.geomspace(reach[0] - 1.0, highest - 1.0, POINTS), cliff]))
 
 

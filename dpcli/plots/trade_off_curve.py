@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from dpcli.analysis.account import Account
@@ -9,11 +10,12 @@ from dpcli.analysis.curve import ProfileCurve, corners, profile, trade_off
 from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Points, Tone
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
-from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, percent_up, setting
-from dpcli.plots.epsilons import Question, curves, loosely
+from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, percent_up, positive_delta, setting
+from dpcli.plots.epsilons import EpsilonCurve, Question, curves, loosely
 
-COMPLETE_LABEL = "trade-off curve"  # label of the curve from the complete privacy profile
-POINTS = 40  # number of epsilons up to 8
+BENT = 8.0  # epsilons up to this one are closely spaced, as e^epsilon bends the curve there
+POINTS, FURTHER_POINTS = 40, 9  # number of epsilons up to BENT, and of epsilons over the whole reach
+BEYOND = 1.25  # reach of the epsilons, relative to the smallest epsilon of the account
 SMALL_DELTAS = (1e-8, 1e-2, 13)  # (lowest, highest, number), evenly spaced in logs
 LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced, as large deltas bend the curve too
 TIGHT = 1e-3  # largest gap between certified bounds on delta that the notes state
@@ -23,32 +25,46 @@ READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the
 def chart(question: Question) -> Chart:
     """Return the chart of the trade-off curve, of the headline's curve, and of no information. Raises InputError or CannotCertify."""
     account = question.headline()
-    result = _accountant_curves(question, account) if question.accountants else ((COMPLETE_LABEL, _complete(question, account)),)
-    return picture(account, result, question.accountants)
+    if not question.accountants:
+        return complete_picture(account, _complete(question, account))
+    return _picture(account, _accountant_curves(question, account), question.accountants)
 
 
-def picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
+def complete_picture(account: Account, curve: ProfileCurve) -> Chart:
+    """Return the chart of the curve from the complete privacy profile."""
+    return _picture(account, (("trade-off curve", curve),))
+
+
+def _picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
     """Return the chart of labelled curves. `accountants` are those that were named; () if all were used."""
     unsound = {row.accountant.name for row in account.rows if not row.accountant.sound}
-    lines = tuple(
-        Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(profile_curves)
-    )
-    bounds = tuple((line, curve) for line, (label, curve) in zip(lines, profile_curves, strict=True) if label not in unsound)[:1]
+    lines: list[Line] = []
+    impossible: tuple[Band, ...] = ()
+    notes: tuple[str, ...] = ()
+    for (label, curve), tone in zip(profile_curves, itertools.cycle(SERIES), strict=False):
+        line = Line(label, _points(curve), tone, dashed=label in unsound)
+        lines.append(line)
+        if label not in unsound and not impossible:  # only the first bound is explained
+            floor = tuple((x, 0.0) for x, _ in line.points)
+            impossible = (Band("impossible for any attack", floor, line.points),)
+            notes = _meaning(curve)
+    blind = Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True)
     return Chart(
         kind="trade-off",
         title="trade-off curve: an attacker's false negatives against false positives",
         subtitle=f"{name_of(account)}: {setting(account)}",
         x=Axis("false positive rate", 0.0, 1.0),
         y=Axis("false negative rate", 0.0, 1.0),
-        lines=(*lines, *_headline(account), Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True)),
-        bands=tuple(Band("impossible for any attack", tuple((x, 0.0) for x, _ in line.points), line.points) for line, _ in bounds),
-        notes=(*(note for _, curve in bounds for note in _meaning(curve)), *not_a_bound(account, accountants)),
+        lines=(*lines, *_headline_line(account), blind),
+        bands=impossible,
+        notes=(*notes, *not_a_bound(account, accountants)),
     )
 
 
 def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
     """Return notes that explain a curve that is a bound."""
-    rates = "; ".join(f"{percent_up(1.0 - rate)} at {100.0 * x:g} %" for x, rate in _read(curve))
+    missed_rates = trade_off(curve, READ_AT).tolist()
+    rates = "; ".join(f"{percent_up(1.0 - missed)} at {100.0 * x:g} %" for x, missed in zip(READ_AT, missed_rates, strict=True))
     return (
         "a test that distinguishes two neighbouring datasets has its two error rates on or above the curve: no test is below it, and tests "
         "above it are not ruled out",
@@ -58,10 +74,11 @@ def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
 
 
 def _complete(question: Question, account: Account) -> ProfileCurve:
-    """Return the privacy profile, closely spaced up to epsilon = 8, where e^epsilon bends the curve."""
-    reach = 1.25 * min(row.upper for row in account.rows) + 1e-3
-    epsilons = sorted({*np.linspace(0.0, min(reach, 8.0), POINTS).tolist(), *np.linspace(0.0, reach, 9).tolist()})
-    return _with_headline(profile(question.pipeline, epsilons, question.group_size, account.delta or 1e-6), account)
+    """Return the privacy profile, closely spaced up to BENT."""
+    reach = BEYOND * min(row.upper for row in account.rows) + 1e-3  # positive even if an epsilon is 0
+    close = np.linspace(0.0, min(reach, BENT), POINTS).tolist()
+    epsilons = sorted({*close, *np.linspace(0.0, reach, FURTHER_POINTS).tolist()})
+    return _with_headline(profile(question.pipeline, epsilons, question.group_size, positive_delta(account)), account)
 
 
 def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
@@ -76,12 +93,14 @@ def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
 def _accountant_curves(question: Question, account: Account) -> tuple[tuple[str, ProfileCurve], ...]:
     """Return the curve of each named accountant, with its label."""
     deltas = sorted({*np.geomspace(*SMALL_DELTAS).tolist(), *np.linspace(*LARGE_DELTAS).tolist(), account.delta, 0.0})
-    result = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
-    return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.epsilons])) for one in result)
+    epsilon_curves = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
+    return tuple((curve.label, _profile_of(curve)) for curve in epsilon_curves)
 
 
-def _of_pairs(pairs: list[tuple[float, float]]) -> ProfileCurve:
-    epsilons, deltas = np.array(sorted(pairs)).T
+def _profile_of(curve: EpsilonCurve) -> ProfileCurve:
+    """Return epsilons at given deltas as a profile, without lower bounds on delta."""
+    pairs = sorted((epsilon.upper, delta) for delta, epsilon in curve.epsilons)
+    epsilons, deltas = np.array(pairs).T
     return ProfileCurve(epsilons, deltas, np.zeros_like(deltas))
 
 
@@ -91,11 +110,7 @@ def _points(curve: ProfileCurve) -> Points:
     return tuple(zip(alphas, trade_off(curve, alphas).tolist(), strict=True))
 
 
-def _read(curve: ProfileCurve) -> tuple[tuple[float, float], ...]:
-    return tuple(zip(READ_AT, trade_off(curve, READ_AT).tolist(), strict=True))
-
-
-def _headline(account: Account) -> tuple[Line, ...]:
+def _headline_line(account: Account) -> tuple[Line, ...]:
     """Return the curve of the headline alone, which is made of straight lines."""
     if account.winner is None or not math.isfinite(account.upper):
         return ()

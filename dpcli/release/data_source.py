@@ -88,18 +88,22 @@ class Column:
     def problems(self) -> Iterator[Problem]:
         if self.min is not None and self.max is not None and not self.min < self.max:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
-        for name in ("min", "max"):
-            value, step = getattr(self, name), self.unit_step
-            if value is not None and step is not None and abs(value) / step > MOST_STEPS:
-                yield (name,), f"at most 2^53 steps of {step:g} from 0", f"{value!r}"
-        if self.missing is not None and not self.bounded:
-            yield ("missing",), "min and max with it", "none"
-        elif self.missing is not None and not (self.min or 0.0) <= self.missing <= (self.max or 0.0):
-            yield ("missing",), "a number from min to max", f"{self.missing:g}"
-        if self.domain is not None and self.domain_file is not None:
-            yield ("domain_file",), "domain or domain_file", "both"
-        if self.domain is not None and len(set(self.domain)) < max(1, len(self.domain)):
-            yield ("domain",), "at least one value, all different", "a repeated value" if self.domain else "none"
+        step = self.unit_step
+        for name, end in (("min", self.min), ("max", self.max)):
+            if end is not None and step is not None and abs(end) / step > MOST_STEPS:
+                yield (name,), f"at most 2^53 steps of {step:g} from 0", f"{end!r}"
+        if self.missing is not None:
+            if self.min is None or self.max is None:
+                yield ("missing",), "min and max with it", "none"
+            elif not self.min <= self.missing <= self.max:
+                yield ("missing",), "a number from min to max", f"{self.missing:g}"
+        if self.domain is not None:
+            if self.domain_file is not None:
+                yield ("domain_file",), "domain or domain_file", "both"
+            if not self.domain:
+                yield ("domain",), "at least one value, all different", "none"
+            elif len(set(self.domain)) < len(self.domain):
+                yield ("domain",), "at least one value, all different", "a repeated value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +247,11 @@ class SteppedRange:
         """The middle of the range in whole steps, rounded down."""
         return (self.least + self.most) // 2
 
+    @property
+    def furthest(self) -> int:
+        """The largest distance of a value from the middle of the range, in steps."""
+        return max(self.most - self.middle, self.middle - self.least)
+
 
 def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
     """Return all keys that a column may have, in the declared order; None if the column does not declare them.
@@ -287,8 +296,9 @@ def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
     if not lines or len(lines) > most:
         raise InputError(f"{key}: expected 1 to {most:,} values in {path}, found {len(lines):,}")
-    if len(set(lines)) < len(lines):
-        raise InputError(f"{key}: expected different values in {path}, found {len(lines) - len(set(lines)):,} repeated")
+    repeated = len(lines) - len(set(lines))
+    if repeated:
+        raise InputError(f"{key}: expected different values in {path}, found {repeated:,} repeated")
     return tuple(lines)
 
 
@@ -303,12 +313,8 @@ def stepped_range(source: Source, name: str) -> SteppedRange:
     step = column.unit_step
     assert step is not None
     least = -MOST_STEPS if column.min is None else column.steps(column.min)
-    return SteppedRange(name, least, MOST_STEPS if column.max is None else column.steps(column.max), step)
-
-
-def largest_distance_from_middle(values: SteppedRange) -> int:
-    """Return the largest distance of a value from the middle of the range, in steps."""
-    return max(values.most - values.middle, values.middle - values.least)
+    most = MOST_STEPS if column.max is None else column.steps(column.max)
+    return SteppedRange(name, least, most, step)
 
 
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
@@ -334,9 +340,11 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
     yield from lacking
     if column is None or lacking:
         return
-    if not column.bounded:
+    if column.min is None or column.max is None:
         yield (key,), f"min and max in [source.columns.{name}], which bound what one row adds", f'"{name}", which declares neither'
-    elif stepped_range(source, name).least == stepped_range(source, name).most:
-        yield (key,), f"a step smaller than the range from min to max in [source.columns.{name}]", f"{column.unit_step:g}"
-    elif column.unit_step and math.log2(max(map(abs, (column.min or 0.0, column.max or 0.0))) / column.unit_step * rows) > 62:
-        yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {max(abs(column.min or 0), abs(column.max or 0)):g}"
+        return
+    values, largest = stepped_range(source, name), max(abs(column.min), abs(column.max))
+    if values.least == values.most:
+        yield (key,), f"a step smaller than the range from min to max in [source.columns.{name}]", f"{values.step:g}"
+    elif math.log2(largest / values.step * rows) > 62:
+        yield (key,), "rows x range below 2^62 steps", f"{rows:,} rows of up to {largest:g}"

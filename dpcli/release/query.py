@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 MEASURE = Key("the statistic that the query asks for")
 CONFIDENCE = OPEN_UNIT
-COSTS = ("epsilon", "rho", "weight", "error")
-SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
-
 OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))
+COSTS = ("epsilon", "rho", "weight", "error")  # keys of which a query states exactly one
+SOME_ROWS = 1000  # assumed number of rows for an error proportional to 1 / rows, if the number is private
+DECLARED = 'declared values: domain = [...] in [source.columns], or domain_file = "..." with public values'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +135,19 @@ class Query:
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"'
-        if source.unit is None and self.max_rows not in (None, 1):
-            yield ("max_rows",), "no number where each row is a unit of its own", str(self.max_rows)
-        elif source.unit is not None and self.counts_rows and self.max_rows is None:
+        if source.unit is None:
+            for bound, stated in (("max_rows", self.max_rows), ("max_groups", self.max_groups)):
+                if stated not in (None, 1):
+                    yield (bound,), "no number where each row is a unit of its own", str(stated)
+            return
+        if self.counts_rows and self.max_rows is None:
             yield ("max_rows",), f'the largest number of rows of one "{source.unit}" that count', "none"
-
-        if source.unit is None and self.max_groups not in (None, 1):
-            yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
-        elif source.unit is not None and (self.keyed or bool(self.by)) and self.max_groups is None:
+        if (self.keyed or self.by) and self.max_groups is None:
             yield ("max_groups",), f'the largest number of keys in which one "{source.unit}" counts', "none"
+
+    def declared_or_otherwise(self) -> str:
+        """Return what is expected of a column whose values are the keys of the answer, for messages."""
+        return f"{DECLARED}, or {self.undeclared}" if self.undeclared else DECLARED
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield (key, column) for each column that the query names."""
@@ -212,13 +216,15 @@ class NoisyQuery(Query):
 
     def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:
         """Return a number of rows for which an error is stated, and its description. The true number may be private."""
-        of_key, declared = "in a key" if self.by else "", None if self.where else setting.dataset_size
+        in_key = " in a key" if self.by else ""
+        declared = None if self.where else setting.dataset_size
         if declared is None:
-            return SOME_ROWS, f"for {SOME_ROWS:,} rows {of_key}".rstrip()
+            return SOME_ROWS, f"for {SOME_ROWS:,} rows{in_key}"
         if not self.by:
             return declared, f"for the declared {declared:,} rows"
-        rows = max(1, declared // math.prod(len(key.domain or (None,)) for key in self.aggregation(setting).keys))
-        return rows, f"for {rows:,} rows {of_key}, an even share of the declared {declared:,}"
+        keys = math.prod(len(key.domain) for key in self.aggregation(setting).keys if key.domain)
+        rows = max(1, declared // keys)
+        return rows, f"for {rows:,} rows{in_key}, an even share of the declared {declared:,}"
 
     def may_be_negative(self, source: Source) -> bool:
         """Return whether the exact answer may be negative."""
@@ -232,11 +238,18 @@ class NoisyQuery(Query):
         if "non-negative" in self.postprocess and self.may_be_negative(source):
             yield ("postprocess",), "non-negative only if the exact answer is never below 0", "an answer that may be below 0"
         for position, name in enumerate(self.by):
-            if name in source.columns and self.shows_keys:
-                yield from shown_problems(source.columns[name], name, ("by", position))
-            elif name in source.columns and not source.columns[name].declares_keys:
-                otherwise = f", or {self.undeclared}" if self.undeclared else ""
-                yield ("by", position), f"{DECLARED}{otherwise}", f'"{name}", whose undeclared keys would reveal who is in the data'
+            column, place = source.columns.get(name), ("by", position)
+            if column is None:
+                continue  # reported above
+            if self.shows_keys:
+                yield from shown_problems(column, name, place)
+            elif not column.declares_keys:
+                yield place, self.declared_or_otherwise(), f'"{name}", whose undeclared keys would reveal who is in the data'
+
+
+def rows_words(rows: int) -> str:
+    """Return a number of rows in words."""
+    return "1 row" if rows == 1 else f"{rows:,} rows"
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:
@@ -246,14 +259,8 @@ def error_text(release: QueryRelease, confidence: float) -> str:
     return f"within {figures(error, 6, ROUND_CEILING)} of the exact bounded answer, with probability {confidence:.6g}"
 
 
-DECLARED = 'declared values: domain = [...] in [source.columns], or domain_file = "..." with public values'
-
-
 def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
     """Yield a problem if the type of a column does not permit keys that are taken from the data."""
     if column.type not in KEY_TYPES:
-        yield (
-            place,
-            f"a column of type {', '.join(KEY_TYPES[:-1])} or {KEY_TYPES[-1]} as a key",
-            f'"{name}", which is {column.type}',
-        )
+        *types, last_type = KEY_TYPES
+        yield place, f"a column of type {', '.join(types)} or {last_type} as a key", f'"{name}", which is {column.type}'

@@ -35,6 +35,11 @@ class PricedQuery:
     setting: QuerySetting
     releases: tuple[QueryRelease, ...]
 
+    @property
+    def expected_error(self) -> str:
+        """A description of the error of the answer, as far as it is known without the data."""
+        return self.query.expected_error(self.setting)
+
     def name_of(self, release: QueryRelease) -> str:
         """Return the name of the [[mechanism]] entry that prices a mechanism of the query."""
         return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name

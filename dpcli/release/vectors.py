@@ -9,9 +9,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR
 from dpcli.base.rounding import figures
 from dpcli.mechanisms.choice.stability import StabilityHistogramSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.release.answers.intervals import spread_within, whole_steps
 from dpcli.release.cost import QueryCost
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, smallest_whole
-from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
+from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting, rows_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +80,30 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
     number of coordinates to which both versions add. Up to 2 (groups - j) further coordinates get a contribution of one version. The bounds
     on L1 and on the square of L2 are linear in j, so they are largest at j = 0 or j = groups.
     """
-    groups, size, span = (1 if contribution.one_key else contribution.groups), contribution.size, contribution.span
-    rows = f"{contribution.rows:,} row{'s' if contribution.rows > 1 else ''}"
-    counted = f"one unit adds at most {rows}"
-    if not contribution.one_key:
-        counted = f"one unit adds to at most {groups:,} of the keys, {rows} to each"
-    one = contribution.least == contribution.most
-    ranged = f"a row adds {contribution.least:,}" if one else f"a row adds from {contribution.least:,} to {contribution.most:,}"
+    size, span = contribution.size, contribution.span
+    groups = 1 if contribution.one_key else contribution.groups
     if adjacency is not Adjacency.REPLACE_ONE:
         which = "the number" if contribution.one_key else "each of these keys"
         moved = f"its rows are added or removed: {which} changes by at most {size:,}"
-        return Sensitivity(groups * size, groups * size * size, groups, (counted, ranged, moved))
+        return Sensitivity(groups * size, groups * size * size, groups, (*_contribution_words(contribution), moved))
     if contribution.one_key:
         both = "both versions count" if contribution.fixed else "a version may also add nothing"
-        return Sensitivity(
-            span,
-            span * span,
-            1,
-            (counted, ranged, f"another version of the unit replaces it ({both}): the number changes by at most {span:,}"),
-        )
+        moved = f"another version of the unit replaces it ({both}): the number changes by at most {span:,}"
+        return Sensitivity(span, span * span, 1, (*_contribution_words(contribution), moved))
     moved = f"a new version replaces the old one: up to {2 * groups:,} keys change by {size:,} each, or {groups:,} by {span:,}"
-    l1, squared = groups * max(2 * size, span), groups * max(2 * size * size, span * span)
-    return Sensitivity(l1, squared, 2 * groups, (counted, ranged, moved))
+    l1, squared_l2 = groups * max(2 * size, span), groups * max(2 * size * size, span * span)
+    return Sensitivity(l1, squared_l2, 2 * groups, (*_contribution_words(contribution), moved))
+
+
+def _contribution_words(contribution: Contribution) -> tuple[str, str]:
+    """Return the first two steps of a derivation: the rows that a unit adds, and what a row adds."""
+    rows, least, most = rows_words(contribution.rows), contribution.least, contribution.most
+    if contribution.one_key:
+        of_unit = f"one unit adds at most {rows}"
+    else:
+        of_unit = f"one unit adds to at most {contribution.groups:,} of the keys, {rows} to each"
+    of_row = f"a row adds {least:,}" if least == most else f"a row adds from {least:,} to {most:,}"
+    return of_unit, of_row
 
 
 def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta: float) -> int:
@@ -129,15 +132,14 @@ def noisy_vector_of(
 ) -> QueryRelease:
     """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
     law = _law(query, setting.cost, moved, part, unit)
+    spread = figures(law.spread, 6, ROUND_FLOOR)
     if isinstance(law, DiscreteLaplaceLaw):
-        noise = f"discrete Laplace noise of scale {figures(law.scale, 6, ROUND_FLOOR)} on an L1 sensitivity of {moved.l1:,}"
-        return QueryRelease(
-            suffix, "discrete-laplace", {"scale": law.scale, "sensitivity": moved.l1}, (*moved.why, noise), law, unit
-        )
-    sigma, l2 = figures(law.spread, 6, ROUND_FLOOR), figures(moved.l2, 6, ROUND_CEILING)
-    noise = f"discrete Gaussian noise of sigma {sigma} on an L2 sensitivity of {l2}"
-    one = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
-    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **one}, (*moved.why, noise), law, unit)
+        noise = f"discrete Laplace noise of scale {spread} on an L1 sensitivity of {moved.l1:,}"
+        keys = {"scale": law.scale, "sensitivity": moved.l1}
+        return QueryRelease(suffix, "discrete-laplace", keys, (*moved.why, noise), law, unit)
+    noise = f"discrete Gaussian noise of sigma {spread} on an L2 sensitivity of {figures(moved.l2, 6, ROUND_CEILING)}"
+    stated = {"sensitivity": moved.l1, "dimension": 1} if moved.coordinates == 1 else {"l2_sensitivity": moved.l2}
+    return QueryRelease(suffix, "discrete-gaussian", {"sigma": law.spread, **stated}, (*moved.why, noise), law, unit)
 
 
 def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float) -> QueryRelease:
@@ -157,22 +159,22 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
 
 def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
     """Return whether the noise is discrete Laplace: as the query states, or, without a statement, if the cost is a pure epsilon."""
-    return query.noise == "laplace" if query.noise is not None else cost is not None and cost.pure
+    if query.noise is not None:
+        return query.noise == "laplace"
+    return cost is not None and cost.pure
 
 
 def _law(query: NoisyQuery, cost: QueryCost | None, moved: Sensitivity, part: float, unit: float) -> NoiseLaw:
     if cost is None:
-        return _within(query, unit)
+        return _law_within_error(query, unit)
     cost_share = cost.share(part) if part < 1.0 else cost
     if is_laplace(query, cost):
         return DiscreteLaplaceLaw(cost_share.laplace_scale(moved.l1))
     return DiscreteGaussianLaw(cost_share.gaussian_sigma(moved.squared_l2))
 
 
-def _within(query: NoisyQuery, unit: float) -> NoiseLaw:
+def _law_within_error(query: NoisyQuery, unit: float) -> NoiseLaw:
     """Return the law with the most noise that meets the query's error target."""
-    from dpcli.release.answers.intervals import spread_within, whole_steps
-
     assert query.error is not None
-    steps, kind = whole_steps(query.error.within, unit), DiscreteLaplaceLaw if is_laplace(query, None) else DiscreteGaussianLaw
-    return kind(spread_within(kind, steps, query.error.confidence))
+    law = DiscreteLaplaceLaw if is_laplace(query, None) else DiscreteGaussianLaw
+    return law(spread_within(law, whole_steps(query.error.within, unit), query.error.confidence))

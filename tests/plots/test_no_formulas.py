@@ -16,8 +16,6 @@ REASONED = {
     ("gate/documents/gate.py", "file.epsilon_at_base_delta - file.base.epsilon"): "by how much two answers differ",
     ("predict/documents/sessions.py", "rho * generate.tokens"): "rho adds up, token by token",
     ("ledger/documents/ledger_balance.py", "LEAST_TOLD_CONVERSION * state.epsilon"): "from where on a line is worth its place",
-    ("disclosure/documents/disclosure.py", "SMALLEST_DELTA * (account.delta or 1e-06)"): "where an axis begins",
-    ("plots/delta_epsilon.py", "REACH[0] * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/renyi_divergence.py", "TALL * epsilon"): "where an axis ends",
     ("plots/renyi_divergence.py", "math.log(result.delta)"): "an argument of the conversion, which has delta so",
 }

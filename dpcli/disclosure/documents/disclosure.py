@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from dpcli.analysis.account import Account
@@ -20,10 +20,10 @@ from dpcli.document.document import Document, Table, reason
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
-from dpcli.plots.delta_epsilon import GUARANTEES, own_point
-from dpcli.plots.drawing import draw, name_of, setting, with_findings
+from dpcli.plots.delta_epsilon import GUARANTEES, headline_marker
+from dpcli.plots.drawing import draw, name_of, positive_delta, setting, with_findings
 from dpcli.plots.epsilons import Question
-from dpcli.plots.trade_off_curve import COMPLETE_LABEL, picture
+from dpcli.plots.trade_off_curve import complete_picture
 
 COLUMNS = ("item", "asked by", "answer")
 TRUST = "trusted parties, and the premises of each number: dpcli explain threats"
@@ -40,17 +40,26 @@ def document(
         name: Name of the JSON schema.
     """
     facts = statement.facts
-    code = account_report.exit_code(facts.account, facts.diagnostics) or int(strict and bool(statement.silent))
     report = account_report.document(facts.account, facts.diagnostics)
-    meaning_tables = () if facts.meaning is None else meaning_report.document(facts.account, facts.meaning).tables
+    code = account_report.exit_code(facts.account, facts.diagnostics)
+    if strict and statement.silent:
+        code = code or 1
+    tables = [*_item_tables(statement)]
+    if statement.passages:
+        tables += report.tables
+        if facts.meaning is not None:
+            tables += meaning_report.document(facts.account, facts.meaning).tables
+    title = f"{statement.title}: {name_of(facts.account)}"
+    if date:
+        title += f", {date}"
     return Document(
         headline=report.headline,
         data=_data(statement, code, date, name),
         verdict="fail" if facts.unsound else report.verdict,
-        title=f"{statement.title}: {name_of(facts.account)}" + (f", {date}" if date else ""),
+        title=title,
         passages=statement.passages,
         pictures=tuple(pictures),
-        tables=(*_items(statement), *((*report.tables, *meaning_tables) if statement.passages else ())),
+        tables=tuple(tables),
         notes=(_count(statement), TRUST),
         total=report.total,
         details=() if facts.proof is None else (facts.proof.words,),
@@ -61,26 +70,28 @@ def document(
     )
 
 
-def _items(statement: Statement) -> Iterable[Table]:
+def _item_tables(statement: Statement) -> Iterator[Table]:
+    """Yield a table for each chapter; the last one has the documents that ask as footnotes."""
     last = len(statement.chapters) - 1
-    for i, (title, answers) in enumerate(statement.chapters):
+    for position, (title, answers) in enumerate(statement.chapters):
         rows = tuple((answer.item.question, answer.item.asked_by, answer.line) for answer in answers)
-        silent = frozenset(row for row, one in enumerate(answers) if not one.stated)
-        yield Table(title, COLUMNS, rows, footnotes=statement.asked_by if i == last else (), flagged=silent)
+        silent = frozenset(row for row, answer in enumerate(answers) if not answer.stated)
+        footnotes = statement.asked_by if position == last else ()
+        yield Table(title, COLUMNS, rows, footnotes=footnotes, flagged=silent)
 
 
 def _count(statement: Statement) -> str:
+    """Return the number of items that the file states, and the names of the other items."""
+    silent = ", ".join(answer.item.id for answer in statement.silent)
     stated = len(statement.answers) - len(statement.silent)
-    return f"{stated} of {len(statement.answers)} items stated; NOT STATED: " + (
-        ", ".join(answer.item.id for answer in statement.silent) or "none"
-    )
+    return f"{stated} of {len(statement.answers)} items stated; NOT STATED: {silent or 'none'}"
 
 
 def _data(statement: Statement, code: int, date: str | None, name: str) -> Mapping[str, Any]:
     """Return the JSON data. Its numbers are not rounded."""
     facts = statement.facts
-    without = facts.unamplified
     report = account_report.data(facts.account, facts.diagnostics)
+    unamplified = None if facts.unamplified is None else account_report.data(facts.unamplified)["result"]
     return {
         "schema": f"dpcli/{name}/v1",
         "date": date,
@@ -88,11 +99,9 @@ def _data(statement: Statement, code: int, date: str | None, name: str) -> Mappi
         "parameters": tables_of(facts.pipeline)["mechanism"],
         "items": [_record(answer) for answer in statement.answers],
         "not_stated": [answer.item.id for answer in statement.silent],
-        "plain": [
-            {"title": passage.title, "paragraphs": passage.paragraphs, "points": passage.points} for passage in statement.passages
-        ],
+        "plain": [asdict(passage) for passage in statement.passages],
         "certificate": None if facts.proof is None else facts.proof.data,
-        "without_amplification": None if without is None else account_report.data(without)["result"],
+        "without_amplification": unamplified,
         "meaning": meaning_report.data(facts.account, facts.meaning, (), code)["meaning"],
         **{key: report[key] for key in ("accountants", "mechanisms", "budget", "diagnostics")},
         "exit_code": code,
@@ -111,8 +120,10 @@ def _record(answer: Answer) -> dict[str, Any]:
     }
 
 
-SMALLEST_DELTA = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
-MOST_BARS = 20  # largest number of bars in the picture of shares
+LOWEST_SHARE = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
+SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas
+MOST_BARS = 20  # largest number of bars in the picture of shares, without the bar of all others
+ROOM = 1.05  # factor by which an axis is longer than what is drawn
 
 
 def charts(facts: Facts) -> tuple[Chart, ...]:
@@ -120,63 +131,59 @@ def charts(facts: Facts) -> tuple[Chart, ...]:
     if facts.meaning is None:
         return ()
     curve = facts.meaning.curve  # the curve that sentences and tables quote
-    errors = picture(facts.account, ((COMPLETE_LABEL, curve),))
+    errors = complete_picture(facts.account, curve)
     # A curve through a few (epsilon, delta) pairs has steps between them. Epsilon is then computed again at each delta.
-    profile = _profile(facts.account, curve) if curve.is_narrow() else (draw("delta-epsilon", _question(facts)),)
+    if curve.is_narrow():
+        profile = _profile(facts.account, curve)
+    else:
+        profile = (draw("delta-epsilon", Question(facts.pipeline, delta=facts.account.delta)),)
     return tuple(with_findings(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
 
 
-def _question(facts: Facts) -> Question:
-    return Question(facts.pipeline, delta=facts.account.delta)
-
-
 def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
-    """Return the picture of delta as a function of epsilon, down to SMALLEST_DELTA; an empty tuple if the whole curve is below it."""
-    low = max(SMALLEST_DELTA * (account.delta or 1e-6), 1e-300)
+    """Return the picture of delta as a function of epsilon, down to LOWEST_SHARE; an empty tuple if the whole curve is below it."""
+    low = max(LOWEST_SHARE * positive_delta(account), SMALLEST_AXIS)
     pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)
     points = tuple((epsilon, min(delta, 1.0)) for epsilon, delta in pairs if delta >= low)
     if len(points) < 2:
         return ()
-    return (
-        Chart(
-            kind="delta-epsilon",
-            title="privacy profile: delta by epsilon",
-            subtitle=f"{name_of(account)}: {setting(account)}",
-            x=Axis("epsilon", 0.0, 1.05 * max(account.upper, points[-1][0])),
-            y=Axis("delta", low, 1.0, scale="log"),
-            lines=(Line("smallest bound of all accountants", points, Tone.MAIN),),
-            markers=own_point(account),
-            notes=(GUARANTEES,),
-        ),
+    chart = Chart(
+        kind="delta-epsilon",
+        title="privacy profile: delta by epsilon",
+        subtitle=f"{name_of(account)}: {setting(account)}",
+        x=Axis("epsilon", 0.0, ROOM * max(account.upper, points[-1][0])),
+        y=Axis("delta", low, 1.0, scale="log"),
+        lines=(Line("smallest bound of all accountants", points, Tone.MAIN),),
+        markers=headline_marker(account),
+        notes=(GUARANTEES,),
     )
+    return (chart,)
 
 
 def _shares(account: Account) -> tuple[Chart, ...]:
     """Return the picture of each mechanism's share of the cost; an empty tuple for a single mechanism, or without shares."""
-    shares = sorted(zip(account.shares, (charge.name for charge in account.charges), strict=True), reverse=True)
-    if len(shares) < 2 or any(math.isnan(share) for share, _ in shares) or account.winner is None:
+    if len(account.shares) < 2 or any(map(math.isnan, account.shares)) or account.winner is None:
         return ()
-    rest = sum(share for share, _ in shares[MOST_BARS:])
-    shown = [*shares[:MOST_BARS], *([(rest, f"{len(shares) - MOST_BARS:,} others")] if len(shares) > MOST_BARS else [])]
-    names = tuple(name for _, name in reversed(shown))
-    bars = tuple(
-        Bar(name, f"{100.0 * share:.1f} %", float(len(shown) - 1 - i), 100.0 * share, Tone.MAIN)
-        for i, (share, name) in enumerate(shown)
+    shares = sorted(zip(account.shares, (charge.name for charge in account.charges), strict=True), reverse=True)
+    others = shares[MOST_BARS:]
+    if others:
+        shares[MOST_BARS:] = [(sum(share for share, _ in others), f"{len(others):,} others")]
+    top = len(shares) - 1
+    bars = (
+        Bar(name, f"{100.0 * share:.1f} %", float(top - place), 100.0 * share, Tone.MAIN)
+        for place, (share, name) in enumerate(shares)
     )
-    return (
-        Chart(
-            kind="shares",
-            title="share of the total cost, by mechanism",
-            subtitle=f"{name_of(account)}: {setting(account)}",
-            x=Axis("share of the total", 0.0, 1.05 * max(100.0 * share for share, _ in shown) or 1.0, unit="%"),
-            y=Axis("mechanism", -0.5, len(shown) - 0.5, categories=names),
-            bars=bars,
-            notes=(f"shares of the total by the accountant {account.winner.accountant.name}; shares are not epsilons",),
-        ),
+    largest = 100.0 * max(share for share, _ in shares)
+    chart = Chart(
+        kind="shares",
+        title="share of the total cost, by mechanism",
+        subtitle=f"{name_of(account)}: {setting(account)}",
+        x=Axis("share of the total", 0.0, ROOM * largest or 1.0, unit="%"),
+        y=Axis("mechanism", -0.5, top + 0.5, categories=tuple(name for _, name in reversed(shares))),
+        bars=tuple(bars),
+        notes=(f"shares of the total by the accountant {account.winner.accountant.name}; shares are not epsilons",),
     )
-
-
-FORMS = {"report": disclosure, "registry": registry_entry}  # function that makes each form, by the name of its JSON schema
+    return (chart,)
 
 
 @limited
@@ -196,5 +203,6 @@ def draft(
     facts = gather(pipeline, delta, diagnostics)
     if certificate is not None:
         facts = replace(facts, proof=named_proof(certificate, pipeline, facts.account.upper, facts.account.delta))
-    name = "registry" if registry else "report"
-    return FORMS[name](facts), charts(facts) if illustrated and not registry else (), name
+    if registry:
+        return registry_entry(facts), (), "registry"
+    return disclosure(facts), charts(facts) if illustrated else (), "report"

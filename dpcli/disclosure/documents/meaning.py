@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.documents import account as account_report
-from dpcli.analysis.meaning import Meaning
+from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
 from dpcli.base.rounding import down, up
 from dpcli.disclosure.item_answers import adversary_note
 from dpcli.document.document import Document, Sheet, Table
@@ -24,36 +24,42 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
 
     The exit code is 3 without a finite epsilon, and 1 if a rule calls the file unsound.
     """
-    code = 3 if meaning is None else int(any(d.severity == "error" for d in diagnostics))
-    findings = tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
+    findings = tuple(_finding_note(diagnostic) for diagnostic in diagnostics)
+    unsound = any(diagnostic.severity == "error" for diagnostic in diagnostics)
+    verdict: Literal["unknown", "fail", ""]
+    tables: tuple[Table, ...]
+    if meaning is None:
+        code, verdict, total = 3, "unknown", "inf"
+        tables, notes = (), _no_bound(account)
+    else:
+        code, verdict, total = int(unsound), "fail" if unsound else "", repr(account.upper)
+        tables = (_attacks(meaning), _beliefs(meaning), _groups(meaning))
+        notes = (*_summary(meaning), *adversary_note(account.pipeline), *_limits(account))
     return Document(
         headline=account_report.headline(account),
         data=data(account, meaning, diagnostics, code),
-        verdict="unknown" if meaning is None else "fail" if code else "",
-        tables=() if meaning is None else (_attacks(meaning), _beliefs(meaning), _groups(meaning)),
-        notes=(
-            *findings,
-            *(
-                _no_bound(account)
-                if meaning is None
-                else (*_summary(meaning), *adversary_note(account.pipeline), *_limits(account))
-            ),
-        ),
-        findings=tuple(finding(d) for d in diagnostics),
-        total=repr(account.upper) if meaning is not None else "inf",
+        verdict=verdict,
+        tables=tables,
+        notes=(*findings, *notes),
+        findings=tuple(map(finding, diagnostics)),
+        total=total,
         exit_code=code,
         sheet=_sheet(account, meaning),
     )
 
 
+def _finding_note(diagnostic: Diagnostic) -> str:
+    place = f"{diagnostic.key}: " if diagnostic.key else ""
+    return f"{diagnostic.severity} {diagnostic.rule}: {place}{diagnostic.message}"
+
+
 def _sheet(account: Account, meaning: Meaning | None) -> Sheet:
     """Return the bounds on attacks as rows of data, one for each false positive rate."""
-    privacy = account.pipeline.privacy
-    setting = (account.upper, account.delta, privacy.unit or "record", privacy.adjacency.value)
+    rate_columns = ("false_positive_rate", "true_positive_rate_upper", "false_negative_rate_lower")
+    setting = (account.upper, account.delta, _unit(account), account.pipeline.privacy.adjacency.value)
     rates = () if meaning is None else zip(meaning.alphas, meaning.false_negatives, strict=True)
-    columns = ("false_positive_rate", "true_positive_rate_upper", "false_negative_rate_lower")
-    rows = tuple((a, 1.0 - f, f, *setting) for a, f in rates)
-    return Sheet((*columns, "epsilon_upper", "delta", "unit", "adjacency"), rows)
+    rows = tuple((false_positive, 1.0 - missed, missed, *setting) for false_positive, missed in rates)
+    return Sheet((*rate_columns, "epsilon_upper", "delta", "unit", "adjacency"), rows)
 
 
 def data(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:
@@ -63,40 +69,47 @@ def data(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnosti
         "schema": "dpcli/meaning/v1",
         **{key: report[key] for key in ("pipeline", "statement", "delta", "result")},
         "meaning": None if meaning is None else _meaning_data(meaning),
-        "diagnostics": [diagnostic_data(d) for d in diagnostics],
+        "diagnostics": list(map(diagnostic_data, diagnostics)),
         "exit_code": code,
     }
 
 
 def _meaning_data(meaning: Meaning) -> dict[str, Any]:
-    rates = zip(meaning.alphas, meaning.false_negatives, strict=True)
+    curve = meaning.curve
+    bounds = zip(curve.epsilons.tolist(), curve.upper.tolist(), curve.lower.tolist(), strict=True)
     return {
         "trade_off": [
-            {"false_positive_rate": a, "false_negative_rate_lower": f, "true_positive_rate_upper": 1.0 - f} for a, f in rates
+            {"false_positive_rate": alpha, "false_negative_rate_lower": missed, "true_positive_rate_upper": 1.0 - missed}
+            for alpha, missed in zip(meaning.alphas, meaning.false_negatives, strict=True)
         ],
         "advantage_upper": meaning.advantage,
         "posterior": {
             "log_odds_upper": meaning.pointwise,
             "exception_probability": meaning.exception,
-            "beliefs": [
-                {"prior": b.prior, "posterior_upper": b.posterior, "success_upper": b.success, "success_blind": b.blind}
-                for b in meaning.beliefs
-            ],
+            "beliefs": list(map(_belief_data, meaning.beliefs)),
         },
         "gaussian": {"mu_upper": meaning.gaussian, "epsilon_range": [0.0, meaning.reach]},
-        "groups": [{"size": g.size, "epsilon_upper": None if g.reason else g.epsilon, "reason": g.reason} for g in meaning.groups],
-        "profile": [
-            {"epsilon": e, "delta_upper": u, "delta_lower": low}
-            for e, u, low in zip(
-                meaning.curve.epsilons.tolist(), meaning.curve.upper.tolist(), meaning.curve.lower.tolist(), strict=True
-            )
-        ],
+        "groups": list(map(_group_data, meaning.groups)),
+        "profile": [{"epsilon": epsilon, "delta_upper": upper, "delta_lower": lower} for epsilon, upper, lower in bounds],
     }
+
+
+def _belief_data(belief: Belief) -> dict[str, float]:
+    return {
+        "prior": belief.prior,
+        "posterior_upper": belief.posterior,
+        "success_upper": belief.success,
+        "success_blind": belief.blind,
+    }
+
+
+def _group_data(group: GroupMeaning) -> dict[str, Any]:
+    return {"size": group.size, "epsilon_upper": None if group.reason else group.epsilon, "reason": group.reason}
 
 
 def _attacks(meaning: Meaning) -> Table:
     missed = dict(zip(meaning.alphas, meaning.false_negatives, strict=True))
-    rows = tuple((_percent(a), _percent_up(1.0 - missed[a]), _percent_down(missed[a])) for a in SHOWN_RATES)
+    rows = tuple((_percent(rate), _percent_up(1.0 - missed[rate]), _percent_down(missed[rate])) for rate in SHOWN_RATES)
     return Table(
         f'attacks: claims that "{_claim(meaning.account)}"',
         ("false positives", "true positives: at most", "missed: at least"),
@@ -106,7 +119,10 @@ def _attacks(meaning: Meaning) -> Table:
 
 
 def _beliefs(meaning: Meaning) -> Table:
-    rows = tuple((_percent(b.prior), _percent_up(b.posterior), _percent_up(b.success), _percent(b.blind)) for b in meaning.beliefs)
+    rows = tuple(
+        (_percent(belief.prior), _percent_up(belief.posterior), _percent_up(belief.success), _percent(belief.blind))
+        for belief in meaning.beliefs
+    )
     return Table(
         f'belief that "{_claim(meaning.account)}"',
         ("before the release", "after it: at most [1]", "best guess right: at most", "right without the release"),
@@ -120,21 +136,22 @@ def _odds(meaning: Meaning) -> str:
     probability = "[1] always" if meaning.exception == 0.0 else f"[1] except with probability {meaning.exception!r}"
     if math.isinf(meaning.pointwise):
         return f"{probability}: nothing follows from this guarantee"
-    power = f"e^{up(meaning.pointwise)}"
-    factor = f"{up(math.exp(meaning.pointwise), 2)}x ({power})" if meaning.pointwise < LARGEST_EXPONENT else power
-    more = (
-        ". This exceeds e^epsilon because it must hold except with probability delta"
-        if meaning.exception > 0.0 and meaning.pointwise > meaning.account.upper
-        else ""
-    )
-    return f"{probability}; the odds grow by at most {factor}{more}"
+    factor = f"e^{up(meaning.pointwise)}"
+    if meaning.pointwise < LARGEST_EXPONENT:
+        factor = f"{up(math.exp(meaning.pointwise), 2)}x ({factor})"
+    limit = f"{probability}; the odds grow by at most {factor}"
+    if meaning.exception > 0.0 and meaning.pointwise > meaning.account.upper:
+        return f"{limit}. This exceeds e^epsilon because it must hold except with probability delta"
+    return limit
 
 
 def _groups(meaning: Meaning) -> Table:
     rows = tuple((f"{group.size}", "-" if group.reason else up(group.epsilon)) for group in meaning.groups)
-    reasons = dict.fromkeys(group.reason for group in meaning.groups if group.reason)
-    sizes = {why: ", ".join(str(group.size) for group in meaning.groups if group.reason == why) for why in reasons}
-    footnotes = tuple(f"{group_sizes}: {why}" for why, group_sizes in sizes.items())
+    sizes: dict[str, list[str]] = {}
+    for group in meaning.groups:
+        if group.reason:
+            sizes.setdefault(group.reason, []).append(str(group.size))
+    footnotes = tuple(f"{', '.join(group_sizes)}: {reason}" for reason, group_sizes in sizes.items())
     return Table("groups", (f"{_unit(meaning.account)}s together", "epsilon"), rows, frozenset({0, 1}), footnotes)
 
 

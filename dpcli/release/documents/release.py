@@ -20,14 +20,115 @@ from dpcli.release.release_plan import UNREAD, can_read_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Disclosure
     from dpcli.release.query import QueryRelease
     from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
     from dpcli.release.query_entries import PricedQuery
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
 
 
-NUMERIC_COLUMNS = ("lower", "upper", "confidence")  # columns of numbers, besides the column of the value
+# Columns of a sheet before and after the columns of the keys.
+QUERY_COLUMNS, VALUE_COLUMNS = ("query", "measure"), ("value", "lower", "upper", "confidence")
 CHOSEN = "chosen"  # parquet column for values that are text, such as a chosen key
+MOST_SHOWN = 1_000  # largest number of answers in a table; csv and json contain all answers
+
+
+def plan_document(plan: ReleasePlan) -> Document:
+    """Return the document of a plan: its mechanisms, cost and expected errors. No data are read."""
+    rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
+    account, over = plan.account, plan.over_budget
+    notes = _plan_notes(plan)
+    data = {
+        "schema": "dpcli/release-plan/v1",
+        "queries": list(map(_planned_data, plan.queries)),
+        "result": {"epsilon_upper": account.upper, "delta": account.delta},
+        "fingerprint": plan.fingerprint(),
+        "exit_code": int(over),
+    }
+    errors = (f"{priced.query.name} ({priced.query.measure}): {priced.expected_error}" for priced in plan.queries)
+    return Document(
+        headline(account),
+        data,
+        "fail" if over else "pass",
+        exit_code=int(over),
+        tables=(Table("queries", ("query", "measure", "mechanism", "expected error"), rows),),
+        notes=notes,
+        details=(*errors, *notes),
+        total=repr(account.upper),
+    )
+
+
+def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
+    notes = ["no data were read"]
+    if not can_read_expressions():
+        notes.append(UNREAD)
+    notes += [_unit_note(plan), *_window_note(plan)]
+    if plan.window is None and plan.pipeline.privacy.window is not None:
+        notes.append("the file states a window of a ledger's blocks: without --ledger nothing would be answered")
+    if plan.source.path is None and plan.source.url is None:
+        notes.append("the file names no data: only dpcli.release, in Python, answers it about a table")
+    if plan.over_budget:
+        notes += ["over budget: nothing would be answered", *_weights_note(plan)]
+    else:
+        notes.append(f"answers will be stored in {shown(plan.folder)}")
+    return tuple(notes)
+
+
+def outcome_document(result: ReleaseOutcome) -> Document:
+    """Return the answers as a document."""
+    plan, account = result.plan, result.plan.account
+    data = {
+        "schema": "dpcli/release/v1",
+        "answers": [as_json(answer) for answer in result.answers],
+        "fresh": result.fresh,
+        "run": result.run,
+        "folder": result.folder,
+        "result": {"epsilon_upper": account.upper, "delta": account.delta},
+        **window_data(plan.pipeline.privacy),
+        "exit_code": 0,
+    }
+    notes = (_unit_note(plan), *_window_note(plan), f"answers and statement are in {shown(result.folder)}")
+    if not result.fresh:
+        notes = ("these answers were drawn when this release was charged; this call charged nothing", *notes)
+    lines = (line for answer in result.answers for line in answer_lines(answer))
+    return Document(
+        headline(account),
+        data,
+        "pass",
+        tables=tuple(map(answer_table, result.answers)),
+        notes=notes,
+        details=(*lines, *notes),
+        sheet=sheet_of(result.answers),
+        total=repr(account.upper),
+    )
+
+
+def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
+    """Return a sheet with one row for each answer.
+
+    It has a column for each key of any query; the column is empty in rows without that key.
+    """
+    column_names = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
+    rows = []
+    for answer in answers:
+        for row in answer.rows:
+            key = dict(zip(answer.by, row.key, strict=False))
+            key_cells = (key.get(name) for name in column_names)
+            rows.append((answer.query, answer.measure, *key_cells, row.value, row.lower, row.upper, answer.confidence))
+    return Sheet((*QUERY_COLUMNS, *column_names.values(), *VALUE_COLUMNS), tuple(rows))
+
+
+def _key_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case."""
+    taken = {*QUERY_COLUMNS, *VALUE_COLUMNS, CHOSEN}
+    column_names = {}
+    for name in names:
+        column = name
+        while column.lower() in taken:
+            column = f"key.{column}"
+        taken.add(column.lower())
+        column_names[name] = column
+    return column_names
 
 
 def parquet_of(sheet: Sheet) -> bytes:
@@ -42,10 +143,10 @@ def parquet_of(sheet: Sheet) -> bytes:
 
     import duckdb
 
-    at = sheet.columns.index("value")
-    declared = [f"{quoted(name)} {'DOUBLE' if name in NUMERIC_COLUMNS else 'VARCHAR'}" for name in sheet.columns]
-    rows = [(*row[:at], *_number_and_text(row[at]), *row[at + 1 :]) for row in sheet.rows]
-    declared[at : at + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
+    place = sheet.columns.index("value")
+    columns = [*sheet.columns[: place + 1], CHOSEN, *sheet.columns[place + 1 :]]
+    declared = [f"{quoted(name)} {'DOUBLE' if name in VALUE_COLUMNS else 'VARCHAR'}" for name in columns]
+    rows = [(*row[:place], *_number_and_text(row[place]), *row[place + 1 :]) for row in sheet.rows]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE answers ({', '.join(declared)})")
         if rows:
@@ -56,134 +157,30 @@ def parquet_of(sheet: Sheet) -> bytes:
             return file.read()
 
 
-def _number_and_text(value: object) -> tuple[float | None, str | None]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value), None
-    return None, str(value).lower() if isinstance(value, bool) else None if value is None else str(value)  # as a csv has it
-
-
-# Columns of a sheet before and after the columns of the keys.
-QUERY_COLUMNS, VALUE_COLUMNS = ("query", "measure"), ("value", "lower", "upper", "confidence")
-MOST_SHOWN = 1_000  # largest number of answers in a table; csv and json contain all answers
-
-
-def plan_document(plan: ReleasePlan) -> Document:
-    """Return the document of a plan: its mechanisms, cost and expected errors. No data are read."""
-    rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
-    table = Table("queries", ("query", "measure", "mechanism", "expected error"), rows)
-    unread = () if can_read_expressions() else (UNREAD,)
-    account, over = plan.account, plan.over_budget
-    outlook = (
-        ("over budget: nothing would be answered", *_weights_note(plan))
-        if over
-        else (f"answers will be stored in {shown(plan.folder)}",)
-    )
-    lacks_ledger = plan.window is None and plan.pipeline.privacy.window is not None
-    ledger = ("the file states a window of a ledger's blocks: without --ledger nothing would be answered",) if lacks_ledger else ()
-    given = (
-        ()
-        if plan.source.path or plan.source.url
-        else ("the file names no data: only dpcli.release, in Python, answers it about a table",)
-    )
-    notes = ("no data were read", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *given, *outlook)
-    data = {
-        "schema": "dpcli/release-plan/v1",
-        "queries": [_planned_data(priced) for priced in plan.queries],
-        "result": {"epsilon_upper": account.upper, "delta": account.delta},
-        "fingerprint": plan.fingerprint(),
-        "exit_code": int(over),
-    }
-    details = tuple(
-        f"{priced.query.name} ({priced.query.measure}): {priced.query.expected_error(priced.setting)}" for priced in plan.queries
-    )
-    return Document(
-        headline(account),
-        data,
-        "fail" if over else "pass",
-        exit_code=int(over),
-        tables=(table,),
-        notes=notes,
-        details=(*details, *notes),
-        total=repr(account.upper),
-    )
-
-
-def outcome_document(result: ReleaseOutcome) -> Document:
-    """Return the answers as a document."""
-    plan, account = result.plan, result.plan.account
-    sheet = sheet_of(result.answers)
-    data = {
-        "schema": "dpcli/release/v1",
-        "answers": [as_json(answer) for answer in result.answers],
-        "fresh": result.fresh,
-        "run": result.run,
-        "folder": result.folder,
-        "result": {"epsilon_upper": account.upper, "delta": account.delta},
-        **window_data(plan.pipeline.privacy),
-        "exit_code": 0,
-    }
-    notes = (
-        *(() if result.fresh else ("these answers were drawn when this release was charged; this call charged nothing",)),
-        *_unit_note(plan),
-        *_window_note(plan),
-        f"answers and statement are in {shown(result.folder)}",
-    )
-    tables = tuple(answer_table(answer) for answer in result.answers)
-    lines = tuple(line for answer in result.answers for line in answer_lines(answer))
-    return Document(
-        headline(account),
-        data,
-        "pass",
-        tables=tables,
-        notes=notes,
-        details=(*lines, *notes),
-        sheet=sheet,
-        total=repr(account.upper),
-    )
-
-
-def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Return a sheet with one row for each answer.
-
-    It has a column for each key of any query; the column is empty in rows without that key.
-    """
-    keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
-    rows = (
-        (
-            *(answer.query, answer.measure),
-            *map(dict(zip(answer.by, row.key, strict=False)).get, keys),
-            *(row.value, row.lower, row.upper, answer.confidence),
-        )
-        for answer in answers
-        for row in answer.rows
-    )
-    return Sheet((*QUERY_COLUMNS, *keys.values(), *VALUE_COLUMNS), tuple(rows))
-
-
-def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: the name of the key, with the prefix `key.` if another column has this name up to case."""
-    columns = dict.fromkeys((*QUERY_COLUMNS, *VALUE_COLUMNS, CHOSEN))
-    column_names = {}
-    for name in names:
-        column_names[name] = name
-        while column_names[name].lower() in columns:
-            column_names[name] = f"key.{column_names[name]}"
-        columns[column_names[name].lower()] = None
-    return column_names
+def _number_and_text(value: Value) -> tuple[float | None, str | None]:
+    """Return a value as a number or as a text, which is the text of a csv; the other one is None."""
+    if value is None:
+        return None, None
+    if isinstance(value, bool | str):
+        return None, _word(value)
+    return float(value), None
 
 
 def answer_table(answer: QueryAnswer) -> Table:
     """Return the answers to a query with their intervals as a table."""
-    has_intervals = any(row.lower is not None for row in answer.rows)
-    columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if has_intervals else ()))
-    rows = tuple(
-        (*map(_word, row.key), value_text(row.value), *((interval_text(row),) if has_intervals else ()))
-        for row in answer.rows[:MOST_SHOWN]
-    )
-    more = (f"{len(answer.rows) - MOST_SHOWN:,} further answers are in csv and json",) if len(answer.rows) > MOST_SHOWN else ()
-    postprocessing = (f"postprocessing: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
-    numeric = frozenset({len(answer.by), len(answer.by) + 1})
-    return Table(answer.query, columns, rows, numeric, footnotes=(answer.covers, *postprocessing, *more))
+    columns = [*answer.by, answer.measure]
+    rows = [[*map(_word, row.key), value_text(row.value)] for row in answer.rows[:MOST_SHOWN]]
+    if any(row.lower is not None for row in answer.rows):
+        columns.append(f"{_share(answer.confidence)} interval")
+        for cells, row in zip(rows, answer.rows, strict=False):
+            cells.append(interval_text(row))
+    footnotes = [answer.covers]
+    if answer.postprocessed:
+        footnotes.append(f"postprocessing: {', '.join(answer.postprocessed)}")
+    if len(answer.rows) > MOST_SHOWN:
+        footnotes.append(f"{len(answer.rows) - MOST_SHOWN:,} further answers are in csv and json")
+    numeric = frozenset({len(answer.by), len(answer.by) + 1})  # the value and its interval
+    return Table(answer.query, tuple(columns), tuple(map(tuple, rows)), numeric, footnotes=tuple(footnotes))
 
 
 def answer_lines(answer: QueryAnswer) -> Iterator[str]:
@@ -191,18 +188,33 @@ def answer_lines(answer: QueryAnswer) -> Iterator[str]:
     for row in answer.rows[:MOST_SHOWN]:
         key, interval = key_text(answer, row), interval_text(row)
         label = f"{answer.query}, {key}" if key else answer.query
-        yield f"{label}: {value_text(row.value)}" + (f" ({interval}, {_share(answer.confidence)})" if interval else "")
+        line = f"{label}: {value_text(row.value)}"
+        yield f"{line} ({interval}, {_share(answer.confidence)})" if interval else line
 
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     """Return the statement of a release as Markdown: the queries with their mechanisms, then the disclosure statement of the file."""
-    from dpcli import __version__
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure
-    from dpcli.document.formats import markdown as format_markdown
+    from dpcli.document.formats.markdown import escape, render
 
-    account, disclosed = plan.account, plan.pipeline.disclosure
+    account = plan.account
+    title = escape(plan.pipeline.name or plan.folder)
+    spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
+    lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
+    rows_read = "" if plan.window is None else plan.window.words
+    scope = (f"{rows_read[:1].upper()}{rows_read[1:]}", _bound_words(plan))
+    scope_text = "".join(f"{escape(words)}.\n\n" for words in scope if words)
+    queries_text = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{scope_text}"
+    facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=_disclosed(plan, answers))), rows=rows_read)
+    return queries_text + render(disclosure_report.document(disclosure(facts)))
+
+
+def _disclosed(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Disclosure:
+    """Return the [disclosure] table of the file, in which what dpcli knows about the release replaces missing keys."""
+    from dpcli import __version__
+
     unit = f'one "{plan.source.unit}" in one block' if _by_block(plan) else "one unit"
     known: dict[str, Any] = {
         "implementation": f"dpcli {__version__} with OpenDP's integer samplers",
@@ -211,47 +223,49 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
         "clipping": f"at most max_groups keys and max_rows rows of {unit} count, chosen by a hash with a fresh key, in the engine",
-        "utility": "; ".join(f"{priced.query.name}: {priced.query.expected_error(priced.setting)}" for priced in plan.queries),
+        "utility": "; ".join(f"{priced.query.name}: {priced.expected_error}" for priced in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
-    stated = replace(disclosed, **{name: value for name, value in known.items() if getattr(disclosed, name) is None})
-    lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
-    title = format_markdown.escape(plan.pipeline.name or plan.folder)
-    spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
-    rows = "" if plan.window is None else plan.window.words
-    scope = (f"{rows[:1].upper()}{rows[1:]}", _bound_words(plan))
-    scope_text = "".join(f"{format_markdown.escape(words)}.\n\n" for words in scope if words)
-    queries_text = f"# Release: {title}\n\n{spent}, for all of these queries together:\n\n{lines}\n{scope_text}"
-    facts = replace(gather(replace(plan.pipeline, path=plan.path, disclosure=stated), None, ()), rows=rows)
-    return queries_text + format_markdown.render(disclosure_report.document(disclosure(facts)))
+    disclosed = plan.pipeline.disclosure
+    return replace(disclosed, **{name: value for name, value in known.items() if getattr(disclosed, name) is None})
 
 
 def explanation_document(plan: ReleasePlan) -> Document:
     """Return the document of `dpcli explain query`: the derivation of the sensitivity and the noise of each query."""
-    tables = tuple(_why_table(priced) for priced in plan.queries)
-    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(priced) for priced in plan.queries], "exit_code": 0}
-    details = tuple(
-        f"{priced.name_of(release)}: {line}" for priced in plan.queries for release in priced.releases for line in release.why
-    )
-    notes = _unit_note(plan)
+    data = {"schema": "dpcli/release-why/v1", "queries": list(map(_planned_data, plan.queries)), "exit_code": 0}
+    lines = []
+    for priced in plan.queries:
+        for release in priced.releases:
+            lines += [f"{priced.name_of(release)}: {line}" for line in release.why]
+    note = _unit_note(plan)
     return Document(
-        headline(plan.account), data, "pass", tables=tables, notes=notes, details=(*details, *notes), total=repr(plan.account.upper)
+        headline(plan.account),
+        data,
+        "pass",
+        tables=tuple(map(_why_table, plan.queries)),
+        notes=(note,),
+        details=(*lines, note),
+        total=repr(plan.account.upper),
     )
 
 
 def _why_table(priced: PricedQuery) -> Table:
     """Return a table that derives the noise of a query under the file's adjacency, and under the other adjacency at the same cost."""
     stated = priced.setting.adjacency
-    other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
-    alternative = priced.query.releases(replace(priced.setting, adjacency=other))
-    rows = [row for release in priced.releases for row in _why_rows(release, stated.value)]
-    rows += [row for release in alternative for row in _why_rows(release, f"if {other.value}")]
+    other = Adjacency.ADD_REMOVE if stated is Adjacency.REPLACE_ONE else Adjacency.REPLACE_ONE
+    rows: list[tuple[str, str, str]] = []
+    for release in priced.releases:
+        rows += _why_rows(release, stated.value)
+    for release in priced.query.releases(replace(priced.setting, adjacency=other)):
+        rows += _why_rows(release, f"if {other.value}")
     return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
 def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
-    for number, line in enumerate(release.why):
-        yield (adjacency, release.suffix or release.type, line) if number == 0 else ("", "", line)
+    first, *others = release.why
+    yield adjacency, release.suffix or release.type, first
+    for line in others:
+        yield "", "", line
 
 
 def _markdown_line(priced: PricedQuery) -> str:
@@ -259,29 +273,29 @@ def _markdown_line(priced: PricedQuery) -> str:
     from dpcli.document.formats.markdown import escape
 
     query = priced.query
-    where = f" where `{query.where}`" if query.where else ""
-    keys: tuple[str, ...] = query.by
-    by = f" by {escape(', '.join(keys))}" if keys else ""
     column: str | None = getattr(query, "column", None)
     of = f" of {escape(column)}" if column else ""
-    mechanisms = " and ".join(_mechanism(priced, position) for position in range(len(priced.releases)))
+    by = f" by {escape(', '.join(query.by))}" if query.by else ""
+    where = f" where `{query.where}`" if query.where else ""
+    mechanisms = " and ".join(map(_mechanism_words, priced.releases))
     return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
 
 
 def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
-    for position, _release in enumerate(priced.releases):
-        first = position == 0
-        error = priced.query.expected_error(priced.setting) if first else ""
-        yield (priced.query.name if first else "", priced.query.measure if first else "", _mechanism(priced, position), error)
+    """Yield a row for each mechanism of a query; the first one names the query and its expected error."""
+    first, *others = priced.releases
+    yield priced.query.name, priced.query.measure, _mechanism_words(first), priced.expected_error
+    for release in others:
+        yield "", "", _mechanism_words(release), ""
 
 
-def _mechanism(priced: PricedQuery, position: int) -> str:
-    release = priced.releases[position]
-    keys = ", ".join(
-        f"{name} {parameter(name, value)}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in release.keys.items()
-    )
-    return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
+def _mechanism_words(release: QueryRelease) -> str:
+    keys = []
+    for name, value in release.keys.items():
+        text = parameter(name, value) if isinstance(value, float) else str(value)
+        keys.append(f"{name} {text}")
+    words = f"{release.type} ({', '.join(keys)})"
+    return f"{release.suffix}: {words}" if release.suffix else words
 
 
 def _planned_data(priced: PricedQuery) -> dict[str, Any]:
@@ -298,20 +312,21 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
             }
             for release in priced.releases
         ],
-        "expected_error": priced.query.expected_error(priced.setting),
+        "expected_error": priced.expected_error,
     }
 
 
-def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
-    if plan.source.unit is None:
-        return ("each row is a unit: a person with several rows is protected only row by row",)
+def _unit_note(plan: ReleasePlan) -> str:
+    unit = plan.source.unit
+    if unit is None:
+        return "each row is a unit: a person with several rows is protected only row by row"
     if plan.pipeline.privacy.window is not None and plan.window is None:
         return (
-            f'all rows of one "{plan.source.unit}" are protected together, or only its rows in one block if the ledger has max_blocks = 1 '
-            f'(--ledger shows which); rows without a "{plan.source.unit}" are left out',
+            f'all rows of one "{unit}" are protected together, or only its rows in one block if the ledger has max_blocks = 1 (--ledger '
+            f'shows which); rows without a "{unit}" are left out'
         )
     within = " in one block" if _by_block(plan) else ""
-    return (f'rows of one "{plan.source.unit}"{within} are protected together; rows without a "{plan.source.unit}" are left out',)
+    return f'rows of one "{unit}"{within} are protected together; rows without a "{unit}" are left out'
 
 
 def _by_block(plan: ReleasePlan) -> bool:

@@ -10,6 +10,7 @@ DatePartName = Literal["year", "quarter", "month", "week", "day", "doy", "dow", 
 
 # Engines disagree at the ends of the range of doubles. So an absolute value above LARGEST counts as infinite, and one below SMALLEST as 0.
 LARGEST, SMALLEST = 1.79e308, 1e-300
+DIGEST_BITS = 48  # number of bits of a digest
 
 
 class Dialect:
@@ -65,7 +66,7 @@ class Dialect:
         return f"sum({sql})"
 
     def digest(self, sql: str) -> str:
-        """Return the first 48 bits of the SHA-256 digest of a text in UTF-8, as an integer."""
+        """Return the first DIGEST_BITS bits of the SHA-256 digest of a text in UTF-8, as an integer."""
         raise NotImplementedError
 
     def trimmed(self, sql: str) -> str:

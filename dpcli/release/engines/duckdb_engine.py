@@ -5,31 +5,23 @@ Rows that do not fit in memory are written to a spill folder, which is removed a
 
 from __future__ import annotations
 
-import csv
-import glob
-import gzip
-import io
 import os
 import re
-import shutil
 import tempfile
-import zlib
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpcli.base.errors import InputError, LedgerError
+from dpcli.base.errors import DpcliError, InputError, LedgerError
 from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals, quoted
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, DuckDBSql
-from dpcli.release.engines.source_files import PATTERN, Files, Header, Kind, files_of, header_of
+from dpcli.release.engines.source_files import PATTERN, Files, Header, Kind, files_of, header_of, require_closed_quotes
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
-from dpcli.release.engines.sql_engine import SqlEngine
+from dpcli.release.engines.spill_folder import SpillFolder, spill_folder
+from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
 
-SPILL_PREFIX = "dpcli-spill-"  # prefix of the names of spill folders
 MEMORY = "256MB"  # memory of queries, beyond which rows are spilled; the process takes about 100 MB in addition
 THREADS = 4  # largest number of threads, since each takes memory
 LONGEST_ROW, BUFFER = 2**24, 2**25  # largest size of a csv row, and size of the read buffer, in bytes
@@ -89,13 +81,18 @@ class DuckDB(SqlEngine):
             self.spill.remove()
 
     def _find(self) -> ActualTable:
-        find: Mapping[Kind, Callable[[], ActualTable]] = {"csv": self._csv, "parquet": self._parquet, "duckdb": self._own}
-        return find[self.files.kind]()
+        finders: dict[Kind, Callable[[], ActualTable]] = {
+            "csv": self._csv,
+            "parquet": self._parquet,
+            "duckdb": self._table_of_database,
+        }
+        return finders[self.files.kind]()
 
     def _csv(self, in_order: bool = False) -> ActualTable:
         header = header_of(self.files, self.table.stored)
         self.split = None if in_order else header
-        fields = {name: ActualColumn(f"f{place}", "text", "text") for place, name in enumerate(header.names)}
+        sql_names = numbered_names(len(header.names))
+        fields = {name: ActualColumn(sql, "text", "text") for name, sql in zip(header.names, sql_names, strict=True)}
         return ActualTable(_read_csv(self.files, header, in_order), fields, self.files.place, named=False)
 
     def _parquet(self) -> ActualTable:
@@ -108,39 +105,38 @@ class DuckDB(SqlEngine):
                 f"{self.files.place}: {len(names)} columns in the first file, {len(kinds)} in all files together: expected equal "
                 "columns in every file"
             )
-        fields = {name: self._column(f"f{place}", kind) for place, (name, kind) in enumerate(zip(names, kinds, strict=True))}
-        return ActualTable(f"{item} AS raw({', '.join(f'f{place}' for place in range(len(names)))})", fields, self.files.place)
+        sql_names = numbered_names(len(names))
+        fields = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
+        return ActualTable(f"{item} AS raw({', '.join(sql_names)})", fields, self.files.place)
 
     def _same_columns(self) -> list[str]:
         """Return the column names of the first file.
 
         Raises:
-            InputError: A declared column has different types in different files, so that DuckDB would cast its values.
+            InputError: A declared column has different types in different files, so that DuckDB would cast its values, or a name differs
+                from it only by case, so that DuckDB would identify the two columns.
         """
-        first, *others = (self._columns_of(path) for path in self.files.paths)
-        for name in sorted(self.table.stored):
-            if others:
-                self._require_one_case(name, {own for columns in (first, *others) for own, _ in columns})
-            kind = [each for own, each in first if own == name]
+        place = self.files.place
+        first, *others = (self._parquet_columns(path) for path in self.files.paths)
+        names = {name for columns in (first, *others) for name, _ in columns}
+        for declared in sorted(self.table.stored) if others else ():
+            twins = sorted(name for name in names if name != declared and name.casefold() == declared.casefold())
+            if twins:
+                raise InputError(f'{place}: expected "{declared}" in one spelling in all files, found "{twins[0]}" too')
+            kinds_in_first = _kinds_of(declared, first)
             for columns in others:
-                other = [each for own, each in columns if own == name]
-                if other != kind:
-                    kinds = " and ".join(dict.fromkeys(str(one[0]) if one else "none" for one in (kind, other)))
-                    raise InputError(f'{self.files.place}: expected "{name}" of one type in every file, found {kinds}')
+                kinds = _kinds_of(declared, columns)
+                if kinds != kinds_in_first:
+                    shown = dict.fromkeys(str(each[0]) if each else "none" for each in (kinds_in_first, kinds))
+                    raise InputError(f'{place}: expected "{declared}" of one type in every file, found {" and ".join(shown)}')
         return [name for name, _ in first]
 
-    def _require_one_case(self, name: str, names: set[str]) -> None:
-        """Raise InputError if another column's name differs only by case, since DuckDB would identify the two across files."""
-        twins = sorted(own for own in names if own != name and own.casefold() == name.casefold())
-        if twins:
-            raise InputError(f'{self.files.place}: expected "{name}" in one spelling in all files, found "{twins[0]}" too')
-
-    def _columns_of(self, path: str) -> list[tuple[str, str | None]]:
+    def _parquet_columns(self, path: str) -> list[tuple[str, str | None]]:
         """Return the names and types of the columns of a parquet file, in order."""
         file = DuckDBSql().text(_literal(path))
-        return _top(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})"))
+        return _top_columns(self._rows(f"SELECT name, num_children, duckdb_type FROM parquet_schema({file})"))
 
-    def _own(self) -> ActualTable:
+    def _table_of_database(self) -> ActualTable:
         """Return the table of a DuckDB file with the exact name. Raises InputError if there is none."""
         name = self.table.table
         if name is None:
@@ -153,29 +149,29 @@ class DuckDB(SqlEngine):
         if not columns:
             raise InputError(f'{self.files.place}: no table "{name}"')
         schema, table = columns[0][:2]
-        own = [(column, kind) for a, b, column, kind in columns if (a, b) == (schema, table)]
+        kinds = {column: kind for *names, column, kind in columns if names == [schema, table]}
         item = f"{CATALOG}.{quoted(schema)}.{quoted(table)} AS raw"
         self._rows(f"SELECT * FROM {item} LIMIT 0")  # reads no row, but fails if the tables of a view are missing
-        fields = {column: self._own_column(item, column, kind) for column, kind in own if column in self.table.columns}
-        others = tuple(column for column, _ in own if column not in fields)
+        fields = {name: self._bytewise_column(item, name, kind) for name, kind in kinds.items() if name in self.table.columns}
+        others = tuple(name for name in kinds if name not in fields)
         return ActualTable(item, fields, f'{self.files.place}: table "{name}"', others=others)
 
-    def _own_column(self, item: str, name: str, kind: str) -> ActualColumn:
+    def _bytewise_column(self, item: str, name: str, kind: str) -> ActualColumn:
         """Return a column whose texts are compared by their bytes.
 
         DuckDB does not list the collation of a column. But it refuses to compare two texts with different collations. So a column with a
         collation cannot be compared with both COLLATIONS.
         """
         sql = f"raw.{quoted(name)}"
-        others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
-        if kind != "VARCHAR" or self._binds(f"SELECT {others} FROM {item} LIMIT 0"):
+        comparisons = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
+        if kind != "VARCHAR" or self._binds(f"SELECT {comparisons} FROM {item} LIMIT 0"):
             return self._column(sql, kind)
         return ActualColumn(f"decode(encode({sql}))", self._family(kind), f"{kind} with a collation", bytewise=False)
 
     def _column(self, sql: str, kind: str) -> ActualColumn:
         """Return a column. The day of a timestamp in nanoseconds is taken from its text, since a cast may round it up to the next day."""
         if kind != "TIMESTAMP_NS":
-            return ActualColumn(sql, self._family(kind), kind)
+            return SqlEngine._column(self, sql, kind)
         return ActualColumn(f"TRY_CAST(left(TRY_CAST({sql} AS VARCHAR), 10) AS DATE)", "date", kind)
 
     def _binds(self, sql: str) -> bool:
@@ -194,22 +190,17 @@ class DuckDB(SqlEngine):
         try:
             rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
             return rows
+        except duckdb.OutOfMemoryException:
+            failure: DpcliError = LedgerError(
+                f"{self.files.place}: the disk of {tempfile.gettempdir()} has no room for rows that do not fit in memory"
+            )
         except duckdb.Error as error:
-            failure = self._meaning(error)
+            failure = InputError(f"{self.files.place}: a file cannot be read to its end ({type(error).__name__})")
         except RuntimeError as error:
             if str(error) != INTERRUPTED:
                 raise
             raise KeyboardInterrupt from None
         raise failure  # outside of the except clause, so that DuckDB's error is not attached as context
-
-    def _meaning(self, error: Exception) -> InputError | LedgerError:
-        import duckdb
-
-        if isinstance(error, duckdb.OutOfMemoryException):
-            return LedgerError(
-                f"{self.files.place}: the disk of {tempfile.gettempdir()} has no room for rows that do not fit in memory"
-            )
-        return InputError(f"{self.files.place}: a file cannot be read to its end ({type(error).__name__})")
 
 
 def open_duckdb(table: SourceTable) -> DuckDB:
@@ -269,12 +260,24 @@ def _read_csv(files: Files, header: Header, in_order: bool) -> str:
         in_order: Whether one thread reads a file from its start. Otherwise several threads read parts of it.
     """
     sql = DuckDBSql()
-    columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
-    return (
-        f"read_csv({_list(files.paths)}, auto_detect = false, header = true, delim = {sql.text(header.delimiter)}, quote = '\"', "
-        "escape = '\"', nullstr = '', allow_quoted_nulls = false, null_padding = false, hive_partitioning = false, strict_mode = true, "
-        f"parallel = {'false' if in_order else 'true'}, max_line_size = {LONGEST_ROW}, buffer_size = {BUFFER}, columns = {{{columns}}})"
+    columns = ", ".join(f"'{name}': 'VARCHAR'" for name in numbered_names(len(header.names)))
+    options = (
+        "auto_detect = false",
+        "header = true",
+        f"delim = {sql.text(header.delimiter)}",
+        "quote = '\"'",
+        "escape = '\"'",
+        "nullstr = ''",
+        "allow_quoted_nulls = false",
+        "null_padding = false",
+        "hive_partitioning = false",
+        "strict_mode = true",
+        f"parallel = {'false' if in_order else 'true'}",
+        f"max_line_size = {LONGEST_ROW}",
+        f"buffer_size = {BUFFER}",
+        f"columns = {{{columns}}}",
     )
+    return f"read_csv({_list(files.paths)}, {', '.join(options)})"
 
 
 def _list(paths: Sequence[str]) -> str:
@@ -288,99 +291,22 @@ def _literal(path: str) -> str:
 
 def _folders(paths: Sequence[str]) -> str:
     """Return the folders that DuckDB lists for paths that contain characters of patterns, as an SQL list."""
-    above = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
-    return f"[{', '.join(DuckDBSql().text(folder) for folder in sorted(above))}]"
+    folders = {os.path.dirname(re.split(r"[*?[]", path)[0]) for path in paths if path != _literal(path)}
+    return f"[{', '.join(map(DuckDBSql().text, sorted(folders)))}]"
 
 
-def _top(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
+def _top_columns(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
     """Return the names and types of the top-level columns in a parquet schema, which lists each node before its children."""
-    columns, inner = [], 0
+    columns, expected_below = [], 0  # nodes below the last column that have not been listed yet
     for name, children, kind in schema[1:]:
-        if inner == 0:
+        if expected_below == 0:
             columns.append((str(name), kind))
-        inner += (children or 0) - (inner > 0)
+        else:
+            expected_below -= 1
+        expected_below += children or 0
     return columns
 
 
-@dataclass(frozen=True, slots=True)
-class SpillFolder:
-    """A folder that no other user can read.
-
-    Attributes:
-        path: Path of the folder.
-        lock: Locked file descriptor of the folder. The system releases the lock when the process ends.
-    """
-
-    path: str
-    lock: int
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        with suppress(OSError):
-            os.close(self.lock)
-
-
-def spill_folder() -> SpillFolder:
-    """Return a new spill folder, after removing the spill folders of dead processes of this user."""
-    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{SPILL_PREFIX}*")):
-        abandoned = _locked(path)
-        if abandoned is not None:
-            abandoned.remove()
-    while True:
-        folder = _locked(tempfile.mkdtemp(prefix=SPILL_PREFIX))
-        if folder is not None:
-            return folder
-
-
-def _locked(path: str) -> SpillFolder | None:
-    """Lock a folder for this process and return it.
-
-    The result is None if another process has locked the folder, if the folder belongs to another user, or if it was removed.
-    """
-    import fcntl
-
-    with suppress(OSError):
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            own = os.fstat(lock)
-            if own.st_uid == os.geteuid() and os.path.samestat(own, os.stat(path)):
-                return SpillFolder(path, lock)
-        except OSError:
-            pass
-        os.close(lock)
-    return None
-
-
-def require_closed_quotes(files: Files, delimiter: str, longest: int) -> None:
-    """Raise InputError if a csv cannot be parsed in order. The message shows no cell.
-
-    A csv cannot be parsed if a file ends within quotes, if a cell continues after its closing quotes, or if a cell has more than `longest`
-    bytes.
-    """
-    failure = None
-    with _cells_of(longest):
-        for path in files.paths:
-            try:
-                with _opened(path) as file:
-                    deque(csv.reader(file, delimiter=delimiter, strict=True), maxlen=0)
-            except (csv.Error, OSError, EOFError, zlib.error):
-                failure = InputError(f"{files.place}: a cell has misplaced or unclosed quotes, or a file cannot be read")
-    if failure is not None:
-        raise failure
-
-
-def _opened(path: str) -> io.TextIOWrapper:
-    """Return a csv file opened as text in which each byte is one character. A file named .gz is decompressed."""
-    file = gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # noqa: SIM115 the wrapper closes it
-    return io.TextIOWrapper(file, encoding="latin-1", newline="")
-
-
-@contextmanager
-def _cells_of(longest: int) -> Iterator[None]:
-    """Set the largest length of a csv cell, which is a setting of the whole process, and restore it at the end."""
-    before = csv.field_size_limit(longest)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+def _kinds_of(name: str, columns: list[tuple[str, str | None]]) -> list[str | None]:
+    """Return the types of all columns with this name."""
+    return [kind for column, kind in columns if column == name]

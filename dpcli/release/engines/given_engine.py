@@ -11,15 +11,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpcli.base.errors import DpcliError, InputError, LedgerError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.extras import require
 from dpcli.release.aggregate import Aggregation, Totals
-from dpcli.release.engines.duckdb_engine import DuckDB, connected, harden, spill_folder
+from dpcli.release.engines.duckdb_engine import DuckDB, connected, harden
 from dpcli.release.engines.given_table import GivenTable, SparkFrame
 from dpcli.release.engines.source_files import Files
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.spark_engine import Spark, quietly, set_up
-from dpcli.release.engines.sql_engine import SqlEngine
+from dpcli.release.engines.spill_folder import spill_folder
+from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
 
 PLACE = "the table given to dpcli.release"
 COPY, PART = "given", "part"  # names of the copy, and of the part of the table that is being copied
@@ -86,22 +87,13 @@ class GivenDuckDB(DuckDB):
                 self.connection.register(PART, part)
                 self._rows(f"INSERT INTO {COPY} SELECT * FROM {PART}")
                 self.connection.unregister(PART)
+            self.copied = True
+            return
         except DpcliError:
             raise
         except Exception as error:  # an error of another library, whose message may quote rows
-            failure = self._meaning(error)
-        else:
-            self.copied = True
-            return
+            failure = InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
         raise failure  # outside of the except clause, so that the error is not attached as context
-
-    def _meaning(self, error: Exception) -> InputError | LedgerError:
-        meaning = DuckDB._meaning(self, error)
-        return (
-            meaning
-            if isinstance(meaning, LedgerError)
-            else InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
-        )
 
 
 @dataclass(slots=True)
@@ -135,7 +127,7 @@ class GivenSpark(Spark):
         names = tuple(self.given.frame.columns)
         self._require_once(names, PLACE)
         kinds = [each.dataType.simpleString() for each in self.given.frame.schema.fields]
-        columns = [ActualColumn(f"f{place}", self._family(kind), kind) for place, kind in enumerate(kinds)]
+        columns = [self._column(f"f{place}", kind) for place, kind in enumerate(kinds)]
         fields = {name: column for name, column in zip(names, columns, strict=True) if name in self.table.stored}
         self.places = [place for place, name in enumerate(names) if name in fields and columns[place].family != "other"]
         others = tuple(name for name in names if name not in fields)
@@ -143,7 +135,7 @@ class GivenSpark(Spark):
         return ActualTable(f"global_temp.{self.view}", fields, PLACE, others=others)
 
     def _copy(self) -> None:
-        own = [f"f{place}" for place in range(len(self.given.frame.columns))]
+        own = numbered_names(len(self.given.frame.columns))
         declared = self.given.frame.toDF(*own).select([own[place] for place in self.places])
         declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
 

@@ -14,7 +14,7 @@ from dpcli.release.engines.dialects import Dialect, PostgresSql
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine
 
-CONNECT_SECONDS = 30
+CONNECT_SECONDS = 30  # time after which an unreachable server is an error
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext", "uuid"), "text"),
     **dict.fromkeys(("int2", "int4", "int8"), "whole"),
@@ -79,10 +79,9 @@ class Postgres(SqlEngine):
         if not tables:
             raise InputError(f'{self.place}: no table "{name}" that this user can see')
         oid, schema, table = tables[0]
-        columns = {
-            column: _column(f"raw.{quoted(column)}", self._family(kind or ""), shown, bytewise)
-            for column, kind, shown, bytewise in self._rows(COLUMNS, (oid,))
-        }
+        columns = {}
+        for column, kind, shown, bytewise in self._rows(COLUMNS, (oid,)):
+            columns[column] = _text_or_other(f"raw.{quoted(column)}", self._family(kind or ""), shown, bytewise)
         self._rows(OWN_NAMES)
         return ActualTable(f"{quoted(schema)}.{quoted(table)} AS raw", columns, f'{self.place}: table "{name}"')
 
@@ -99,7 +98,7 @@ class Postgres(SqlEngine):
         raise failure  # outside of the except clause, so that the server's error is not attached as context
 
 
-def _column(sql: str, family: Family, shown: str, bytewise: bool) -> ActualColumn:
+def _text_or_other(sql: str, family: Family, shown: str, bytewise: bool) -> ActualColumn:
     """Return a column. Every kind of text (an enum, a uuid, a text with a collation) is cast to text that is compared by its bytes."""
     return ActualColumn(PostgresSql().cast(sql, "text") if family == "text" else sql, family, shown, bytewise)
 

@@ -1,4 +1,4 @@
-"""The files of a source, and the column names of a csv. No error message shows a line of a file."""
+"""The files of a source, and the header and quotes of a csv. No error message shows a line of a file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import IO, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
@@ -27,7 +29,7 @@ ENDINGS: dict[str, Kind] = {
     ".duckdb": "duckdb",
     ".db": "duckdb",
 }
-DELIMITERS = (",", "\t", ";", "|")
+DELIMITERS = (",", "\t", ";", "|")  # the first of those that give the most wanted names is used
 LONGEST_HEADER = 2**20  # largest size of a header in bytes
 PATTERN = "*?["  # characters that mark a path as a pattern
 UNDECODABLE = "surrogateescape"  # error handler for bytes that are not valid UTF-8
@@ -88,22 +90,26 @@ def files_of(pattern: str, folder: str) -> Files:
 def matching(pattern: str, folder: str) -> list[str]:
     """Return the paths that match a pattern. Without characters of a pattern, the path itself is returned even if it does not exist."""
     full = os.path.join(folder, pattern)
-    magic = not os.path.lexists(full) and any(character in pattern for character in PATTERN)
-    return sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)) if magic else [full]
+    if os.path.lexists(full) or not _is_pattern(pattern):
+        return [full]
+    return sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True))
 
 
 def would_match(path: str, pattern: str, folder: str) -> bool:
     """Return whether a new file at `path` would match a pattern, considering only folders that exist."""
-    full = os.path.join(folder, pattern)
-    if os.path.lexists(full) or not any(character in pattern for character in PATTERN):
+    if os.path.lexists(os.path.join(folder, pattern)) or not _is_pattern(pattern):
         return False
     above, name = os.path.split(pattern)
     if name == "**":
         above, name = os.path.join(above, name), "*"
-    above_folders = glob.glob(os.path.join(glob.escape(folder), above), recursive=True)
-    folders = {os.path.realpath(each) for each in above_folders}
-    ends = {(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path)), os.path.split(os.path.realpath(path))}
-    return any(place in folders and fnmatch.fnmatchcase(last, name) for place, last in ends)
+    folders = set(map(os.path.realpath, glob.glob(os.path.join(glob.escape(folder), above), recursive=True)))
+    as_named = os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path)
+    as_resolved = os.path.split(os.path.realpath(path))
+    return any(place in folders and fnmatch.fnmatchcase(last, name) for place, last in (as_named, as_resolved))
+
+
+def _is_pattern(path: str) -> bool:
+    return any(character in path for character in PATTERN)
 
 
 def header_of(files: Files, wanted: frozenset[str]) -> Header:
@@ -114,8 +120,8 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
             not show it.
     """
     lines = [_first_line(path) for path in files.paths]
-    cells = [(delimiter, _cells(lines[0], delimiter)) for delimiter in DELIMITERS]
-    delimiter, names = max(cells, key=lambda each: len(wanted & set(each[1])))
+    names_by_delimiter = {delimiter: _cells(lines[0], delimiter) for delimiter in DELIMITERS}
+    delimiter, names = max(names_by_delimiter.items(), key=lambda item: len(wanted.intersection(item[1])))
     if not all(map(_is_text, names)):
         raise _no_text(files.paths[0])
     for path, line in zip(files.paths, lines, strict=True):
@@ -123,15 +129,15 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
             raise InputError(f"{path}: the columns in its first line differ from the columns of {files.paths[0]}")
     for name in sorted(wanted):
         if names.count(name) != 1:
-            times = f"{names.count(name)} of them" if name in names else _instead(name, cells, wanted)
-            raise InputError(f'{files.place}: expected one column "{name}" in the first line, found {times}')
+            in_its_place = f"{names.count(name)} of them" if name in names else _instead(name, names_by_delimiter.values(), wanted)
+            raise InputError(f'{files.place}: expected one column "{name}" in the first line, found {in_its_place}')
     return Header(tuple(names), delimiter)
 
 
-def _instead(name: str, cells: Sequence[tuple[str, list[str]]], wanted: frozenset[str]) -> str:
+def _instead(name: str, splits: Iterable[list[str]], wanted: frozenset[str]) -> str:
     """Return a description of a similar name in the first line, split by any delimiter; "none" if there is no such name."""
-    instead = [instead_of(name, list(filter(_is_text, names)), wanted) for _, names in cells]
-    return next((words for words in instead if words != "none"), "none")
+    similar = (instead_of(name, list(filter(_is_text, names)), wanted) for names in splits)
+    return next((words for words in similar if words != "none"), "none")
 
 
 def _kind(path: str, pattern: str) -> Kind:
@@ -148,17 +154,18 @@ def _require_regular(path: str) -> None:
         mode = os.stat(path).st_mode
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: expected a regular file, found a folder")
     if not stat.S_ISREG(mode):
-        raise InputError(f"{path}: expected a regular file, found a {'folder' if stat.S_ISDIR(mode) else 'pipe or device'}")
+        raise InputError(f"{path}: expected a regular file, found a pipe or device")
     if not os.access(path, os.R_OK):
         raise InputError(f"{path}: no permission to read it")
 
 
 def _first_line(path: str) -> str:
     """Return the start of a csv, which contains the first record. Everything after that record is private."""
-    opener = gzip.open if path.lower().endswith(".gz") else open
     try:
-        with opener(path, "rb") as file:
+        with _open_bytes(path) as file:
             return file.read(LONGEST_HEADER).decode("utf-8-sig", errors=UNDECODABLE)
     except (OSError, EOFError, zlib.error):
         failure = _no_text(path)
@@ -180,3 +187,37 @@ def _cells(text: str, delimiter: str) -> list[str]:
 def _is_text(name: str) -> bool:
     """Return whether a name was decoded from valid UTF-8."""
     return name.encode(errors=UNDECODABLE) == name.encode(errors="replace")
+
+
+def require_closed_quotes(files: Files, delimiter: str, longest: int) -> None:
+    """Raise InputError if a csv cannot be parsed in order. The message shows no cell.
+
+    A csv cannot be parsed if a file ends within quotes, if a cell continues after its closing quotes, or if a cell has more than `longest`
+    bytes.
+    """
+    failure = None
+    with _longest_cell(longest):
+        for path in files.paths:
+            try:
+                # In latin-1 each byte is one character. The wrapper closes the file.
+                with io.TextIOWrapper(_open_bytes(path), encoding="latin-1", newline="") as file:
+                    deque(csv.reader(file, delimiter=delimiter, strict=True), maxlen=0)
+            except (csv.Error, OSError, EOFError, zlib.error):
+                failure = InputError(f"{files.place}: a cell has misplaced or unclosed quotes, or a file cannot be read")
+    if failure is not None:
+        raise failure
+
+
+def _open_bytes(path: str) -> IO[bytes]:
+    """Return an open file. A file named .gz is decompressed."""
+    return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")
+
+
+@contextmanager
+def _longest_cell(longest: int) -> Iterator[None]:
+    """Set the largest length of a csv cell, which is a setting of the whole process, and restore it at the end."""
+    before = csv.field_size_limit(longest)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

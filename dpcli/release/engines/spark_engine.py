@@ -14,8 +14,8 @@ from dpcli.base.extras import require
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, SparkSql
 from dpcli.release.engines.source_files import files_of, header_of
-from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
-from dpcli.release.engines.sql_engine import SqlEngine
+from dpcli.release.engines.source_table import ActualTable, SourceTable
+from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
 
 VIEW = "dpcli_source"
 FAMILIES: dict[str, Family] = {
@@ -57,7 +57,7 @@ class Spark(SqlEngine):
                 raise InputError(f"{path}: expected .parquet where the data are at an address")
             return self._parquet([path], path)
         files = files_of(path, self.table.folder)
-        paths = [_literal(each) for each in files.paths]
+        paths = list(map(_literal, files.paths))
         if files.kind == "duckdb":
             raise InputError(f'{path}: expected .csv or .parquet for engine = "spark", found .duckdb')
         if files.kind == "parquet":
@@ -76,12 +76,12 @@ class Spark(SqlEngine):
         return rows
 
     def _view(self, frame: Any, names: tuple[str, ...], place: str, named: bool = True) -> ActualTable:
-        """Return the table of a data frame, whose columns are renamed by their places so that no name is special in SQL."""
+        """Return the table of a data frame, whose columns are renamed by their places."""
         self._require_once(names, place)
-        kinds = [each.dataType.simpleString() for each in frame.schema.fields]
-        own = tuple(f"f{number}" for number in range(len(names)))
-        quietly(lambda: frame.toDF(*own).createOrReplaceTempView(VIEW), place)
-        columns = {name: ActualColumn(sql, self._family(kind), kind) for name, sql, kind in zip(names, own, kinds, strict=True)}
+        kinds = [field.dataType.simpleString() for field in frame.schema.fields]
+        sql_names = numbered_names(len(names))
+        quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(VIEW), place)
+        columns = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
         return ActualTable(VIEW, columns, place, named)
 
 
@@ -117,10 +117,19 @@ def quietly(call: Any, place: str) -> Any:
 def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
     """Return a data frame of a csv with every column as text. An empty cell without quotes is null."""
     absent = secrets.token_hex(16)  # a text that no cell has. With "" in its place, empty cells with quotes would be null too
-    schema = ", ".join(f"f{number} STRING" for number in range(columns))
-    reader = session.read.schema(schema).option("mode", "FAILFAST").option("multiLine", "true").option("header", "true")
-    return reader.csv(
-        paths, sep=delimiter, quote='"', escape='"', nullValue=absent, emptyValue="", encoding="UTF-8", maxCharsPerColumn=-1
+    return session.read.csv(
+        paths,
+        schema=", ".join(f"{name} STRING" for name in numbered_names(columns)),
+        mode="FAILFAST",
+        multiLine=True,
+        header=True,
+        sep=delimiter,
+        quote='"',
+        escape='"',
+        nullValue=absent,
+        emptyValue="",
+        encoding="UTF-8",
+        maxCharsPerColumn=-1,
     )
 
 

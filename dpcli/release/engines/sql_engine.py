@@ -10,7 +10,7 @@ from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, Totals, totals_of
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect
-from dpcli.release.engines.source_table import ActualTable, SourceTable
+from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
 from dpcli.release.engines.sql_statement import statement
 
 
@@ -73,7 +73,16 @@ class SqlEngine:
         name, _, _ = kind.partition("(")
         return self.families.get(name, "other")
 
+    def _column(self, sql: str, kind: str) -> ActualColumn:
+        """Return a column of the engine's type `kind`."""
+        return ActualColumn(sql, self._family(kind), kind)
+
     def _require_once(self, names: Sequence[str], place: str) -> None:
         for name in self.table.columns:
             if names.count(name) > 1:
                 raise InputError(f'{place}: expected one column "{name}", found {names.count(name)}')
+
+
+def numbered_names(count: int) -> tuple[str, ...]:
+    """Return names for the columns of a file by their places, so that no name of a file is special in SQL."""
+    return tuple(f"f{place}" for place in range(count))

@@ -13,7 +13,7 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
-from dpcli.release.data_source import Source, SteppedRange, largest_distance_from_middle, stepped_range, value_problems
+from dpcli.release.data_source import Source, SteppedRange, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.noisy_answers import NOISE_ALONE, NumbersByKey, add_noise, additive_answer, answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text
@@ -38,7 +38,20 @@ class ColumnQuery(NoisyQuery):
         yield from value_problems(source, "column", self.column, self.rows)
 
     def may_be_negative(self, source: Source) -> bool:
-        return self.column in source.columns and not (source.columns[self.column].min or 0.0) >= 0.0
+        column = source.columns.get(self.column)
+        return column is not None and column.min is not None and column.min < 0.0
+
+    def values(self, setting: QuerySetting) -> SteppedRange:
+        return stepped_range(setting.source, self.column)
+
+    def centred_contribution(self, values: SteppedRange) -> Contribution:
+        """Return the bound on what one unit adds to the sum of the distances from the middle of the range."""
+        least, most = values.least - values.middle, values.most - values.middle
+        return Contribution(self.groups, self.rows, least, most, one_key=not self.by)
+
+    def count_contribution(self) -> Contribution:
+        """Return the bound on what one unit adds to the number of rows."""
+        return Contribution(self.groups, self.rows, 1, 1, one_key=not self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +63,10 @@ class SumQuery(ColumnQuery):
     measure: Annotated[str, MEASURE] = "sum"
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        return (
-            noisy_vector(self, setting, self.contribution(setting.source), unit=stepped_range(setting.source, self.column).step),
-        )
+        values = self.values(setting)
+        fixed = has_one_row_per_unit(self, setting.source)
+        contribution = Contribution(self.groups, self.rows, values.least, values.most, fixed, one_key=not self.by)
+        return (noisy_vector(self, setting, contribution, unit=values.step),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
@@ -61,10 +75,6 @@ class SumQuery(ColumnQuery):
         (release,) = self.releases(setting)
         exact = {key: total.sums[0] for key, total in totals.items()}
         return additive_answer(self, release, add_noise(exact, release), NOISE_ALONE)
-
-    def contribution(self, source: Source) -> Contribution:
-        values = stepped_range(source, self.column)
-        return Contribution(self.groups, self.rows, values.least, values.most, has_one_row_per_unit(self, source), not self.by)
 
 
 def has_one_row_per_unit(query: Query, source: Source) -> bool:
@@ -101,31 +111,29 @@ class MeanQuery(ColumnQuery):
             yield ("count",), "no by and no where with a public count", "by" if self.by else "where"
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        values = stepped_range(setting.source, self.column)
         if self.count is not None:
-            fixed = has_one_row_per_unit(self, setting.source)
-            summed = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
-            released = noisy_vector(self, setting, summed, unit=values.step / self.count)
-            change = sensitivity(setting.adjacency, summed).l1 * values.step
-            mean = change / self.count
-            mean_change = (
-                f"the sum changes by at most {figures(change, 6, ROUND_CEILING)}; divided by the public count of {self.count:,}, the mean "
-                f"changes by at most {figures(mean, 6, ROUND_CEILING)}"
-            )
-            return (replace(released, why=(*released.why, mean_change)),)
-        part = self.sum_part(setting)
-        centred = Contribution(
-            self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=not self.by
-        )
-        ones = Contribution(self.groups, self.rows, 1, 1, one_key=not self.by)
+            return (self._release_over_public_count(setting, self.count),)
+        values, share = self.values(setting), self.sum_share(setting)
         return (
-            noisy_vector(self, setting, centred, "sum", part, values.step),
-            noisy_vector(self, setting, ones, "count", 1.0 - part),
+            noisy_vector(self, setting, self.centred_contribution(values), "sum", share, values.step),
+            noisy_vector(self, setting, self.count_contribution(), "count", 1.0 - share),
         )
 
-    def sum_part(self, setting: QuerySetting) -> float:
+    def _release_over_public_count(self, setting: QuerySetting, count: int) -> QueryRelease:
+        values = self.values(setting)
+        fixed = has_one_row_per_unit(self, setting.source)
+        contribution = Contribution(1, self.rows, values.least, values.most, fixed, one_key=True)
+        release = noisy_vector(self, setting, contribution, unit=values.step / count)
+        sum_change = sensitivity(setting.adjacency, contribution).l1 * values.step
+        mean_change = (
+            f"the sum changes by at most {figures(sum_change, 6, ROUND_CEILING)}; divided by the public count of {count:,}, the mean "
+            f"changes by at most {figures(sum_change / count, 6, ROUND_CEILING)}"
+        )
+        return replace(release, why=(*release.why, mean_change))
+
+    def sum_share(self, setting: QuerySetting) -> float:
         """Return the share of the cost for the sum. It gives the smallest error if the mean is uniform over the range."""
-        furthest = largest_distance_from_middle(stepped_range(setting.source, self.column))
+        furthest = self.values(setting).furthest
         share = share_of_epsilon if is_laplace(self, setting.cost) else share_of_rho
         return share(float(furthest), 1.0, UNKNOWN_MEAN * furthest)
 
@@ -133,11 +141,10 @@ class MeanQuery(ColumnQuery):
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        values, releases = stepped_range(setting.source, self.column), self.releases(setting)
+        values, releases = self.values(setting), self.releases(setting)
         if self.count is not None:
-            return self._over_public_count(
-                releases[0], {key: total.sums[0] for key, total in totals.items()}, values.step, self.count
-            )
+            exact = {key: total.sums[0] for key, total in totals.items()}
+            return self._over_public_count(releases[0], exact, values.step, self.count)
         sums = add_noise({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
         counts = add_noise({key: total.rows for key, total in totals.items()}, releases[1])
         rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in sums)
@@ -149,34 +156,33 @@ class MeanQuery(ColumnQuery):
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
 
     def _over_public_count(self, release: QueryRelease, exact: NumbersByKey, step: float, count: int) -> QueryAnswer:
-        numbers = add_noise(exact, release)
-        around = {
-            key: public_mean_interval(number, law_of(release), self.confidence, count, step) for key, number in numbers.items()
-        }
-        rows = tuple(postprocessed_row(self, key, on_grid(number, step) / count, around[key]) for key, number in numbers.items())
-        return answer_of(self, rows, f"{NOISE_ALONE}; rows without a value count as 0")
+        rows = []
+        for key, number in add_noise(exact, release).items():
+            interval = public_mean_interval(number, law_of(release), self.confidence, count, step)
+            rows.append(postprocessed_row(self, key, on_grid(number, step) / count, interval))
+        return answer_of(self, tuple(rows), f"{NOISE_ALONE}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
         if self.count is not None:
             return error_text(releases[0], self.confidence)
-        values = stepped_range(setting.source, self.column)
-        laws = (law_of(releases[0]), law_of(releases[1]))
+        values, (sum_law, count_law) = self.values(setting), map(law_of, releases)
         rows, of_rows = self.assumed_rows(setting)
-        error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN_MEAN * largest_distance_from_middle(values)) * values.step
+        error = expected_mean_error(sum_law, count_law, self.confidence, rows, UNKNOWN_MEAN * values.furthest) * values.step
         distance = figures(error, 3, ROUND_CEILING)
         return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; proportional to 1 / rows"
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: SteppedRange) -> NoisyMean:
-    """Return the mean of a noisy sum, in steps from the centre, and a noisy count."""
-    return NoisyMean(
-        total, count, law_of(releases[0]), law_of(releases[1]), values.least - values.middle, values.most - values.middle
-    )
+    """Return the mean of a noisy sum, in steps from the centre, and a noisy count. `releases` are the mechanisms of the two."""
+    of_sum, of_count = releases
+    low, high = values.least - values.middle, values.most - values.middle
+    return NoisyMean(total, count, law_of(of_sum), law_of(of_count), low, high)
 
 
 # Shares of the cost for the sum of squares, the sum and the count; any positive shares with the total 1 are valid.
 SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3
+MOST_OF_UNIT = 2**62  # what one unit adds to a sum of squares is below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,40 +202,39 @@ class VarianceQuery(ColumnQuery):
         yield from ColumnQuery.needs(self, source)
         if self.column not in source.columns or any(value_problems(source, "column", self.column, self.rows)):
             return
-        if self.rows * largest_distance_from_middle(stepped_range(source, self.column)) ** 2 >= 2**62:
+        if self.rows * stepped_range(source, self.column).furthest ** 2 >= MOST_OF_UNIT:
             yield ("column",), "rows x range^2 below 2^62 steps, or a larger step", f'"{self.column}"'
 
     def may_be_negative(self, source: Source) -> bool:
         return False
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        values, one_key = stepped_range(setting.source, self.column), not self.by
-        most = largest_distance_from_middle(values)
-        centred = Contribution(self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=one_key)
-        squares = Contribution(self.groups, self.rows, 0, most * most, one_key=one_key)
-        ones = Contribution(self.groups, self.rows, 1, 1, one_key=one_key)
+        values = self.values(setting)
+        squares = Contribution(self.groups, self.rows, 0, values.furthest**2, one_key=not self.by)
         return (
             noisy_vector(self, setting, squares, "squares", SQUARES_SHARE, values.step**2),
-            noisy_vector(self, setting, centred, "sum", SUM_SHARE, values.step),
-            noisy_vector(self, setting, ones, "count", COUNT_SHARE),
+            noisy_vector(self, setting, self.centred_contribution(values), "sum", SUM_SHARE, values.step),
+            noisy_vector(self, setting, self.count_contribution(), "count", COUNT_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        middle = stepped_range(setting.source, self.column).middle
-        return aggregation_of(self, setting, (steps_of(setting.source, self.column, middle), steps_of(setting.source, self.column)))
+        squares = steps_of(setting.source, self.column, self.values(setting).middle)
+        return aggregation_of(self, setting, (squares, steps_of(setting.source, self.column)))
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        values, releases = stepped_range(setting.source, self.column), self.releases(setting)
-        squares = add_noise({key: total.sums[0] for key, total in totals.items()}, releases[0])
-        sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, releases[1])
-        counts = add_noise({key: total.rows for key, total in totals.items()}, releases[2])
-        square = values.step * values.step
+        values, (of_squares, *of_mean) = self.values(setting), self.releases(setting)
+        of_sum, of_count = of_mean
+        squares = add_noise({key: total.sums[0] for key, total in totals.items()}, of_squares)
+        sums = add_noise({key: total.sums[1] - values.middle * total.rows for key, total in totals.items()}, of_sum)
+        counts = add_noise({key: total.rows for key, total in totals.items()}, of_count)
+        squared_step = values.step * values.step
         rows = []
         for key in squares:
-            variance = NoisyVariance(noisy_mean(sums[key], counts[key], releases[1:], values), squares[key], law_of(releases[0]))
-            around = variance.interval(self.confidence)
-            around = replace(around, low=around.low * square, high=around.high * square)
-            rows.append(postprocessed_row(self, key, variance.estimate() * square, around))
+            mean = noisy_mean(sums[key], counts[key], of_mean, values)
+            variance = NoisyVariance(mean, squares[key], law_of(of_squares))
+            interval = variance.interval(self.confidence)
+            interval = replace(interval, low=interval.low * squared_step, high=interval.high * squared_step)
+            rows.append(postprocessed_row(self, key, variance.estimate() * squared_step, interval))
         return answer_of(self, tuple(rows))
 
     def expected_error(self, setting: QuerySetting) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, DELTA, Key, Reader
@@ -74,7 +75,14 @@ class CountQuery(NoisyQuery):
             yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        yield from NoisyQuery.needs(self, source) if self.of == "rows" else _unit_count_problems(self, source)
+        if self.of == "rows":
+            yield from NoisyQuery.needs(self, source)
+            return
+        if self.max_rows is not None:  # a unit counts once in a key, whatever its number of rows
+            yield ("max_rows",), 'no number with of = "units"', str(self.max_rows)
+        for key, expected, wrong in NoisyQuery.needs(self, source):
+            if key != ("max_rows",):
+                yield key, expected, wrong
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         if self.shows_keys:
@@ -87,9 +95,8 @@ class CountQuery(NoisyQuery):
         return (noisy_vector(self, setting, self.contribution()),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_of(
-            self, setting, rows=None if self.of == "rows" else MOST_ROWS
-        )  # with this bound, all keys of a unit are equally likely to count
+        rows = self.rows if self.of == "rows" else MOST_ROWS  # with this bound, all keys of a unit are equally likely to count
+        return aggregation_of(self, setting, rows=rows)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         release, *others = self.releases(setting)
@@ -98,45 +105,44 @@ class CountQuery(NoisyQuery):
             return self._consistent_answer(exact, release, others[0])
         if not self.shows_keys:
             return additive_answer(self, release, add_noise(exact, release), NOISE_ALONE)
-        shown = {key: number for key, number in add_noise(exact, release).items() if number > release.keys["threshold"]}
-        return additive_answer(self, release, shown, f"{NOISE_ALONE}; {HIDDEN_KEYS.format(release.keys['threshold'])}")
+        threshold = release.keys["threshold"]
+        shown = {key: number for key, number in add_noise(exact, release).items() if number > threshold}
+        return additive_answer(self, release, shown, f"{NOISE_ALONE}; {HIDDEN_KEYS.format(threshold)}")
 
     def _consistent_answer(self, exact: NumbersByKey, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
         """Return keys and total adjusted by least squares so that they add up. The intervals are those before the adjustment."""
-        parts = add_noise(exact, release)
+        parts, part_law = add_noise(exact, release), law_of(release)
         (total,) = add_noise({(): sum(exact.values())}, of_total).values()
-        part_variance, total_variance = (Fraction(law_of(one).variance) for one in (release, of_total))
-        keys, variances = list(parts), (total_variance, part_variance)
-        adjusted = make_consistent(total, list(parts.values()), *variances)
-        while "non-negative" in self.postprocess and any(value < 0 for value in adjusted):  # negative parts are 0 in the fit
+        total_law = law_of(of_total)
+        adjusted = self._adjusted(parts, total, Fraction(part_law.variance), Fraction(total_law.variance))
+        rows = []
+        for key, part in parts.items():
+            interval = additive_interval(part, part_law, self.confidence)
+            rows.append(postprocessed_row(self, key, adjusted.get(key, 0), interval))
+        interval = additive_interval(total, total_law, self.confidence)
+        rows.append(postprocessed_row(self, ("total",) * len(self.by), sum(adjusted.values()), interval))
+        return answer_of(self, tuple(rows), NOISE_ALONE, None, CONSISTENT)
+
+    def _adjusted(
+        self, parts: NumbersByKey, total: int, part_variance: Fraction, total_variance: Fraction
+    ) -> dict[tuple[KeyValue, ...], int]:
+        """Return the parts adjusted to a noisy total. A missing part is 0: it would be negative, and the query excludes this."""
+        keys = list(parts)
+        while True:
+            adjusted = make_consistent(total, [parts[key] for key in keys], total_variance, part_variance)
+            if "non-negative" not in self.postprocess or all(value >= 0 for value in adjusted):
+                return dict(zip(keys, adjusted, strict=True))
             keys = [key for key, value in zip(keys, adjusted, strict=True) if value >= 0]
-            adjusted = make_consistent(total, [parts[key] for key in keys], *variances)
-        values = dict(zip(keys, adjusted, strict=True))
-        rows = [
-            postprocessed_row(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
-            for key, part in parts.items()
-        ]
-        total_row = postprocessed_row(
-            self, ("total",) * len(self.by), sum(adjusted), additive_interval(total, law_of(of_total), self.confidence)
-        )
-        return answer_of(self, (*rows, total_row), NOISE_ALONE, None, CONSISTENT)
 
     def total_contribution(self) -> Contribution:
         """Return the bound on what one unit adds to the total of all keys."""
-        one = self.contribution()
-        return Contribution(1, one.groups * one.rows, 1, 1, one_key=True)
+        of_keys = self.contribution()
+        return Contribution(1, of_keys.groups * of_keys.rows, 1, 1, one_key=True)
 
     def contribution(self) -> Contribution:
-        return Contribution(self.groups, self.rows if self.of == "rows" else 1, 1, 1, fixed=False, one_key=not self.by)
-
-
-def _unit_count_problems(query: CountQuery, source: Source) -> Iterator[Problem]:
-    """Yield the problems of a count of units. A unit counts once in a key, whatever its number of rows, so max_rows is refused."""
-    if query.max_rows is not None:
-        yield ("max_rows",), 'no number with of = "units"', str(query.max_rows)
-    for key, expected, wrong in NoisyQuery.needs(query, source):
-        if key != ("max_rows",):
-            yield key, expected, wrong
+        """Return the bound on what one unit adds to the counts of the keys."""
+        rows = self.rows if self.of == "rows" else 1
+        return Contribution(self.groups, rows, 1, 1, one_key=not self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +160,7 @@ class HistogramQuery(NoisyQuery):
 
     def problems(self) -> Iterator[Problem]:
         yield from NoisyQuery.problems(self)
-        if len(self.bins) < 2 or any(not a < b for a, b in zip(self.bins, self.bins[1:], strict=False)):
+        if len(self.bins) < 2 or not all(low < high for low, high in pairwise(self.bins)):
             yield ("bins",), "at least two edges, each above the one before", ", ".join(f"{edge:g}" for edge in self.bins) or "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
@@ -179,9 +185,9 @@ class HistogramQuery(NoisyQuery):
 
     def bin_text(self, number: int) -> str:
         """Return a bin as an interval."""
-        last = number == len(self.bins) - 2
         low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, to distinguish all bins
-        return f"[{low}, {high}{']' if last else ')'}"
+        is_last = number == len(self.bins) - 2
+        return f"[{low}, {high}]" if is_last else f"[{low}, {high})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +237,11 @@ class ThresholdQuery(Query):
         from dpcli.release.noise.selection import above_threshold
 
         keys = self.ordered(setting)
-        reached_each = above_threshold([totals[key].rows if key in totals else 0 for key in keys], self.above, self.laws(setting))
-        rows = tuple(AnswerRow(key, reached) for key, reached in zip(keys, reached_each, strict=False))
+        counts = [totals[key].rows if key in totals else 0 for key in keys]
+        reached = above_threshold(counts, self.above, self.laws(setting))
+        rows = tuple(
+            AnswerRow(key, is_reached) for key, is_reached in zip(keys, reached, strict=False)
+        )  # keys after the end have no row
         by = () if self.column is None else (self.column,)
         return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 

@@ -14,7 +14,7 @@ from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, column_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import sort_key
-from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, shown_problems
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class TopQuery(ChoiceQuery):
 def choice_problems(query: Query, source: Source, column: str) -> Iterator[Problem]:
     """Yield a problem if a query chooses among the values of a column and these are not declared."""
     if column in source.columns and not source.columns[column].declares_keys:
-        otherwise = f", or {query.undeclared}" if query.undeclared else ""
-        yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose undeclared values would reveal who is in the data'
+        yield ("column",), query.declared_or_otherwise(), f'"{column}", whose undeclared values would reveal who is in the data'
 
 
 OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)

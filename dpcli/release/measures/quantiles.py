@@ -16,7 +16,7 @@ from dpcli.release.data_source import Source, stepped_range, value_problems
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.noise.selection import choice_scale, rank_range, rank_scores
-from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
+from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting, rows_words
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
@@ -60,11 +60,8 @@ class QuantileQuery(Query):
         lacking = tuple(value_problems(source, "column", self.column, self.rows))
         yield from lacking
         if not lacking and self.column in source.columns and self.candidates(source) > MOST_CANDIDATES:
-            yield (
-                ("column",),
-                f"at most {MOST_CANDIDATES:,} steps from min to max, or a larger step",
-                f"{self.candidates(source):,}",
-            )
+            limit = f"at most {MOST_CANDIDATES:,} steps from min to max, or a larger step"
+            yield ("column",), limit, f"{self.candidates(source):,}"
 
     def candidates(self, source: Source) -> int:
         """Return the number of candidates for the quantile."""
@@ -75,9 +72,9 @@ class QuantileQuery(Query):
         assert setting.cost is not None
         epsilon = setting.cost.share(1.0 / len(self.quantiles)).bounded_range_epsilon
         for position in range(len(self.quantiles)):
-            choice_scale(self.reach(setting, position), epsilon)
+            choice_scale(self.reach(setting, position), epsilon)  # raises InputError if no sampler supports the scale
         why = (
-            f"one unit counts with at most {self.rows:,} row{'s' if self.rows > 1 else ''}",
+            f"one unit counts with at most {rows_words(self.rows)}",
             f"the difference of two candidates' scores, which are distances from the rank, changes by at most {self._most_rows(setting)}",
             f"each of {len(self.quantiles):,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
         )
@@ -89,7 +86,8 @@ class QuantileQuery(Query):
 
     def _most_rows(self, setting: QuerySetting) -> str:
         """Return the largest score range of the quantiles, in rows."""
-        most = max(Fraction(self.reach(setting, i), self.share(i).denominator) for i in range(len(self.quantiles)))
+        positions = range(len(self.quantiles))
+        most = max(Fraction(self.reach(setting, position), self.share(position).denominator) for position in positions)
         number = Decimal(most.numerator) / most.denominator  # exact, as a share has at most six decimals
         return f"{number:,f} row{'s' if number != 1 else ''}"
 
@@ -115,9 +113,9 @@ class QuantileQuery(Query):
 
     def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
-        ranks = max(self._ranks(setting, position, release.keys["epsilon"]) for position in range(len(self.quantiles)))
-        return f"each is at most {ranks:,} rows from the requested rank, with probability {self.confidence:.6g}"
-
-    def _ranks(self, setting: QuerySetting, position: int, epsilon: float) -> int:
-        scale = self.reach(setting, position) / epsilon
-        return math.ceil(slack(self.candidates(setting.source), scale, 1.0 - self.confidence) / self.share(position).denominator)
+        candidates, distances = self.candidates(setting.source), []
+        for position in range(len(self.quantiles)):
+            scale = self.reach(setting, position) / release.keys["epsilon"]
+            scores = slack(candidates, scale, 1.0 - self.confidence)
+            distances.append(math.ceil(scores / self.share(position).denominator))
+        return f"each is at most {max(distances):,} rows from the requested rank, with probability {self.confidence:.6g}"

@@ -19,7 +19,7 @@ from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_of, group_keys
 from dpcli.release.noise.samplers import noisy
 from dpcli.release.noisy_answers import answer_of, law_of, postprocessed_row
-from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
+from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting, rows_words
 from dpcli.release.query_answer import QueryAnswer
 from dpcli.release.vectors import Contribution, Sensitivity, noisy_vector, noisy_vector_of
 
@@ -53,11 +53,15 @@ class LinearQuery(NoisyQuery):
         if not self.by:
             yield ("by",), "the columns whose values are the keys of the counts", "none"
         widths = {len(row) for row in self.matrix}
-        if len(widths) != 1:
-            actual = f"lengths {first_names(map(str, sorted(widths)))}" if widths else "no row"
-            yield ("matrix",), "rows of one length, not all zero", actual
-        elif not any(any(row) for row in self.matrix):
-            yield ("matrix",), "rows of one length, not all zero", "only zeros"
+        wrong = ""
+        if len(widths) > 1:
+            wrong = f"lengths {first_names(map(str, sorted(widths)))}"
+        elif not widths:
+            wrong = "no row"
+        elif not any(map(any, self.matrix)):
+            wrong = "only zeros"
+        if wrong:
+            yield ("matrix",), "rows of one length, not all zero", wrong
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for weighted sums", "error"
 
@@ -65,53 +69,55 @@ class LinearQuery(NoisyQuery):
         return any(weight < 0 for row in self.matrix for weight in row)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        cells, sums = self._noise_on_counts(setting), self._noise_on_sums(setting)
-        return (cells,) if self._total_variance(cells, self.matrix) <= self._total_variance(sums, None) else (sums,)
+        on_counts, on_sums = self._noise_on_counts(setting), self._noise_on_sums(setting)
+        squared_weights = sum(weight * weight for row in self.matrix for weight in row)
+        variance_on_counts = law_of(on_counts).variance * squared_weights  # totals of the variances of all sums
+        variance_on_sums = law_of(on_sums).variance * len(self.matrix)
+        return (on_counts,) if variance_on_counts <= variance_on_sums else (on_sums,)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
-        if any(name in source.columns and source.columns[name].domain_file for name in self.by):
+        columns = [(name, source.columns[name]) for name in self.by if name in source.columns]
+        if any(column.domain_file for _, column in columns):
             return  # the number of values in the file is checked when the query is answered
-        cells = math.prod(len(declared_keys_of(source.columns[name], name, "") or ()) for name in self.by if name in source.columns)
-        if self.by and cells != len(self.matrix[0]):
-            yield ("matrix",), f"{cells:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
+        keys = math.prod(len(declared_keys_of(column, name, "") or ()) for name, column in columns)
+        if self.by and keys != len(self.matrix[0]):
+            yield ("matrix",), f"{keys:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
-        keys = list(product(*(key.domain or () for key in group_keys(self, setting))))
-        if len(keys) != len(self.matrix[0]):
-            raise InputError(
-                f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {len(self.matrix[0]):,}'
-            )
-        counts = [totals[key].rows if key in totals else 0 for key in keys]
         law = law_of(release)
+        keys = list(product(*(key.domain or () for key in group_keys(self, setting))))
+        width = len(self.matrix[0])
+        if len(keys) != width:
+            raise InputError(f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {width:,}')
+        counts = [totals[key].rows if key in totals else 0 for key in keys]
         if release == self._noise_on_counts(setting):
             values = self._sums_of(noisy(counts, law))
-            widths = [self._width(release, row) for row in self.matrix]
+            half_widths = [self._half_width(release, row) for row in self.matrix]
         else:
             values = noisy(self._sums_of(counts), law)
-            widths = [self._width(release, (1,))] * len(values)
-        rows = (
-            postprocessed_row(self, (place + 1,), value, ConfidenceInterval(value - width, value + width, self.confidence))
-            for place, (value, width) in enumerate(zip(values, widths, strict=True))
-        )
+            half_widths = [self._half_width(release, (1,))] * len(values)
+        rows = []
+        for number, (value, half) in enumerate(zip(values, half_widths, strict=True), start=1):
+            rows.append(postprocessed_row(self, (number,), value, ConfidenceInterval(value - half, value + half, self.confidence)))
         return answer_of(self, tuple(rows), by=("row",))
 
     def _sums_of(self, counts: Sequence[int]) -> list[int]:
         """Return the weighted sum of the counts for each row of the matrix."""
         return [sum(weight * count for weight, count in zip(row, counts, strict=True)) for row in self.matrix]
 
-    def _width(self, release: QueryRelease, weights: Sequence[int]) -> int:
+    def _half_width(self, release: QueryRelease, weights: Sequence[int]) -> int:
         return sum_half_width(law_of(release), weights, self.confidence)
 
     def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
         rows = self.matrix if release == self._noise_on_counts(setting) else ((1,),)
-        width = max(self._width(release, row) for row in rows)
-        return f"each sum within {width:,} of the exact bounded sum, with probability {self.confidence:.6g}"
+        half_width = max(self._half_width(release, row) for row in rows)
+        return f"each sum within {half_width:,} of the exact bounded sum, with probability {self.confidence:.6g}"
 
     def _noise_on_counts(self, setting: QuerySetting) -> QueryRelease:
         return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
@@ -124,21 +130,11 @@ class LinearQuery(NoisyQuery):
         columns = list(zip(*self.matrix, strict=True))
         largest = max(sum(map(abs, column)) for column in columns)
         squared = max(sum(weight * weight for weight in column) for column in columns)
-        versions = 2 if setting.adjacency is Adjacency.REPLACE_ONE else 1
+        replaced = setting.adjacency is Adjacency.REPLACE_ONE
+        versions, version_words = (2, ", in either version") if replaced else (1, "")
         rows = versions * self.groups * self.rows
         why = (
-            f"one unit adds to at most {self.groups:,} of the keys, {self.rows:,} row{'s' if self.rows > 1 else ''} to each"
-            + (", in either version" if versions > 1 else ""),
+            f"one unit adds to at most {self.groups:,} of the keys, {rows_words(self.rows)} to each{version_words}",
             f"a row changes the sums by a column of the matrix: at most {largest:,} in L1 norm, {math.sqrt(squared):.6g} in L2 norm",
         )
         return noisy_vector_of(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
-
-    def _total_variance(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
-        """Return the total of the variances of all sums.
-
-        Args:
-            release: The mechanism that adds the noise.
-            matrix: Weights of the noisy counts in each sum; None if the noise is added to the sums themselves.
-        """
-        weights = len(self.matrix) if matrix is None else sum(weight * weight for row in matrix for weight in row)
-        return law_of(release).variance * weights

@@ -7,7 +7,7 @@ rows of the compared data have the same value, so the count of this value is the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -28,6 +28,7 @@ from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 REACH = 45.0  # sums over the noise extend to this number of scales; the omitted probability is about e^-45
 ERROR = 1e-9  # largest error of every probability
 FINE = 2 * 10**9  # number of steps in a bin
+LEAST_EXPONENT = -740.0  # e^x is a positive double from this x on
 LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
 
@@ -123,30 +124,28 @@ class Comparison:
     gaps: tuple[int, ...]
     sizes: tuple[int, ...]
     curves: tuple[RightCurve, ...]
-    confidence: float = 0.95
+    confidence: float
 
-    def needed(self, mechanism: ModeRelease, size: int, confidence: float) -> int:
-        """Return the smallest gap at which a mechanism returns the right value with at least this probability."""
-        return _least(lambda gap: mechanism.right(self.lead(gap, size)) >= confidence, LARGEST_GAP)
+    def needed(self, mechanism: ModeRelease, size: int) -> int:
+        """Return the smallest gap at which a mechanism returns the right value with at least the probability `confidence`."""
+        return _least(lambda gap: mechanism.right(replace(self.setting, gap=gap, size=size)) >= self.confidence, LARGEST_GAP)
 
-    def crossing(self, mechanism: ModeRelease, other: ModeRelease, confidence: float) -> int:
+    def crossing(self, mechanism: ModeRelease, other: ModeRelease) -> int:
         """Return the smallest size of the domain for which `mechanism` needs a smaller gap than `other`; at most LARGEST_SIZE."""
-        return _least(lambda size: self.needed(mechanism, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
-
-    def lead(self, gap: int, size: int) -> Lead:
-        return replace(self.setting, gap=gap, size=size)
+        return _least(lambda size: self.needed(mechanism, size) < self.needed(other, size), LARGEST_SIZE, 2)
 
     def clamped_sensitivity(self, bins: int) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to this many bins."""
         half = bins * FINE // 2
-        return sensitivity(self.setting.adjacency, Contribution(1, self.setting.rows, -half, half, one_key=True)).l1 / FINE
+        clamped = Contribution(1, self.setting.rows, -half, half, one_key=True)
+        return sensitivity(self.setting.adjacency, clamped).l1 / FINE
 
     def sensitivity_after_test(self) -> float:
         """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to the three bins around the fullest one."""
         return sensitivity(self.setting.adjacency, centred_sum(self.setting.rows, FINE)).l1 / FINE
 
 
-def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
+def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int], confidence: float = 0.95) -> Comparison:
     """Compare all MECHANISMS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
     Args:
@@ -154,16 +153,14 @@ def compare_modes(setting: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> C
             would lower their noise by about 2 sqrt(delta) of epsilon.
         gaps: Counts of the leading value, >= 1.
         sizes: Sizes of the domain, >= 2.
+        confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
     """
-    comparison = Comparison(setting, tuple(gaps), tuple(sizes), ())
-    return replace(comparison, curves=tuple(_curves(comparison)))
-
-
-def _curves(comparison: Comparison) -> Iterator[RightCurve]:
+    curves = []
     for mechanism in MECHANISMS:
-        for size in comparison.sizes if mechanism.needs_domain else comparison.sizes[:1]:
-            right = tuple(mechanism.right(comparison.lead(gap, size)) for gap in comparison.gaps)
-            yield RightCurve(mechanism, size if mechanism.needs_domain else None, right)
+        for size in sizes if mechanism.needs_domain else sizes[:1]:
+            right = tuple(mechanism.right(replace(setting, gap=gap, size=size)) for gap in gaps)
+            curves.append(RightCurve(mechanism, size if mechanism.needs_domain else None, right))
+    return Comparison(setting, tuple(gaps), tuple(sizes), tuple(curves), confidence)
 
 
 @lru_cache(4096)
@@ -182,8 +179,10 @@ def _right_by_permute_and_flip(lead: Lead) -> float:
 
     It is the mean of (1 - q)^place over the place of the leading value in a random order. Another value is accepted with probability q.
     """
-    accepts = math.exp(max(-lead.gap / lead.choice, -740.0))
-    return 1.0 / lead.size if accepts == 1.0 else -math.expm1(lead.size * math.log1p(-accepts)) / (lead.size * accepts)
+    accepts = math.exp(max(-lead.gap / lead.choice, LEAST_EXPONENT))
+    if accepts == 1.0:
+        return 1.0 / lead.size
+    return -math.expm1(lead.size * math.log1p(-accepts)) / (lead.size * accepts)
 
 
 def _right_by_noisy_histogram(lead: Lead) -> float:
@@ -212,17 +211,19 @@ def _largest_probability(lead: Lead, least: float, size: int) -> float:
     reach = math.ceil(REACH * law.scale)
     noise = np.arange(-reach, reach + 1.0)
     place = noise + lead.gap
-    log_below, log_strictly = _log_below(place, law), _log_below(place - 1.0, law)
-    one = np.exp(law.log_probability(place))
+    log_at_most, log_below = _log_at_most(place, law), _log_at_most(place - 1.0, law)
+    equal = np.exp(law.log_probability(place))
     with np.errstate(all="ignore"):
-        level = -np.expm1(-size * np.log1p(one * np.exp(-log_strictly))) / (size * one)
-        wins = np.exp(size * log_below) * np.where(size * one > 0.0, level, 1.0)
+        tie_share = -np.expm1(-size * np.log1p(equal * np.exp(-log_below))) / (size * equal)
+        wins = np.exp(size * log_at_most) * np.where(size * equal > 0.0, tie_share, 1.0)
     return float(min(np.sum(np.exp(law.log_probability(noise)) * np.where(place > least, wins, 0.0)), 1.0))
 
 
-def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
+def _log_at_most(x: Array, law: DiscreteLaplaceLaw) -> Array:
     """Return log P(X <= x), which equals log P(X >= -x) by symmetry."""
-    return np.where(x >= 0, np.log1p(-law.at_least(np.maximum(x, 0.0) + 1.0)), np.log(law.at_least(-np.minimum(x, 0.0))))
+    of_positive = np.log1p(-law.at_least(np.maximum(x, 0.0) + 1.0))
+    of_negative = np.log(law.at_least(-np.minimum(x, 0.0)))
+    return np.where(x >= 0, of_positive, of_negative)
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
@@ -240,6 +241,7 @@ MECHANISMS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
 
 SIZES = (100, 10_000, 10**6, 10**9)  # sizes of the domain
 POINTS = 60  # number of gaps in a picture
+FURTHEST = 10  # the largest gap of a picture is at least this number
 
 
 def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
@@ -250,8 +252,8 @@ def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
             (release,) = priced.releases
             epsilon, adjacency = release.keys["epsilon"], priced.setting.adjacency
             lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
-            alone = compare_modes(lead, (1,), SIZES)
-            reach = max(2 * alone.needed(PTR, 2, query.confidence), 10)
-            gaps = sorted({1 + round(place * (reach - 1) / POINTS) for place in range(POINTS + 1)})
-            return replace(compare_modes(lead, gaps, SIZES), confidence=query.confidence)
+            needed = compare_modes(lead, (1,), SIZES, query.confidence).needed(PTR, 2)
+            largest = max(2 * needed, FURTHEST)
+            gaps = sorted({1 + round(place * (largest - 1) / POINTS) for place in range(POINTS + 1)})
+            return compare_modes(lead, gaps, SIZES, query.confidence)
     raise InputError(f'{path}: nothing to compare: no query has measure = "mode" and method = "propose-test-release"')

@@ -72,7 +72,7 @@ def test_every_way_is_right_as_often_as_what_dpcli_draws(adjacency: Adjacency, g
     domain = list(range(5))
     for way in MECHANISMS:
         of = Lead(EPSILON, DELTA, adjacency, 1, len(domain), groups, rows)
-        needed = compare_modes(of, (1,), (len(domain),)).needed(way, len(domain), 0.9)
+        needed = compare_modes(of, (1,), (len(domain),), 0.9).needed(way, len(domain))
         assert way.right(replace(of, gap=needed)) >= 0.9 and (needed == 1 or way.right(replace(of, gap=needed - 1)) < 0.9)
         for gap in {needed, needed // 2 + 1}:
             lead = replace(of, gap=gap)
@@ -142,19 +142,15 @@ def test_a_larger_lead_and_a_smaller_domain_never_harm(way: Any, adjacency: Adja
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_crossing_is_where_the_formulas_say(adjacency: Adjacency) -> None:
     """ln(1/delta) / epsilon and ln(m/beta) / epsilon, twice that where units are replaced; but for what rounding to whole counts does."""
-    found = compare_modes(Lead(0.5, 1e-8, adjacency, 1, 2), range(1, 5), (10, 10**4))
     sides = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     for confidence in (0.9, 0.99):
         beta = 1.0 - confidence
+        found = compare_modes(Lead(0.5, 1e-8, adjacency, 1, 2), range(1, 5), (10, 10**4), confidence)
         test = sides * (math.log(1e8) + math.log(0.5 / beta)) / 0.5
-        assert abs(found.needed(PTR, 2, confidence) - test) <= 2.0 * sides
-        assert abs(found.needed(GUMBEL, 10**4, confidence) - sides * math.log(10**4 / beta) / 0.5) <= 1.0
-        size = found.crossing(PTR, GUMBEL, confidence)
-        assert (
-            found.needed(GUMBEL, size, confidence)
-            > found.needed(PTR, size, confidence)
-            >= found.needed(GUMBEL, size - 1, confidence)
-        )
+        assert abs(found.needed(PTR, 2) - test) <= 2.0 * sides
+        assert abs(found.needed(GUMBEL, 10**4) - sides * math.log(10**4 / beta) / 0.5) <= 1.0
+        size = found.crossing(PTR, GUMBEL)
+        assert found.needed(GUMBEL, size) > found.needed(PTR, size) >= found.needed(GUMBEL, size - 1)
 
 
 @pytest.mark.long

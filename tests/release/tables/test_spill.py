@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.release.engines.duckdb_engine import SPILL_PREFIX, spill_folder
+from dpcli.release.engines.spill_folder import SPILL_PREFIX, spill_folder
 
 HELD = """
 import time
-from dpcli.release.engines.duckdb_engine import spill_folder
+from dpcli.release.engines.spill_folder import spill_folder
 made = spill_folder()
 print(made.path, flush=True)
 time.sleep(600)

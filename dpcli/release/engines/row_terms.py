@@ -1,0 +1,218 @@
+"""The expressions of an aggregation as SQL: the unit, the parts of the key and the integers of a row, and the conditions on it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpcli.base.errors import InputError
+from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, KeyValue, Steps
+from dpcli.release.data_source import MOST_STEPS
+from dpcli.release.engines.dialects import ScalarType
+from dpcli.release.engines.source_table import SourceTable
+from dpcli.release.expressions.scalars import NUMBERS, Layers, Scalar, Term, as_decimal, decimal, fill_template, integer, literal
+from dpcli.release.expressions.sql_grammar import Expressions
+
+MOST_SUM = 10**38  # limit of the narrowest integer sum of the three engines, which has 38 digits, a little less than 128 bits
+STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step
+MOST_BOUND = 2**62  # max_groups and max_rows must be below
+MOST_BINS = 10_000
+MOST_KEYS = 2_000_000  # largest number of declared keys, over all parts of the key
+UNIT_TYPES = ("text", "integer")
+PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}  # types of the parts of a key
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """A part of the key as SQL.
+
+    Attributes:
+        sql: SQL expression.
+        count: Number of values that the part can have; None if only the data determine them.
+    """
+
+    sql: str
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowTerms:
+    """The expressions of an aggregation as SQL over the outermost names of the layers.
+
+    Attributes:
+        unit: Unit of a row; None if each row is a unit of its own.
+        keys: Parts of the key.
+        values: Integers that are summed.
+        conditions: Conditions that are all true for a row that counts.
+    """
+
+    unit: str | None
+    keys: tuple[GroupPart, ...]
+    values: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+
+def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> RowTerms:
+    """Return all expressions of an aggregation as SQL. Raises InputError if one of them is refused."""
+    _require_bounds(aggregation)
+    writer = RowWriter(Expressions(table.columns), layers)
+    unit = None if aggregation.unit is None else writer.unit(aggregation.unit)
+    if aggregation.where is not None:
+        writer.conditions.append(writer.expressions.condition(aggregation.where, "where").write(layers).sql)
+    keys = tuple(map(writer.part, aggregation.keys))
+    values = tuple(map(writer.value, aggregation.values))
+    return RowTerms(unit, keys, values, tuple(dict.fromkeys(writer.conditions)))
+
+
+def _require_bounds(aggregation: Aggregation) -> None:
+    for name, bound in (("max_groups", aggregation.max_groups), ("max_rows", aggregation.max_rows)):
+        if not 1 <= bound < MOST_BOUND:
+            raise InputError(f"{name}: expected a whole number from 1 to below 2^62, found {bound}")
+    declared = math.prod(len(key.declared or (0,)) for key in aggregation.keys)
+    if declared > MOST_KEYS:
+        raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {declared:,}")
+
+
+@dataclass(frozen=True, slots=True)
+class RowWriter:
+    """A writer of SQL expressions over the columns of a row.
+
+    Attributes:
+        expressions: The columns that expressions may name.
+        layers: The layers of names.
+        conditions: Conditions on a row, to which each written expression adds those that it needs.
+    """
+
+    expressions: Expressions
+    layers: Layers
+    conditions: list[str] = field(default_factory=list)
+
+    def unit(self, name: str) -> str:
+        """Return the unit of a row, and add conditions that exclude rows without a unit."""
+        scalar = self.expressions.column(name, "unit")
+        if scalar.type not in UNIT_TYPES:
+            raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
+        unit = scalar.write(self.layers).sql
+        self.conditions.append(f"{unit} IS NOT NULL")
+        if scalar.type == "text":
+            self.conditions.append(f"{unit} <> {self.layers.dialect.text('')}")
+        return unit
+
+    def part(self, key: GroupKey) -> GroupPart:
+        """Return a part of the key, and add conditions that exclude rows without a declared value."""
+        if key.steps is not None:
+            return GroupPart(self.value(key.steps), key.steps.maximum - key.steps.minimum + 1)
+        scalar = self.expressions.scalar(key.expression, "by")
+        if key.bins is not None:
+            sql = self._bin(scalar, key.bins).sql
+            self.conditions.append(f"{sql} IS NOT NULL")
+            return GroupPart(sql, len(key.bins) - 1)
+        if scalar.type not in PYTHON:
+            raise InputError(f"by: expected keys of text, integers or booleans, found {key.expression!r} of type {scalar.type}")
+        sql = scalar.write(self.layers).sql
+        self.conditions.append(f"{sql} IS NOT NULL")
+        if key.domain is None:
+            return GroupPart(sql, 2 if scalar.type == "boolean" else None)
+        self.conditions.append(self._is_declared(sql, scalar.type, key.domain))
+        return GroupPart(sql, len(key.domain))
+
+    def _is_declared(self, sql: str, type_: ScalarType, domain: Sequence[KeyValue]) -> str:
+        """Return the condition that a part of the key has a declared value."""
+        kind = PYTHON[type_]
+        if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
+            raise InputError(
+                f"by: expected a domain of different values of type {type_}, found {len(domain):,} values that repeat or have another type"
+            )
+        numbers = [value for value in domain if type(value) is int]
+        if numbers and max(numbers) - min(numbers) == len(numbers) - 1:  # consecutive
+            return f"{sql} BETWEEN {self._constant(min(numbers), type_)} AND {self._constant(max(numbers), type_)}"
+        return f"{sql} IN ({', '.join(self._constant(value, type_) for value in domain)})"
+
+    def _constant(self, value: KeyValue, type_: ScalarType) -> str:
+        text = value if isinstance(value, str) else str(value).lower()
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError("by: expected a domain of Unicode text, found a value that is not Unicode") from None
+        if "\0" in text:
+            raise InputError("by: expected a domain of text without NUL, found a NUL")
+        return literal(text, type_).write(self.layers).sql
+
+    def _bin(self, scalar: Scalar, edges: tuple[float, ...]) -> Term:
+        """Return the index of a value's bin; null if it is outside all bins.
+
+        A binary search avoids the linear time of one CASE per bin.
+        """
+        if scalar.type not in NUMBERS:
+            raise InputError(f"bins: expected a column of numbers, found one of type {scalar.type}")
+        rising = all(map(math.isfinite, edges)) and all(low < high for low, high in itertools.pairwise(edges))
+        if not 2 <= len(edges) <= MOST_BINS + 1 or not rising:
+            raise InputError(f"bins: expected 2 to {MOST_BINS + 1:,} finite edges, each above the one before")
+        layers = self.layers
+        value = layers.bind(as_decimal(scalar, layers))
+        edge_terms = [decimal(edge).write(layers) for edge in edges]
+        lower_edges = layers.dialect.list_of([edge.sql for edge in edge_terms[:-1]])
+        lower = layers.bind(Term(lower_edges))  # elements past the end are null, and no value is >= null
+        index = integer(0).write(layers)
+        for power in reversed(range((len(edges) - 2).bit_length())):
+            further = layers.bind(fill_template("({0} + {1})", index, integer(2**power).write(layers)))
+            reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
+            index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
+        first, last = edge_terms[0], edge_terms[-1]
+        return layers.bind(fill_template("CASE WHEN {0} BETWEEN {1} AND {2} THEN {3} END", value, first, last, index))
+
+    def value(self, steps: Steps) -> str:
+        """Return the integer of a row: its clamped value in steps, squared if the steps say so.
+
+        Adds a condition that excludes rows without a value, unless a number replaces a missing value.
+        """
+        _require_exact(steps)
+        scalar = self.expressions.scalar(steps.expression, "column")
+        if scalar.type not in NUMBERS:
+            raise InputError(f"column: expected a number to add up, found {steps.expression!r} of type {scalar.type}")
+        layers = self.layers
+        number = layers.bind(self._clamped_steps(steps, scalar))
+        if steps.squared is not None:
+            distance = layers.bind(fill_template("({0} - {1})", number, integer(steps.squared).write(layers)))
+            wide = layers.dialect.wide(distance.sql)
+            number = layers.bind(Term(f"({wide} * {wide})", distance.depth))
+        if steps.missing is None:
+            self.conditions.append(f"{number.sql} IS NOT NULL")
+        return number.sql
+
+    def _clamped_steps(self, steps: Steps, scalar: Scalar) -> Term:
+        """Return a number in whole steps, clamped: floor(clamped / step + 0.5), or the number itself if it is an integer in steps of 1.
+
+        Null is handled first, since SQL's least and greatest ignore null and would return a bound.
+        """
+        layers = self.layers
+        if scalar.type == "integer" and steps.step == 1.0:
+            value = layers.bind(scalar.write(layers))
+            counted = value
+        else:
+            value = layers.bind(as_decimal(scalar, layers))
+            numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
+            constants = (decimal(number).write(layers) for number in numbers)
+            floor = fill_template("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *constants)
+            counted = Term(layers.dialect.cast(floor.sql, "integer"), floor.depth)
+        ends = (integer(end).write(layers) for end in (steps.minimum, steps.maximum))
+        clamped = fill_template("least(greatest({0}, {1}), {2})", counted, *ends)
+        missing = Term("NULL") if steps.missing is None else integer(steps.count_of(steps.missing)).write(layers)
+        return fill_template("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, missing, clamped)
+
+
+def _require_exact(steps: Steps) -> None:
+    """Raise InputError if sums of the steps might be rounded or overflow."""
+    if not STEP_LEAST <= steps.step <= STEP_MOST:
+        raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
+    largest = max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0))
+    if not steps.minimum <= steps.maximum or largest > MOST_STEPS:
+        raise InputError(f"min, max: expected a range of at most 2^53 steps from 0, found {steps.minimum} to {steps.maximum}")
+    if steps.missing is not None and not math.isfinite(steps.missing):
+        raise InputError(f"missing: expected a finite number, found {steps.missing!r}")
+    if steps.furthest * MOST_ROWS >= MOST_SUM:
+        raise InputError(
+            "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"
+        )

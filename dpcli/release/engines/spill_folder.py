@@ -1,0 +1,62 @@
+"""A folder for the rows that DuckDB writes to disk. It is removed at the end, or at the next start if the process died."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+
+SPILL_PREFIX = "dpcli-spill-"  # prefix of the names of spill folders
+
+
+@dataclass(frozen=True, slots=True)
+class SpillFolder:
+    """A folder that no other user can read.
+
+    Attributes:
+        path: Path of the folder.
+        lock: Locked file descriptor of the folder. The system releases the lock when the process ends.
+    """
+
+    path: str
+    lock: int
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            os.close(self.lock)
+
+
+def spill_folder() -> SpillFolder:
+    """Return a new spill folder, after removing the spill folders of dead processes of this user."""
+    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{SPILL_PREFIX}*")):
+        abandoned = _locked(path)
+        if abandoned is not None:
+            abandoned.remove()
+    while True:
+        folder = _locked(tempfile.mkdtemp(prefix=SPILL_PREFIX))
+        if folder is not None:
+            return folder
+
+
+def _locked(path: str) -> SpillFolder | None:
+    """Lock a folder for this process and return it.
+
+    The result is None if another process has locked the folder, if the folder belongs to another user, or if it was removed.
+    """
+    import fcntl
+
+    with suppress(OSError):
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = os.fstat(lock)
+            if locked.st_uid == os.geteuid() and os.path.samestat(locked, os.stat(path)):
+                return SpillFolder(path, lock)
+        except OSError:
+            pass
+        os.close(lock)
+    return None
