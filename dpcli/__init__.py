@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.file.pipeline.read import load
     from dpcli.ledger.budget import DatasetBudget, ReservedRun, budget
+    from dpcli.release.table_release import PlannedRelease, ReleasedAnswers, plan_release, release
     from dpcli.train.loop.private import Private, PrivateBatch, PrivateResult, private
     from dpcli.train.loop.transformers_trainer import PrivateTrainer
     from dpcli.train.trained.loading import load_model
@@ -34,10 +35,12 @@ __all__ = [
     "DatasetBudget",
     "Epsilons",
     "Pipeline",
+    "PlannedRelease",
     "Private",
     "PrivateBatch",
     "PrivateResult",
     "PrivateTrainer",
+    "ReleasedAnswers",
     "ReservedRun",
     "Round",
     "Rounds",
@@ -51,7 +54,9 @@ __all__ = [
     "from_dp_event",
     "load",
     "load_model",
+    "plan_release",
     "private",
+    "release",
     "rounds",
     "to_dp_event",
     "watch",
@@ -74,6 +79,10 @@ _HOME = {
     "budget": "dpcli.ledger.budget:budget",
     "Pipeline": "dpcli.file.pipeline.model:Pipeline",
     "load": "dpcli.file.pipeline.read:load",
+    "PlannedRelease": "dpcli.release.table_release:PlannedRelease",
+    "plan_release": "dpcli.release.table_release:plan_release",
+    "ReleasedAnswers": "dpcli.release.table_release:ReleasedAnswers",
+    "release": "dpcli.release:PACKAGE",  # a folder of dpcli has the same name, which Python binds to its module
     "Private": "dpcli.train.loop.private:Private",
     "PrivateBatch": "dpcli.train.loop.private:PrivateBatch",
     "PrivateResult": "dpcli.train.loop.private:PrivateResult",

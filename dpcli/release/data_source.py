@@ -113,9 +113,20 @@ class Source:
     premises: ClassVar[Premises] = (
         Premise(
             "A unit counts with at most max_rows rows, even if a view returns different rows each time it is read.",
-            "release, in DuckDB and PostgreSQL; in Spark, which reads only files, the operator: the files must not change while "
-            "they are read",
+            "release, in DuckDB and PostgreSQL, and for a table in memory, which is copied once; for files in Spark, the operator: "
+            "they must not change while they are read",
             "tests/release/tables/test_views.py::test_no_unit_of_a_view_counts_more_rows_than_it_may",
+        ),
+        Premise(
+            "A table in memory holds the data that the dataset of the ledger names, with all rows of each unit.",
+            "the program that calls dpcli.release: dpcli keeps nothing by which it could recognise the data",
+            "tests/release/test_python.py::test_a_table_is_answered_once_and_remembered",
+        ),
+        Premise(
+            "The type of a column of a table in memory does not depend on one unit.",
+            "the program that calls dpcli.release, which states the types; release, for columns of objects, whose values it reads "
+            "one by one",
+            "tests/release/tables/test_given.py::test_no_value_of_one_row_decides_how_others_are_read",
         ),
         Premise(
             "Whether every row can be read does not depend on one unit.",
@@ -172,7 +183,11 @@ class Source:
     columns: Annotated[Mapping[str, Column], Key("the columns that queries may use, by name, each with its type and values")]
     path: Annotated[
         str | None,
-        Key("the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb", reads=True),
+        Key(
+            "the data: .csv or .parquet files (a pattern such as visits/*.parquet takes several), or .duckdb; without path and url, a "
+            "program gives a table to dpcli.release",
+            reads=True,
+        ),
     ] = None
     url: Annotated[
         str | None,
@@ -189,8 +204,10 @@ class Source:
     output: Annotated[str | None, Key("folder for the answers and the statement of the release; default runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
-        if (self.path is None) == (self.url is None):
-            yield ("path",), "path or url", "both" if self.path else "neither"
+        if self.path is not None and self.url is not None:
+            yield ("path",), "path or url", "both"
+        if self.table is not None and self.path is None and self.url is None:
+            yield ("table",), "path or url with it", "neither"
         if self.url is not None and self.table is None:
             yield ("table",), "the table of url", "none"
         if self.url is not None and not self.url.startswith(("postgresql://", "postgres://")):

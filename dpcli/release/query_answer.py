@@ -66,7 +66,7 @@ class StoredAnswers:
         run: Key of the run.
         fingerprint: Fingerprint of the plan (see `ReleasePlan.fingerprint`).
         answers: The answers.
-        data: Path of the data; "" for a database.
+        data: Path of the data; "" for a database or a table in memory.
     """
 
     run: str

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcli.base.errors import InputError
@@ -25,6 +25,7 @@ from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.family import BlockFamily
     from dpcli.ledger.ledger import Ledger
+    from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
 UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
@@ -38,11 +39,13 @@ class ReleasePlan(PricedFile):
         source: The [source] table.
         queries: The [[query]] tables with their mechanisms.
         window: Condition on the rows that may be read; None if all may be read.
+        given: Table that a program gave in place of a path or an address; None if the file names the data.
     """
 
     source: Source
     queries: tuple[PricedQuery, ...]
     window: RowWindow | None = None
+    given: GivenTable | SparkFrame | None = field(default=None, repr=False, compare=False)
 
     def reading(self, ledger: Ledger | None) -> Self:
         """Return the plan with the window that the ledger's blocks define, as a condition on rows.
@@ -70,7 +73,7 @@ class ReleasePlan(PricedFile):
 
     @property
     def data(self) -> str:
-        """The absolute path of the data without symbolic links, or the folder of a pattern; "" for a database."""
+        """The absolute path of the data without symbolic links, or the folder of a pattern; "" for a database or a table in memory."""
         path = self.source.path
         if path is None:
             return ""

@@ -188,7 +188,7 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
     from dpcli.release.engines.source_engine import open_source
 
     answers = []
-    with open_source(plan.source, plan.path, plan.window) as engine:
+    with open_source(plan.source, plan.path, plan.window, plan.given) as engine:
         for number, priced in enumerate(plan.queries, start=1):
             aggregation = priced.query.aggregation(priced.setting)
             answer = priced.query.answer(priced.setting, _totals(engine, aggregation, plan.path))
@@ -225,7 +225,7 @@ def require_ready(plan: ReleasePlan) -> None:
     require_samplers()
     require_expressions(plan.source, plan.queries, plan.path)
     aggregations = [priced.query.aggregation(priced.setting) for priced in plan.queries]
-    require_source(plan.source, plan.path, aggregations, plan.window)
+    require_source(plan.source, plan.path, aggregations, plan.window, plan.given)
     for priced, aggregation in zip(plan.queries, aggregations, strict=True):
         # An answer without data and the expected error raise before the charge what they would raise after it.
         priced.query.answer(priced.setting, totals_of((), aggregation))

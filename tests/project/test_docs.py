@@ -134,9 +134,10 @@ def test_python_runs() -> None:
     for code in (body for body in blocks("python") if "import dpcli" in body):
         with contextlib.redirect_stdout(out), contextlib.chdir(ROOT):
             exec(compile(code, "tutorial.md", "exec"), {})
-    first, priced, calibrated, at_once, imported = out.getvalue().splitlines()
+    first, priced, calibrated, at_once, imported, planned = out.getvalue().splitlines()
     assert (first, priced, at_once, imported) == ("True 1e-06", "True 1e-05 rdp", "True True", "True")
     assert calibrated.endswith("True True")
+    assert planned.startswith("True within ")
 
 
 @of_each("text", lambda: [body for body in blocks("toml") if "[privacy]" in body and "[train]" not in body])

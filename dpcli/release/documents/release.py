@@ -65,6 +65,8 @@ def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
     notes += [_unit_note(plan), *_window_note(plan)]
     if plan.window is None and plan.pipeline.privacy.window is not None:
         notes.append("the file states a window of a ledger's blocks: without --ledger nothing would be answered")
+    if plan.source.path is None and plan.source.url is None:
+        notes.append("the file names no data: only dpcli.release, in Python, answers it about a table")
     if plan.over_budget:
         notes += ["over budget: nothing would be answered", *_weights_note(plan)]
     else:

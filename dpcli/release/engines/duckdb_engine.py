@@ -211,20 +211,12 @@ def open_duckdb(table: SourceTable) -> DuckDB:
     assert table.path is not None
     files = files_of(table.path, table.folder)
     spill = spill_folder()
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY,
-        "threads": min(THREADS, os.cpu_count() or 1),
-        "temp_directory": spill.path,
-        "preserve_insertion_order": False,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
     try:
-        connection = duckdb.connect(config=settings)
+        connection = connected(spill)
         if files.kind == "duckdb":
             # The file gets a catalog of its own, so that no macro of the file can replace a function with the same name.
             connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
-        _harden(connection, files)
+        harden(connection, files)
         return DuckDB(table, files, spill, connection)
     except duckdb.Error as error:
         failure = InputError(f"{files.place}: DuckDB cannot open the file, or it is in use ({type(error).__name__})")
@@ -235,7 +227,22 @@ def open_duckdb(table: SourceTable) -> DuckDB:
     raise failure
 
 
-def _harden(connection: Any, files: Files) -> None:
+def connected(spill: SpillFolder) -> Any:
+    """Return a new connection of DuckDB with dpcli's settings. Rows that do not fit in memory are written to the spill folder."""
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY,
+        "threads": min(THREADS, os.cpu_count() or 1),
+        "temp_directory": spill.path,
+        "preserve_insertion_order": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    return duckdb.connect(config=settings)
+
+
+def harden(connection: Any, files: Files) -> None:
     """Forbid access to all other files and to the network, and lock the settings, which a view of the file might change."""
     paths = ", ".join(map(DuckDBSql().text, files.paths))
     connection.execute(f"SET allowed_paths = [{paths}]")

@@ -6,38 +6,55 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.data_source import Column, Source, folder_of
 from dpcli.release.engines.source_table import SourceTable
 from dpcli.release.engines.sql_engine import SqlEngine
 
+if TYPE_CHECKING:
+    from dpcli.release.engines.given_table import GivenTable, SparkFrame
+
+WITHOUT_DATA = "expected path or url, or a table in memory that a program gives to dpcli.release, found none of them"
+
 
 @contextmanager
-def open_source(source: Source, path: str, window: RowWindow | None = None) -> Iterator[SqlEngine]:
+def open_source(
+    source: Source, path: str, window: RowWindow | None = None, given: GivenTable | SparkFrame | None = None
+) -> Iterator[SqlEngine]:
     """Open the table of a file's [source] and yield it. The table is closed at the end.
 
     Args:
         source: The [source] table. Relative paths start from the folder of the file.
         path: Path of the file.
         window: Condition on the rows that may be read; None if all may be read.
+        given: Table that is read in place of the path or the address in the file; None if there is none.
 
     Raises:
-        InputError: The table cannot be opened.
+        InputError: The table cannot be opened, or there is neither a table, a path nor an address.
         Unavailable: The engine is not installed.
     """
     with _sigterm_as_interrupt():
-        engine = _engine(source_table(source, path, window))
+        engine = _engine(replace(source_table(source, path, window), given=given), path)
         try:
             yield engine
         finally:
             engine.close()
 
 
-def require_source(source: Source, path: str, aggregations: Iterable[Aggregation], window: RowWindow | None = None) -> None:
+def require_source(
+    source: Source,
+    path: str,
+    aggregations: Iterable[Aggregation],
+    window: RowWindow | None = None,
+    given: GivenTable | SparkFrame | None = None,
+) -> None:
     """Raise InputError if the source cannot be opened, or lacks a column of the aggregations. No row is read and nothing is charged."""
-    with open_source(source, path, window) as engine:
+    with open_source(source, path, window, given) as engine:
         for aggregation in aggregations:
             engine.check(aggregation)
 
@@ -63,7 +80,13 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _engine(table: SourceTable) -> SqlEngine:
+def _engine(table: SourceTable, path: str) -> SqlEngine:
+    if table.given is not None:
+        from dpcli.release.engines.given_engine import open_given
+
+        return open_given(table)
+    if table.path is None and table.url is None:
+        raise InputError(f"{path}: source: {WITHOUT_DATA}")
     if table.url is not None:
         from dpcli.release.engines.postgres_engine import open_postgres
 

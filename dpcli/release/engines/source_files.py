@@ -19,7 +19,7 @@ from typing import Literal
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
 
-Kind = Literal["csv", "parquet", "duckdb"]
+Kind = Literal["csv", "parquet", "duckdb", "memory"]
 ENDINGS: dict[str, Kind] = {
     ".csv": "csv",
     ".csv.gz": "csv",
@@ -37,7 +37,7 @@ UNDECODABLE = "surrogateescape"  # error handler for bytes that are not valid UT
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Regular files of one kind.
+    """Regular files of one kind, or a table in memory, which has no files.
 
     Attributes:
         kind: Kind of the files.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import instead_of
@@ -13,6 +13,9 @@ from dpcli.release.data_source import Column
 from dpcli.release.engines.conversions import Family, convert_column
 from dpcli.release.engines.dialects import ScalarType
 from dpcli.release.expressions.scalars import Layers, Term, literal
+
+if TYPE_CHECKING:
+    from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class SourceTable:
         engine: Engine that reads the files; None for the default.
         folder: Folder of the pipeline file.
         window: Condition on the rows that may be read; None if all may be read.
+        given: Table that a program gave in place of a path or an address; None if it gave none.
     """
 
     columns: Mapping[str, Column]
@@ -36,6 +40,7 @@ class SourceTable:
     engine: Literal["duckdb", "spark"] | None = None
     folder: str = ""
     window: RowWindow | None = None
+    given: GivenTable | SparkFrame | None = field(default=None, repr=False)
 
     @property
     def stored(self) -> frozenset[str]:

@@ -48,7 +48,7 @@ class Spark(SqlEngine):
     session: Any = field(repr=False)
 
     def close(self) -> None:
-        _quietly(lambda: self.session.catalog.dropTempView(VIEW), "spark")
+        quietly(lambda: self.session.catalog.dropTempView(VIEW), "spark")
 
     def _find(self) -> ActualTable:
         path = self.table.path or ""
@@ -63,16 +63,16 @@ class Spark(SqlEngine):
         if files.kind == "parquet":
             return self._parquet(paths, path)
         header = header_of(files, self.table.stored)
-        frame = _quietly(lambda: _csv(self.session, paths, len(header.names), header.delimiter), path)
+        frame = quietly(lambda: _csv(self.session, paths, len(header.names), header.delimiter), path)
         return self._view(frame, header.names, path, named=False)
 
     def _parquet(self, paths: list[str], place: str) -> ActualTable:
-        frame = _quietly(lambda: self.session.read.parquet(*paths), place)
+        frame = quietly(lambda: self.session.read.parquet(*paths), place)
         return self._view(frame, tuple(frame.columns), place)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         place = self.table.path or "spark"
-        rows: list[tuple[Any, ...]] = _quietly(lambda: self.session.sql(sql).collect(), place)
+        rows: list[tuple[Any, ...]] = quietly(lambda: self.session.sql(sql).collect(), place)
         return rows
 
     def _view(self, frame: Any, names: tuple[str, ...], place: str, named: bool = True) -> ActualTable:
@@ -80,7 +80,7 @@ class Spark(SqlEngine):
         self._require_once(names, place)
         kinds = [field.dataType.simpleString() for field in frame.schema.fields]
         sql_names = numbered_names(len(names))
-        _quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(VIEW), place)
+        quietly(lambda: frame.toDF(*sql_names).createOrReplaceTempView(VIEW), place)
         columns = {name: self._column(sql, kind) for name, sql, kind in zip(names, sql_names, kinds, strict=True)}
         return ActualTable(VIEW, columns, place, named)
 
@@ -92,17 +92,20 @@ def open_spark(table: SourceTable) -> Spark:
 
     def started() -> Any:
         builder = SparkSession.builder.appName("dpcli").config("spark.ui.enabled", "false")
-        session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-        session.sparkContext.setLogLevel("OFF")  # the error of a failed task may quote a row
-        return session.newSession()
+        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate().newSession()
 
-    session = _quietly(started, "spark")
+    return Spark(table, quietly(lambda: set_up(started()), "spark"))
+
+
+def set_up(session: Any) -> Any:
+    """Return a session of Spark with dpcli's `SETTINGS`. No task logs its errors from now on, since they may quote a row."""
+    session.sparkContext.setLogLevel("OFF")
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
-    return Spark(table, session)
+    return session
 
 
-def _quietly(call: Any, place: str) -> Any:
+def quietly(call: Any, place: str) -> Any:
     """Return the result of a call. Raises InputError without Spark's message, which may quote rows, if the call fails."""
     try:
         return call()

@@ -1,0 +1,164 @@
+"""The engines of tables that a program has in memory. They copy the declared columns once, after the charge. Every query reads the copy.
+
+So all queries see one state of a table that the program may change meanwhile. A relation or a data frame may have other rows each time
+that it is read. Even then, no unit counts with more rows than it may.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.extras import require
+from dpcli.release.aggregate import Aggregation, Totals
+from dpcli.release.engines.duckdb_engine import DuckDB, connected, harden
+from dpcli.release.engines.given_table import GivenTable, SparkFrame
+from dpcli.release.engines.source_files import Files
+from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
+from dpcli.release.engines.spark_engine import Spark, quietly, set_up
+from dpcli.release.engines.spill_folder import spill_folder
+from dpcli.release.engines.sql_engine import SqlEngine, numbered_names
+
+PLACE = "the table given to dpcli.release"
+COPY, PART = "given", "part"  # names of the copy, and of the part of the table that is being copied
+UNREADABLE = "a type that DuckDB cannot read"
+
+
+@dataclass(slots=True)
+class GivenDuckDB(DuckDB):
+    """A table in memory that DuckDB copies.
+
+    Attributes:
+        given: The table.
+        types: DuckDB's types of the columns that are copied, by their places in the table.
+        copied: Whether the rows were copied.
+    """
+
+    given: GivenTable = field(kw_only=True, repr=False)
+    types: dict[int, str] = field(default_factory=dict, init=False)
+    copied: bool = field(default=False, init=False)
+
+    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        self._statement(aggregation, secret)  # describes the table before it is copied
+        if not self.copied:
+            self._copy()
+        return SqlEngine.totals(self, aggregation, secret)
+
+    def _find(self) -> ActualTable:
+        names = self.given.names
+        self._require_once(names, PLACE)
+        places = [place for place, name in enumerate(names) if name in self.table.stored]
+        fields = {names[place]: self._described(place) for place in places}
+        others = tuple(name for name in names if name not in fields)
+        _require_columns(self.types, fields)
+        return ActualTable(COPY, fields, PLACE, others=others)
+
+    def _described(self, place: int) -> ActualColumn:
+        """Return a column as DuckDB reads it. Its type is noted if it is one that can be converted, so that its values are copied."""
+        kind = self.given.type_of(place, self._type_of)
+        column = self._column(f"f{place}", kind)
+        if column.family != "other":
+            self.types[place] = kind
+        if self.given.is_bytewise(place):
+            return column
+        return ActualColumn(column.sql, column.family, f"{kind} with a collation", bytewise=False)
+
+    def _type_of(self, part: Any) -> str:
+        """Return DuckDB's name of the type of an object with one column."""
+        import duckdb
+
+        try:
+            self.connection.register(PART, part)
+            kind = str(self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()[0][1])
+        except duckdb.Error:
+            return UNREADABLE
+        self.connection.unregister(PART)
+        return kind
+
+    def _copy(self) -> None:
+        """Copy all rows of the columns in `types`."""
+        columns = ", ".join(f"f{place} {kind}" for place, kind in self.types.items())
+        self._rows(f"CREATE TABLE {COPY} ({columns})")
+        try:
+            for part in self.given.parts(tuple(self.types)):
+                self.connection.register(PART, part)
+                self._rows(f"INSERT INTO {COPY} SELECT * FROM {PART}")
+                self.connection.unregister(PART)
+            self.copied = True
+            return
+        except DpcliError:
+            raise
+        except Exception as error:  # an error of another library, whose message may quote rows
+            failure = InputError(f"{PLACE}: cannot be read to its end ({type(error).__name__})")
+        raise failure  # outside of the except clause, so that the error is not attached as context
+
+
+@dataclass(slots=True)
+class GivenSpark(Spark):
+    """A DataFrame of Spark. It is copied within Spark, whose files keep the copy until the session ends or no longer needs it.
+
+    Attributes:
+        given: The data frame.
+        view: Name of the view of the copy, which all sessions of the Spark application share.
+        places: Places of the columns that are copied.
+        copied: Whether the rows were copied.
+    """
+
+    given: SparkFrame = field(kw_only=True, repr=False)
+    view: str = field(default_factory=lambda: f"dpcli_{secrets.token_hex(8)}", init=False)
+    places: list[int] = field(default_factory=list, init=False)
+    copied: bool = field(default=False, init=False)
+
+    def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
+        self._statement(aggregation, secret)  # describes the table before it is copied
+        if not self.copied:
+            quietly(self._copy, PLACE)
+            self.copied = True
+        return SqlEngine.totals(self, aggregation, secret)
+
+    def close(self) -> None:
+        if self.copied:
+            quietly(lambda: self.session.catalog.dropGlobalTempView(self.view), PLACE)
+
+    def _find(self) -> ActualTable:
+        names = tuple(self.given.frame.columns)
+        self._require_once(names, PLACE)
+        kinds = [each.dataType.simpleString() for each in self.given.frame.schema.fields]
+        columns = [self._column(f"f{place}", kind) for place, kind in enumerate(kinds)]
+        fields = {name: column for name, column in zip(names, columns, strict=True) if name in self.table.stored}
+        self.places = [place for place, name in enumerate(names) if name in fields and columns[place].family != "other"]
+        others = tuple(name for name in names if name not in fields)
+        _require_columns(self.places, fields)
+        return ActualTable(f"global_temp.{self.view}", fields, PLACE, others=others)
+
+    def _copy(self) -> None:
+        own = numbered_names(len(self.given.frame.columns))
+        declared = self.given.frame.toDF(*own).select([own[place] for place in self.places])
+        declared.localCheckpoint(eager=True).createGlobalTempView(self.view)  # a cache would be computed again where it was lost
+
+
+def _require_columns(places: Collection[int], fields: Mapping[str, ActualColumn]) -> None:
+    """Raise InputError unless there is a column to copy: without one, the number of rows would be lost."""
+    if not places:
+        kinds = ", ".join(f'"{name}" ({column.kind})' for name, column in fields.items())
+        raise InputError(f"{PLACE}: expected a column of [source.columns] with values of its type, found {kinds or 'none'}")
+
+
+def open_given(table: SourceTable) -> SqlEngine:
+    """Return a table in memory, opened in the engine that can read it. Raises Unavailable if the engine is not installed."""
+    if isinstance(table.given, SparkFrame):
+        return GivenSpark(table, set_up(table.given.frame.sparkSession.newSession()), given=table.given)
+    require("duckdb")
+    assert table.given is not None
+    spill = spill_folder()
+    try:
+        connection = connected(spill)
+        files = Files("memory", (), PLACE)
+        harden(connection, files)
+        return GivenDuckDB(table, files, spill, connection, given=table.given)
+    except BaseException:
+        spill.remove()
+        raise

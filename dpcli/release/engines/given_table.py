@@ -1,0 +1,282 @@
+"""Tables that a program has in memory, as parts that DuckDB can read.
+
+The columns of a part are named f0, f1, ... by their places in the table. So no name is special, and names that repeat do no harm. The
+type of a column follows from the type that the table states for it, and never from its values. A single row must not decide how others are
+read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import numbers
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dpcli.base.errors import InputError
+
+PART_ROWS = 100_000  # rows of a pandas table that are converted at once, since texts of Python take much memory
+LARGEST_WHOLE = 2**63  # a whole number below this is written with its digits alone
+LARGEST_BITS = 1_000  # more bits make a whole number of more than 300 digits, which counts as missing in a csv as well
+PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look at the values: numbers, booleans, timestamps
+MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
+WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow has not; they are read as digits
+COLLATIONS = ("noaccent", "nfc")  # two different collations, so that every column lacks one of them
+EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
+
+
+class GivenTable(Protocol):
+    """A table in memory.
+
+    Attributes:
+        names: Names of the columns, in order.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        """Return DuckDB's name of a column's type. No row is read.
+
+        Args:
+            place: The place of the column.
+            described: Function that returns the name for an object with one column that DuckDB can read.
+        """
+
+    def parts(self, places: Sequence[int]) -> Iterator[Any]:
+        """Yield all rows of the columns at these places, as objects that DuckDB can read. There is at least one part."""
+
+    def is_bytewise(self, place: int) -> bool:
+        """Return whether texts of the column are equal only if their bytes are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowStream:
+    """An object of another library with an Arrow stream. DuckDB then reads the stream, whatever it knows of the library."""
+
+    source: Any = field(repr=False)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.source.__arrow_c_stream__(requested_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class PandasTable:
+    """A pandas DataFrame. The index is no column.
+
+    Columns of numbers, booleans and timestamps are read as they are. Each value of any other column, such as one of objects or categories,
+    becomes a text by itself.
+    """
+
+    frame: Any = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(map(str, self.frame.columns))
+
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        return described(_pandas_part(self.frame.iloc[:0, [place]], (place,)))
+
+    def parts(self, places: Sequence[int]) -> Iterator[Any]:
+        columns = self.frame.iloc[:, list(places)].copy()  # one state of a table that the program may change meanwhile
+        for start in range(0, max(1, len(columns)), PART_ROWS):
+            yield _pandas_part(columns.iloc[start : start + PART_ROWS], places)
+
+    def is_bytewise(self, place: int) -> bool:
+        return True
+
+
+def _pandas_part(columns: Any, places: Sequence[int]) -> Any:
+    """Return columns as a DataFrame of types that DuckDB reads without a look at the values."""
+    import pandas
+
+    named = {f"f{place}": _pandas_column(columns.iloc[:, number]) for number, place in enumerate(places)}
+    return pandas.DataFrame(named, index=range(len(columns)))
+
+
+def _pandas_column(column: Any) -> Any:
+    import pandas
+
+    if _is_plain(column.dtype):
+        return column.array
+    missing = column.isna()
+    texts = [None if absent else text_of(value) for value, absent in zip(column, missing, strict=True)]
+    return pandas.array(texts, dtype="string")
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Return whether DuckDB reads every value of a pandas type exactly."""
+    import numpy as np
+
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in PLAIN_KINDS and dtype.isnative
+    return type(dtype).__name__ == "DatetimeTZDtype" or str(dtype) in MASKED or getattr(dtype, "storage", None) == "pyarrow"
+
+
+def text_of(value: object) -> str | None:
+    """Return a value of Python as the text that a csv has for it; None if it has none. No value raises an error.
+
+    A whole number is its digits, whatever its type is: 3.0 is "3", as it counts as an integer in a column of floats too.
+    """
+    with suppress(Exception):  # an error would show that there is such a value
+        if isinstance(value, str):
+            return str(value) if value.encode() is not None else None
+        return _other_text(value)
+    return None
+
+
+def _other_text(value: Any) -> str | None:
+    import numpy as np
+
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, numbers.Integral):
+        return str(int(value)) if int(value).bit_length() <= LARGEST_BITS else None
+    if isinstance(value, numbers.Real | decimal.Decimal):
+        exact = value if isinstance(value, decimal.Decimal) else float(value)
+        return str(int(exact)) if abs(exact) < LARGEST_WHOLE and exact == int(exact) else str(exact)
+    if isinstance(value, datetime.date):  # a datetime is a date
+        return value.isoformat()
+    return str(value) if isinstance(value, uuid.UUID | np.datetime64) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PolarsTable:
+    """A polars DataFrame."""
+
+    frame: Any = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.frame.columns)
+
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        return described(next(PolarsTable(self.frame.clear()).parts((place,))))
+
+    def parts(self, places: Sequence[int]) -> Iterator[Any]:
+        import polars
+
+        columns = [_polars_column(self.frame.to_series(place)).alias(f"f{place}") for place in places]
+        yield ArrowStream(polars.DataFrame(columns))
+
+    def is_bytewise(self, place: int) -> bool:
+        return True
+
+
+def _polars_column(column: Any) -> Any:
+    """Return a column whose type Arrow and DuckDB have: wide integers and categories become texts."""
+    import polars
+
+    kind = column.dtype.base_type().__name__
+    if kind in ("Int128", "UInt128", "Categorical", "Enum", "Null"):
+        return column.cast(polars.String)
+    return column.cast(polars.Float64) if kind == "Float16" else column
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowTable:
+    """A pyarrow Table."""
+
+    table: Any = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.table.column_names)
+
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        return described(next(ArrowTable(self.table.slice(0, 0)).parts((place,))))
+
+    def parts(self, places: Sequence[int]) -> Iterator[Any]:
+        import pyarrow
+
+        columns = {f"f{place}": _arrow_column(self.table.column(place)) for place in places}
+        yield ArrowStream(pyarrow.table(columns))
+
+    def is_bytewise(self, place: int) -> bool:
+        return True
+
+
+def _arrow_column(column: Any) -> Any:
+    """Return a column whose type DuckDB has: decimals of more than 128 bits become texts."""
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_decimal256(kind) or pyarrow.types.is_null(kind):
+        return column.cast(pyarrow.string())
+    return column.cast(pyarrow.float64()) if pyarrow.types.is_float16(kind) else column
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDBRelation:
+    """A relation of a DuckDB connection. Its query runs on that connection, and its rows are copied from there once."""
+
+    relation: Any = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.relation.columns)
+
+    def type_of(self, place: int, described: Callable[[Any], str]) -> str:
+        kind = str(self.relation.types[place])  # a query without rows might still call functions with effects
+        return "VARCHAR" if kind in WIDE or kind.startswith("ENUM") else kind
+
+    def parts(self, places: Sequence[int]) -> Iterator[Any]:
+        yield ArrowStream(self.relation.project(", ".join(map(self._column, places))))
+
+    def is_bytewise(self, place: int) -> bool:
+        """Return whether the column has no collation: a text with one cannot be compared with both `COLLATIONS`."""
+        import duckdb
+
+        if not str(self.relation.types[place]).startswith("VARCHAR"):
+            return True
+        try:
+            for collation in COLLATIONS:
+                self.relation.project(f"#{place + 1} = ('' COLLATE {collation})")
+        except duckdb.Error:
+            return False
+        return True
+
+    def _column(self, place: int) -> str:
+        column = f"#{place + 1}"  # the column at this place, whatever its name is
+        wide = str(self.relation.types[place]) in WIDE
+        return f"CAST({column} AS VARCHAR) AS f{place}" if wide else f"{column} AS f{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFrame:
+    """A DataFrame of a Spark session in this process. Only Spark reads it."""
+
+    frame: Any = field(repr=False)
+
+
+# Classes of tables by the package and name of the class.
+CLASSES: dict[tuple[str, str], Any] = {
+    ("pandas", "DataFrame"): PandasTable,
+    ("polars", "DataFrame"): PolarsTable,
+    ("pyarrow", "Table"): ArrowTable,
+    ("_duckdb", "DuckDBPyRelation"): DuckDBRelation,
+    ("duckdb", "DuckDBPyRelation"): DuckDBRelation,
+    ("pyspark.sql", "DataFrame"): SparkFrame,
+    ("pyspark.sql.classic", "DataFrame"): SparkFrame,
+}
+
+
+def given_table(table: object) -> GivenTable | SparkFrame:
+    """Return a table in memory as an engine reads it. No row is read.
+
+    Raises:
+        InputError: The object is no table that dpcli can read. The message does not show it.
+    """
+    for kind in type(table).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if package == "pyspark":  # its other packages have a DataFrame as well
+            package = kind.__module__.rpartition(".")[0]
+        if (package, kind.__name__) in CLASSES:
+            given: GivenTable | SparkFrame = CLASSES[package, kind.__name__](table)
+            return given
+    own = type(table)
+    lazy = "; call collect() first" if own.__name__ == "LazyFrame" else ""
+    raise InputError(f"{EXPECTED}, found {own.__module__.partition('.')[0]}.{own.__name__}{lazy}")
