@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile
-from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, require_known, smallest
+from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, certified_lower, require_known, smallest
 from dpcli.analysis.budget_verdict import BudgetVerdict, EpsilonVerdict, TotalRho, rho_verdict, total_rho, verdict_on
 from dpcli.analysis.inquiry import GRID_SECONDS, Answers, Inquiry, Panel, answers_to
 from dpcli.base.displayed import Displayed
@@ -185,7 +185,7 @@ def priced(
         from dpcli.analysis.adaptive_cap import row_of_cap
 
         winner = row_of_cap(pipeline, answers.winner, quantity, at, group_size, runs)
-    lower = _certified_lower(answers.rows, winner)
+    lower = certified_lower(answers.rows, winner)
     shares = _shares(answers, inquiry)
     budget = _budget_verdict(pipeline, inquiry, panel, answers.winner)
     return Account(pipeline, charges, quantity, at, answers.rows, winner, lower, shares, budget, group_size)
@@ -242,12 +242,6 @@ def _checked_group(group_size: int) -> int:
     if not 1 <= group_size <= 10**6:
         raise InputError(f"expected a group size from 1 to 10^6, found {group_size!r}")
     return group_size
-
-
-def _certified_lower(rows: Iterable[AccountRow], winner: AccountRow | None) -> float | None:
-    """Return the largest lower bound of a sound accountant, at most the headline; None if there is none."""
-    lowers = [row.bound.lower for row in rows if row.accountant.sound and row.bound and row.bound.lower is not None]
-    return min(max(lowers), winner.upper) if lowers and winner is not None else None
 
 
 def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:

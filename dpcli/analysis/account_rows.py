@@ -154,6 +154,12 @@ def smallest(rows: Iterable[AccountRow]) -> AccountRow | None:
     return min(eligible, key=lambda row: row.upper, default=None)
 
 
+def certified_lower(rows: Iterable[AccountRow], winner: AccountRow | None) -> float | None:
+    """Return the largest lower bound of a sound accountant, at most the upper bound of `winner`; None if there is none."""
+    lowers = [row.bound.lower for row in rows if row.accountant.sound and row.bound and row.bound.lower is not None]
+    return min(max(lowers), winner.upper) if lowers and winner is not None else None
+
+
 def cross_check(rows: Sequence[AccountRow]) -> None:
     """Raise InternalError if a certified lower bound is above another sound upper bound."""
     bounds = [(row.accountant.name, row.bound) for row in rows if row.accountant.sound and row.bound is not None]

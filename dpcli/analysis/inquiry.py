@@ -19,6 +19,7 @@ from dpcli.analysis.account_rows import (
     Quantity,
     accountant_named,
     agree,
+    certified_lower,
     cross_check,
     is_certified,
     row_of,
@@ -296,7 +297,10 @@ def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
 
 @limited
 def tightest(steps: Steps, delta: float) -> AccountRow | None:
-    """Return the smallest sound upper bound on epsilon at `delta` for steps fixed in advance; None if no bound is finite."""
+    """Return the smallest sound upper bound on epsilon at `delta` for steps fixed in advance; None if no bound is finite.
+
+    If all steps attain their dominating pairs, the row has the largest lower bound of all accountants.
+    """
 
     def row(name: str) -> AccountRow:
         accountant = accountant_named(name)
@@ -310,7 +314,10 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
             return tried[name]
     rows = [tried.get(name) or row(name) for name in ACCOUNTANTS]
     cross_check(rows if attained else list(map(without_lower, rows)))
-    return smallest(rows)
+    winner = smallest(rows)
+    if winner is None or winner.bound is None or not attained:  # bounds for different dominating pairs do not combine
+        return winner
+    return replace(winner, bound=replace(winner.bound, lower=certified_lower(rows, winner)))
 
 
 ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # factors by which (order - 1) is multiplied, one after the other

@@ -16,6 +16,9 @@ from dpcli.analysis.inquiry import CHEAP_CELLS, SETTLED, cheap_accountants, sett
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Pipeline
+from dpcli.mechanisms.choice.exponential import ExponentialChoice
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from tests.command import dpcli
 from tests.strategies import entry, pipeline
 
@@ -167,3 +170,14 @@ def test_the_command_says_which_were_left_out_and_how_to_ask() -> None:
     rows = {row["name"]: row for row in json.loads(whole)["accountants"]}
     assert {*rows} == {*ACCOUNTANTS} and "not run" not in whole
     assert rows["pld"]["epsilon_upper"] and rows["rdp-optimal"]["epsilon_upper"]
+
+
+def test_the_smallest_row_has_the_largest_lower_end_of_all_accountants() -> None:
+    """Two rare samples at a delta near that of the largest loss: the smallest upper bound is that of an accountant without lower bounds."""
+    steps, delta = ((PoissonSampled(DiscreteLaplace(15.9, 1), 4.4e-7), 2),), 1.4e-17
+    row = tightest(steps, delta)
+    assert row is not None and row.bound is not None and row.accountant.name not in SETTLING
+    assert row.bound.lower is not None and row.bound.upper * (1.0 - 1e-6) <= row.bound.lower <= row.bound.upper
+    steps = ((ExponentialChoice(0.8), 4),)  # no data attain its pairs, whose bounds are not compared
+    row = tightest(steps, 1e-11)
+    assert row is not None and row.bound is not None and row.accountant.name == "rdp" and row.bound.lower is None

@@ -67,7 +67,7 @@ def isolated(question: Callable[[], Interval], forget: Callable[[], None], limit
     """Ask in a forked child.
 
     Args:
-        limit: seconds of CPU, repetitions included; three times that by the clock.
+        limit: seconds of CPU, repetitions included; ten times that by the clock, as other programs may take turns.
         memory: GB of address space on top of what is mapped.
     """
     read, write = os.pipe()
@@ -99,7 +99,7 @@ def _overdue(read: int, pid: int, limit: float) -> bool:
     start, tick = time.monotonic(), os.sysconf("SC_CLK_TCK")
     while not select.select([read], [], [], 0.1)[0]:
         spent = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])) / tick
-        if spent > limit or time.monotonic() - start > 3.0 * limit:
+        if spent > limit or time.monotonic() - start > 10.0 * limit:
             return True
     return False
 

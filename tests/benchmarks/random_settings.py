@@ -1,6 +1,6 @@
 """Random compositions: dpcli's certified interval beside dp-accounting's PLD, on the coarsest grid of its that comes near the truth.
 
-    python -m tests.benchmarks.random_settings [--count 60] [--seed 1] [--peer /path/to/python] [--own] [--pipelines]
+    python -m tests.benchmarks.random_settings [--count 60] [--seed 1] [--peer /path/to/python] [--own] [--pipelines | --wider]
 
 Rates in [1e-8, 1], noise multipliers in [.3, 100], steps in [1, 10^9] (a quarter in [2, 19]) and deltas in [1e-30, .1], each drawn evenly
 on a logarithmic scale; add-remove and replace-one; one sampled Gaussian, or two to five with unsampled Gaussian and Laplace noise beside
@@ -11,7 +11,10 @@ With --pipelines, 1 to 40 entries of Gaussian, Laplace, discrete Gaussian, discr
 their headline, and the peer at spacings 1e-3, 1e-4 and 1e-5 for as long as it takes less than the limit; promised is that none is looser
 than any of the peer's answers by more than 1e-4 (relative), but for those below the certified lower end, and no interval wider than 1e-3.
 --write FILE keeps the pipelines and the peer's answers at all spacings: tests/vectors/mixed_pipelines.json is `--pipelines --count 140
---seed 2026 --limit 20 --write`.
+--seed 2026 --limit 20 --write`. With --wider, the noises are also the exponential mechanism and randomised response, and pure noise is
+sampled too. A pipeline for which the peer has no finite answer above 0 at spacing 1e-3 in a fiftieth of the limit is drawn again, so that
+--count pipelines are compared: tests/vectors/wider_pipelines.json is `--wider --count 39 --seed 37 --limit 20 --write`. Which are drawn
+again depends a little on the speed of the machine.
 
 Promised, else the exit status is 1: no setting without a certified interval, none that takes more than .2 s, none looser than the peer
 by more than 1e-6 (relative), none less than 3 times as fast, and 20 times at the median.
@@ -28,8 +31,9 @@ import statistics
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +46,9 @@ if TYPE_CHECKING:
 SPACINGS = (1e-4, 1e-5, 1e-6)
 PIPELINE_SPACINGS = (1e-3, 1e-4, 1e-5)
 KINDS = ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace", "pure")
+WIDER_KINDS = (*KINDS, "exponential", "randomized-response")
+CATEGORIES = 4  # of a randomised response
+QUICK = 0.02  # share of the limit in which the peer answers at its coarsest spacing what is worth asking it again
 NEAR = 1e-3  # relative distance from the truth
 LOOSER = 1e-6
 PIPELINE_LOOSER, WIDEST = 1e-4, 1e-3
@@ -50,7 +57,7 @@ SLOWEST, LEAST, MEDIAN = 0.2, 3.0, 20.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Noise `kind` (one of KINDS) of `noise` over the sensitivity on a Poisson sample at `rate`, `steps` times."""
+    """Noise `kind` (one of WIDER_KINDS) of `noise` over the sensitivity on a Poisson sample at `rate`, `steps` times."""
 
     kind: str
     rate: float
@@ -109,8 +116,20 @@ def drawn_pipeline(source: random.Random) -> Drawn:
     return Drawn(tuple(parts), between(source, 1e-30, 0.1), False)
 
 
+def drawn_wider(source: random.Random) -> Drawn:
+    """Draw the next pipeline of all kinds, each of which may be on a sample."""
+    parts = []
+    for _ in range(round(between(source, 1.0, 40.0))):
+        rate, noise = 1.0 if source.random() < 0.3 else between(source, 1e-8, 1.0), between(source, 0.5, 50.0)
+        steps = round(between(source, 1.0, min(1e9, max(10.0, 10.0 * (noise / rate) ** 2))))
+        parts.append(Part(source.choice(WIDER_KINDS), rate, noise, steps))
+    return Drawn(tuple(parts), between(source, 1e-30, 0.1), False)
+
+
 def mechanism(part: Part) -> Mechanism:
     """The mechanism of a part, as a pipeline file makes it."""
+    from dpcli.mechanisms.choice.exponential import ExponentialChoice
+    from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
     from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
     from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
     from dpcli.mechanisms.noise.gaussian import Gaussian
@@ -126,6 +145,8 @@ def mechanism(part: Part) -> Mechanism:
         "discrete-gaussian": lambda: DiscreteGaussian(part.noise, 1),
         "discrete-laplace": lambda: DiscreteLaplace(part.noise, 1),
         "pure": lambda: StatedPure(1.0 / part.noise),
+        "exponential": lambda: ExponentialChoice(1.0 / part.noise),
+        "randomized-response": lambda: RandomizedResponse(1.0 / part.noise, CATEGORIES),
     }[part.kind]()
     return inner if part.rate == 1.0 else PoissonSampled(inner, part.rate)
 
@@ -167,15 +188,47 @@ def ours(setting: Drawn) -> Interval:
     return answer()
 
 
+def two_answers(epsilon: float) -> tuple[list[float], list[float]]:
+    """Return the masses of the answers with a record and without: of a pure guarantee, and so a bound on the exponential mechanism."""
+    likely = 1.0 / (1.0 + math.exp(-epsilon))
+    return [likely, 1.0 - likely], [1.0 - likely, likely]
+
+
+def categories(epsilon: float) -> tuple[list[float], list[float]]:
+    """Return the masses of a randomised response's categories for two versions of a record."""
+    other = 1.0 / (math.exp(epsilon) + CATEGORIES - 1)
+    kept, rest = math.exp(epsilon) * other, [other] * (CATEGORIES - 2)
+    return [kept, other, *rest], [other, kept, *rest]
+
+
+ATOMS = {"pure": two_answers, "exponential": two_answers, "randomized-response": categories}
+
+
+def dotted(p: list[float], q: list[float], spacing: float) -> Any:
+    """Return the peer's distribution of the loss log(p / q) of finitely many outcomes, by connected dots, as it has noise."""
+    import numpy as np
+    from dp_accounting.pld import pld_pmf
+
+    losses = [math.log(a / b) / spacing for a, b in zip(p, q, strict=True)]
+    low, high = math.floor(min(losses)), math.ceil(max(losses))
+    ratios = np.exp(spacing * np.arange(low, high + 1))
+    deltas = sum(np.maximum(a - ratios * b, 0.0) for a, b in zip(p, q, strict=True))
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, low, high, deltas)
+
+
 def their_pipeline(setting: Drawn, spacing: float) -> Interval:
     """dp-accounting's upper bound, from its privacy-loss distributions."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     def one(part: Part) -> Any:
-        if part.kind == "pure":
+        if part.kind == "pure" and part.rate == 1.0:
             claim = common.DifferentialPrivacyParameters(1.0 / part.noise, 0.0)
             return pld.from_privacy_parameters(claim, value_discretization_interval=spacing)
+        if part.kind in ATOMS:
+            present, absent = ATOMS[part.kind](1.0 / part.noise)
+            mixed = [q + part.rate * (p - q) for p, q in zip(present, absent, strict=True)]
+            return pld.PrivacyLossDistribution(dotted(mixed, absent, spacing), dotted(absent, mixed, spacing))
         keys: dict[str, Any] = {"value_discretization_interval": spacing, "sampling_prob": part.rate}
         if part.kind.startswith("discrete"):
             keys["use_connect_dots"] = True
@@ -272,6 +325,22 @@ class Row:
         """Its CPU time over ours, where it came near the truth."""
         return self.peer[-1][1].cpu / self.own.cpu if self.met else math.nan
 
+    @property
+    def best(self) -> float | None:
+        """The smallest of the peer's answers that are not below our certified lower end; None if there is none."""
+        sound = [answer.upper for _, answer in self.peer if answer.finite and answer.upper >= (self.own.lower or 0.0)]
+        return min(sound, default=None)
+
+    def standing(self) -> str:
+        """Return how our upper bound compares with the peer's best: looser, equal or sharper."""
+        if self.best is None or self.best * (1.0 - PIPELINE_LOOSER) > self.own.upper:
+            return "sharper"
+        return "looser" if self.best < self.own.upper * (1.0 - PIPELINE_LOOSER) else "equal"
+
+    def nearest(self) -> list[Answer]:
+        """Return the peer's first answer that came near ours, in a list, which is empty if none did."""
+        return [answer for _, answer in self.peer if _near(answer, self.own)][:1]
+
     def broken(self) -> Iterator[str]:
         """Promises that are not kept here."""
         if not self.own.finite or self.own.lower is None:
@@ -318,6 +387,16 @@ def row(setting: Drawn, own: Worker, peer: Worker | None, spacings: tuple[float,
     return Row(setting, answer, tuple(tried))
 
 
+def compared(source: random.Random, own: Worker, quick: Worker, peer: Worker, every: bool) -> Row:
+    """Return the row of the first pipeline drawn for which `quick`, the peer with less time, has a finite answer above 0 at 1e-3."""
+    while True:
+        setting = drawn_wider(source)
+        first = quick.ask(setting, PIPELINE_SPACINGS[0])
+        if first.finite and first.upper > 0.0:
+            finer = row(setting, own, peer, PIPELINE_SPACINGS[1:], every)
+            return replace(finer, peer=((PIPELINE_SPACINGS[0], first), *finer.peer))
+
+
 def summary(rows: list[Row]) -> tuple[str, bool]:
     """In a few lines, and whether every promise is kept."""
     times, ratios = [r.own.cpu for r in rows if r.own.finite], [r.ratio for r in rows if r.met]
@@ -336,38 +415,37 @@ def summary(rows: list[Row]) -> tuple[str, bool]:
 
 
 def pipeline_summary(rows: list[Row]) -> tuple[str, bool]:
-    """Ratios of epsilon and of time, and who was looser than whom."""
-    looser: list[str] = []
-    false, unanswered, widths, ratios, sharper = 0, 0, [], [], []
-    for one in rows:
-        low, high = one.own.lower or 0.0, one.own.upper
-        if not one.own.finite:
-            unanswered += 1
-            continue
-        if high > 0.0 and one.own.lower is not None:
-            widths.append((high - low) / high)
-        for spacing, answer in one.peer:
-            if not answer.finite:
-                continue
-            false += answer.upper < low
-            sharper.append(answer.upper / high if high > 0.0 else 1.0)
-            ratios.append(answer.cpu / one.own.cpu)
-            if low <= answer.upper < high * (1.0 - PIPELINE_LOOSER):
-                looser.append(f"looser than the peer's {answer.upper:.9g} at {spacing:g}: {high:.9g}, {one.setting}")
-    times = [one.own.cpu for one in rows if one.own.finite]
-    text = [
-        f"{len(rows)} pipelines, {unanswered} without a bound, {len(widths)} with an interval: relative width "
-        f"{statistics.median(widths):.1e} at the median, {max(widths):.1e} at most, "
-        f"{sum(width > WIDEST for width in widths)} over {WIDEST:g}",
-        f"ours: median {1e3 * statistics.median(times):.0f} ms, slowest {1e3 * max(times):.0f} ms",
+    """Return what is compared in a few lines, and whether every promise is kept."""
+    answered = [one for one in rows if one.own.finite]
+    widths = [1.0 - one.own.lower / one.own.upper for one in answered if one.own.lower is not None and one.own.upper > 0.0]
+    times = [one.own.cpu for one in answered]
+    against = Counter(one.standing() for one in answered if one.best is not None)
+    below = sum(answer.upper < (one.own.lower or 0.0) for one in answered for _, answer in one.peer if answer.finite)
+    looser = [
+        f"looser than the peer's {one.best:.9g}: {one.own.upper:.9g}, {one.setting}"
+        for one in answered
+        if one.standing() == "looser"
     ]
+    refused = [f"without a bound: {one.setting}" for one in rows if not one.own.finite]
+    wide = sum(width > WIDEST for width in widths)
+    text = [
+        f"{len(rows)} pipelines, {len(refused)} without a bound, {len(widths)} with an interval: relative width "
+        f"{statistics.median(widths):.1e} at the median, {max(widths):.1e} at most, {wide} over {WIDEST:g}",
+        f"ours: median {1e3 * statistics.median(times):.0f} ms, slowest {1e3 * max(times):.0f} ms",
+        f"beside the smallest of the peer's answers, to {PIPELINE_LOOSER:g}: "
+        + ", ".join(f"{name} {against[name]}" for name in ("looser", "equal", "sharper"))
+        + f"; {below} of the peer's answers are below our certified lower end",
+    ]
+    best = [one.best / one.own.upper for one in answered if one.best is not None and one.own.upper > 0.0]
+    if best:
+        text.append(f"the smallest of its answers over ours: {statistics.median(best):.6g} at the median, {max(best):.4g} at most")
+    ratios = [answer.cpu / one.own.cpu for one in answered for answer in one.nearest()]
     if ratios:
         text.append(
-            f"the peer answered {len(ratios)} times: its epsilon over ours {statistics.median(sharper):.6g} at the median, "
-            f"{max(sharper):.4g} at most; its time over ours {statistics.median(ratios):.2g} at the median, {min(ratios):.2g} at least; "
-            f"{false} times it is below our certified lower end; {len(looser)} times ours is looser by more than {PIPELINE_LOOSER:g}"
+            f"the peer came within {NEAR:g} on {len(ratios)}: its CPU time over ours {statistics.median(ratios):.2g} at the median, "
+            f"{min(ratios):.2g} at least"
         )
-    return "\n".join([*text, *looser]) + "\n", not looser and not unanswered and max(widths) <= WIDEST
+    return "\n".join([*text, *looser, *refused]) + "\n", not looser and not refused and not wide
 
 
 def kept(rows: list[Row], version: str, limit: float) -> str:
@@ -386,6 +464,12 @@ def kept(rows: list[Row], version: str, limit: float) -> str:
     return f'{{\n "source": {json.dumps(source)},\n "pipelines": [\n{lines}\n ]\n}}\n'
 
 
+def installed_version(python: str) -> str:
+    """Return the version of dp-accounting that an interpreter has."""
+    program = "from importlib.metadata import version; print(version('dp-accounting'))"
+    return subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def main(words: list[str]) -> int:
     """Print each row as it comes, and the summary."""
     if words[:1] == ["--serve"]:
@@ -398,28 +482,29 @@ def main(words: list[str]) -> int:
     parser.add_argument("--own", action="store_true", help="without the peer")
     parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="CPU time of one question")
     parser.add_argument("--pipelines", action="store_true", help="mixed pipelines, by their headlines")
+    parser.add_argument("--wider", action="store_true", help="pipelines of all kinds for which the peer has a finite answer")
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the pipelines and all of the peer's answers")
     options = parser.parse_args(words)
     source, rows = random.Random(options.seed), []
-    own = Worker(sys.executable, options.limit, 4.0, options.pipelines)
-    peer = None if options.own else Worker(options.peer, options.limit, 8.0, options.pipelines)
+    version = "" if options.write is None else installed_version(options.peer)
+    pipelines, every = options.pipelines or options.wider, options.write is not None
+    own = Worker(sys.executable, options.limit, 4.0, pipelines)
+    peer = None if options.own else Worker(options.peer, options.limit, 8.0, pipelines)
+    quick = Worker(options.peer, QUICK * options.limit, 8.0, pipelines) if options.wider and peer is not None else None
+    draw = drawn_wider if options.wider else drawn_pipeline if options.pipelines else drawn
     for _ in range(options.count):
-        setting = drawn_pipeline(source) if options.pipelines else drawn(source)
-        rows.append(row(setting, own, peer, PIPELINE_SPACINGS if options.pipelines else SPACINGS, options.write is not None))
+        if quick is not None and peer is not None:
+            rows.append(compared(source, own, quick, peer, every))
+        else:
+            rows.append(row(draw(source), own, peer, PIPELINE_SPACINGS if pipelines else SPACINGS, every))
         sys.stdout.write(f"{rows[-1]}\n")
         sys.stdout.flush()
-    for worker in (own, peer):
+        if options.write is not None:
+            options.write.write_text(kept(rows, version, options.limit))
+    for worker in (own, peer, quick):
         if worker is not None:
             worker.close()
-    if options.write is not None:
-        version = subprocess.run(
-            [options.peer, "-c", "from importlib.metadata import version; print(version('dp-accounting'))"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        options.write.write_text(kept(rows, version, options.limit))
-    text, ended_well = pipeline_summary(rows) if options.pipelines else summary(rows)
+    text, ended_well = pipeline_summary(rows) if pipelines else summary(rows)
     sys.stdout.write(text)
     return 0 if ended_well else 1
 
