@@ -63,12 +63,13 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
         )
     adjacency, record = METRICS[metric]
     known = {"adjacency": adjacency, "max_contributions": call.count("d_in")}
-    measure = space.table("output_measure")
-    entries = [_entry(measure, call, loss, ignored) for loss in losses]
-    named = [{"name": "opendp" if len(entries) == 1 else f"opendp-{n}", **entry} for n, entry in enumerate(entries, 1)]
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
+    names = ["opendp"] if len(losses) == 1 else [f"opendp-{number}" for number in range(1, len(losses) + 1)]
+    measure = space.table("output_measure")
+    entries = [{"name": name, **_entry(measure, call, loss, ignored)} for name, loss in zip(names, losses, strict=True)]
     heading = ("From an accountant of OpenDP: its whole budget, which may not all be spent.",)
-    return file_of({"format": 1, "privacy": privacy, "mechanism": named}, heading, {**COMMENTS, "max_contributions": record}, place)
+    tables = {"format": 1, "privacy": privacy, "mechanism": entries}
+    return file_of(tables, heading, {**COMMENTS, "max_contributions": record}, place)
 
 
 def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
@@ -77,9 +78,8 @@ def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, Foreign
     name = table.fields["__function__"]
     if type(name) is not str:
         raise table.refused(f"expected __function__ to be a name, found {shown(name)}")
-    return name, ForeignTable(
-        f"{table.name}: {escaped(name[:80])}", table.table("__kwargs__").fields if table.has("__kwargs__") else {}
-    )
+    arguments = table.table("__kwargs__").fields if table.has("__kwargs__") else {}
+    return name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments)
 
 
 def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:

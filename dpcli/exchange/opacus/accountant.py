@@ -112,7 +112,7 @@ def state_in(checkpoint: Any) -> OpacusState:
             "PrivacyEngine.save_checkpoint, or torch.save(privacy_engine.accountant.state_dict(), PATH)"
         )
     if len(states) > 1:  # two equal states may be of two runs
-        places = ", ".join(escaped(where) for where, _ in states[:4])
+        places = ", ".join(escaped(key) for key, _ in states[:4])
         raise InputError(f"expected one accountant, found {len(states)}, at {places}: save only one")
     state = states[0][1]
     if not state.phases:
@@ -122,26 +122,26 @@ def state_in(checkpoint: Any) -> OpacusState:
 
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
     """Yield the state of every accountant, with the key under which it is stored."""
-    left: list[tuple[str, Any]] = [("the top", checkpoint)]
+    unvisited: list[tuple[str, Any]] = [("the top", checkpoint)]
     visited: set[int] = set()
-    while left:
+    while unvisited:
         if len(visited) > MOST:
             raise InputError(f"expected a checkpoint of at most {MOST:,} values, found more: save only the accountant")
-        where, value = left.pop()
+        key, value = unvisited.pop()
         if id(value) in visited:
             continue
         visited.add(id(value))
         if isinstance(value, Inert):
             state = _of_object(value)
             if state is not None:
-                yield where, state
-            left.append((where, value.state))
+                yield key, state
+            unvisited.append((key, value.state))
         elif isinstance(value, dict):
             if isinstance(value.get("history"), list) and isinstance(value.get("mechanism"), str):
-                yield where, _state(value["mechanism"], value["history"], value.get("dpcli"))
-            left.extend((key if type(key) is str else _described(key), item) for key, item in value.items())
+                yield key, _state(value["mechanism"], value["history"], value.get("dpcli"))
+            unvisited.extend((name if type(name) is str else _described(name), item) for name, item in value.items())
         elif isinstance(value, list | tuple):
-            left.extend((where, item) for item in value)
+            unvisited.extend((key, item) for item in value)
 
 
 def _of_object(value: Inert) -> OpacusState | None:
@@ -149,7 +149,10 @@ def _of_object(value: Inert) -> OpacusState | None:
     if not value.name.startswith("opacus.accountants.") or not isinstance(value.state, dict):
         return None
     history = value.state.get("history")
-    return _state(value.name.partition(" ")[0].rpartition(".")[2], history, None) if isinstance(history, list) else None
+    if not isinstance(history, list):
+        return None
+    module = value.name.partition(" ")[0]
+    return _state(module.rpartition(".")[2], history, None)
 
 
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:

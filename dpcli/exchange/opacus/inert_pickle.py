@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickletools
 import re
 from collections.abc import Hashable
+from itertools import chain
 from typing import IO, Any
 
 from dpcli.base.errors import InputError
@@ -214,10 +215,11 @@ def _named(name: str) -> Global:
 
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
     """Return the dict of OrderedDict([(key, value), ...]), which protocol 2 writes. Later protocols write the items one by one."""
-    pairs = [tuple(pair) for argument in arguments if isinstance(argument, list) for pair in argument]
+    lists = [argument for argument in arguments if isinstance(argument, list)]
+    pairs = [tuple(pair) for pair in chain.from_iterable(lists)]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError
-    return _updated({}, [value for pair in pairs for value in pair])
+    return _updated({}, list(chain.from_iterable(pairs)))
 
 
 def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, Any]:
@@ -235,10 +237,11 @@ def _require_shallow(key: Any) -> None:
 
     The hash of a tuple that contains another one many times, at several levels, could take exponential time.
     """
-    left, visited = [key], 0
-    while left:
+    unvisited, visited = [key], 0
+    while unvisited:
         visited += 1
-        part = left.pop()
+        part = unvisited.pop()
         if visited > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
             raise ValueError
-        left.extend(part if isinstance(part, tuple) else ())
+        if isinstance(part, tuple):
+            unvisited.extend(part)
