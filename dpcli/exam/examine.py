@@ -63,10 +63,10 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     yield exam_line(
         "lower bound <= enumeration <= upper bound", ((bracket_row.label, bracket_row.faults()) for bracket_row in rows)
     )
-    asked = itertools.product(one_of_each(kind, seed), sound())
+    questions = itertools.product(one_of_each(kind, seed), sound())
     yield exam_line(
         "no accountant's answer is false",
-        ((f"{name}, {question.label}", false_answers(name, question)) for question, name in asked),
+        ((f"{name}, {question.label}", false_answers(name, question)) for question, name in questions),
     )
     yield exam_line("every valid combination is enumerated", [(kind, sorted(unexamined(kind)))])
     subjects = drawn(kind, seed)

@@ -14,9 +14,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
 from dpcli.document.formats.troff import ManualSection, unset
-from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.lists import EVERY, WIDTH, filled, hanging, module_words
-from dpcli.explain.topics import TOPICS, Topic, topic
+from dpcli.explain.topics import SYMBOLS, TERMS, TOPICS, Topic, topic
 from dpcli.file.keys.annotations import describe_keys
 from dpcli.file.pipeline.key_places import every_table, places_of
 from dpcli.file.pipeline.section import TablePlace

@@ -270,21 +270,19 @@ CHOICES = (
 )
 
 
-def _laplace_histogram(threshold: int, keys: int, rows: int) -> Reference:
-    """Return the reference of a stability histogram with discrete Laplace noise. A unit adds at most `rows` to at most `keys` keys."""
-    return Reference(
-        "stability-histogram",
-        {"scale": 1.5, "threshold": threshold, "max_groups": keys, "max_rows": rows},
-        partial(stability.shown_keys, lambda x: math.exp(-abs(x) / 1.5), threshold, keys, rows),
-    )
+# Weights of discrete noise of scale or sigma 1.5, by the key that states it.
+HISTOGRAM_WEIGHTS: dict[str, Callable[[int], float]] = {
+    "scale": lambda x: math.exp(-abs(x) / 1.5),
+    "sigma": lambda x: math.exp(-x * x / 4.5),
+}
 
 
-def _gaussian_histogram(threshold: int, keys: int, rows: int) -> Reference:
-    """Return the reference of a stability histogram with discrete Gaussian noise, otherwise as `_laplace_histogram`."""
+def _histogram(noise_key: str, threshold: int, keys: int, rows: int) -> Reference:
+    """Return the reference of a stability histogram. A unit adds at most `rows` to at most `keys` keys."""
     return Reference(
         "stability-histogram",
-        {"sigma": 1.5, "threshold": threshold, "max_groups": keys, "max_rows": rows},
-        partial(stability.shown_keys, lambda x: math.exp(-x * x / 4.5), threshold, keys, rows),
+        {noise_key: 1.5, "threshold": threshold, "max_groups": keys, "max_rows": rows},
+        partial(stability.shown_keys, HISTOGRAM_WEIGHTS[noise_key], threshold, keys, rows),
     )
 
 
@@ -297,12 +295,12 @@ STABILITY = (
         members={"m1": {"type": "laplace", "scale": 2.0, "sensitivity": 1.0}},
         stated=True,
     ),
-    _laplace_histogram(5, 1, 1),
-    _laplace_histogram(6, 2, 1),
-    _laplace_histogram(7, 1, 2),
-    _gaussian_histogram(4, 1, 1),
-    _gaussian_histogram(3, 2, 1),
-    _gaussian_histogram(6, 1, 2),
+    _histogram("scale", 5, 1, 1),
+    _histogram("scale", 6, 2, 1),
+    _histogram("scale", 7, 1, 2),
+    _histogram("sigma", 4, 1, 1),
+    _histogram("sigma", 3, 2, 1),
+    _histogram("sigma", 6, 1, 2),
 )
 STATED = (
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),

@@ -129,10 +129,10 @@ def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, 
     block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if LEAST <= epsilon <= MOST else 1
     if block == 1:
         return ((RangeLoss(epsilon), count),)
-    times, rest = divmod(count, block)
-    parts: list[tuple[RangeLoss | ChoicesLoss, int]] = [(ChoicesLoss(epsilon, block), times)]
-    if rest:
-        parts.append((RangeLoss(epsilon) if rest == 1 else ChoicesLoss(epsilon, rest), 1))
+    blocks, remaining = divmod(count, block)
+    parts: list[tuple[RangeLoss | ChoicesLoss, int]] = [(ChoicesLoss(epsilon, block), blocks)]
+    if remaining:
+        parts.append((RangeLoss(epsilon) if remaining == 1 else ChoicesLoss(epsilon, remaining), 1))
     return tuple(parts)
 
 
@@ -193,13 +193,13 @@ class BoundedRange(Mechanism):
         """Return the divergences from the largest moment p_t e^{z t} + (1-p_t) e^{z (t-eps)}, or eps if it cannot be computed."""
         z, e0 = orders - 1.0, self.epsilon
         with np.errstate(all="ignore"):
-            t, left = _largest_moment(z, e0)
-            log_high = np.log(-np.expm1(-left)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, the probability under Q
+            t, distance = _largest_moment(z, e0)
+            log_high = np.log(-np.expm1(-distance)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, the probability under Q
             log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
-            result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -left), axis=1)) / z
+            result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -distance), axis=1)) / z
             result = result * (1.0 + 1e-15 * e0)  # covers the rounding of sums of logarithms as large as eps
         # If a probability or a loss underflows, the result is not usable. eps itself is a bound at every order.
-        return np.where((t > 0.0) & (left > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
+        return np.where((t > 0.0) & (distance > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +211,11 @@ class ExponentialChoice(BoundedRange):
 
         The keys allow any scores. If there are several records, all of them may move the scores in the same way.
         """
+        if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
+            return None
         with np.errstate(all="ignore"):
-            t, left = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
-        plain = LEAST_WITNESS <= self.epsilon <= MOST_WITNESS
-        return TwoCandidates(self.epsilon, t) if plain and 0.0 < t < self.epsilon and left > 0.0 else None
+            t, distance = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
+        return TwoCandidates(self.epsilon, t) if 0.0 < t < self.epsilon and distance > 0.0 else None
 
 
 def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
@@ -226,10 +227,10 @@ def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
     y = z * epsilon
     near = np.exp(-y) * (_beyond(y) + z * _beyond(-epsilon))
     far = -np.expm1(-y) + z * np.exp(-y) * np.expm1(-epsilon)
-    left = np.log1p(np.where(y < 1.0, near, far) / (z * -np.expm1(-y - epsilon)))
+    distance = np.log1p(np.where(y < 1.0, near, far) / (z * -np.expm1(-y - epsilon)))  # epsilon - t
     if epsilon > 1.0:
-        return epsilon - left, left
-    return np.log1p((z * _beyond(epsilon) + _beyond(-y)) / ((z + 1.0) * -np.expm1(-y))), left
+        return epsilon - distance, distance
+    return np.log1p((z * _beyond(epsilon) + _beyond(-y)) / ((z + 1.0) * -np.expm1(-y))), distance
 
 
 def _beyond(x: Array | float) -> Array:

@@ -12,6 +12,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise_ratio, with_noise
+from dpcli.mechanisms.sampling.poisson import with_ends
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
@@ -73,10 +74,8 @@ class LaplaceLoss:
         e0 = self.epsilon
         inside = np.clip(at, -e0, e0)
         p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
-        low, high = at < -e0, at >= e0
-        tails = (np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
-        ends = ((0.0, -np.inf), (-np.inf, 0.0), (0.0, -np.inf), (-np.inf, 0.0))
-        return Tails(*(np.where(low, end[0], np.where(high, end[1], tail)) for tail, end in zip(tails, ends, strict=True)))
+        inner_tails = Tails(np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
+        return with_ends(inner_tails, at < -e0, at >= e0)
 
 
 def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
@@ -191,11 +190,12 @@ class LaplaceSpec(Spec):
         from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture, LaplaceMixtureReplaced
         from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 
-        ratio, records = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours), neighbours.records
-        least = 1 if neighbours.replaces else 2
-        if not self.contribution_form or not least <= records <= MOST_RECORDS or rate == 1.0 or ratio > LARGEST_RATIO:
+        ratio = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours)
+        records = neighbours.records
+        fewest = 1 if neighbours.replaces else 2  # one added or removed record has an exact pair of its own
+        has_mixture = self.contribution_form and fewest <= records <= MOST_RECORDS
+        if not has_mixture or rate == 1.0 or ratio > LARGEST_RATIO:
             return Spec.poisson(self, rate, neighbours)
         kind = LaplaceMixtureReplaced if neighbours.replaces else LaplaceMixture
-        moved = ratio / (2.0 if neighbours.replaces else 1.0) / records
-        sampled = kind(binomial_mixture(moved, rate, records))
+        sampled = kind(binomial_mixture(ratio / neighbours.contribution_bounds, rate, records))
         return sampled if records <= EXACT else sampled.unclaimed()

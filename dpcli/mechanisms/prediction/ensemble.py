@@ -107,11 +107,11 @@ class EnsembleMixture(Mechanism):
         best = np.full((len(orders), self.shards - 1), -np.inf)
         with np.errstate(over="ignore"):
             for corners, masses in _triangles(float(h[-1])):
-                parts = [
-                    log_mass + orders[:, None] * step[x[corner]] + (1.0 - orders[:, None]) * step[y[corner]]
-                    for corner, log_mass in zip(corners, masses, strict=True)
-                ]
-                best = np.maximum(best, np.logaddexp.reduce(parts))
+                terms = []
+                for corner, log_mass in zip(corners, masses, strict=True):
+                    log_before, log_after = step[x[corner]], step[y[corner]]
+                    terms.append(log_mass + orders[:, None] * log_before + (1.0 - orders[:, None]) * log_after)
+                best = np.maximum(best, np.logaddexp.reduce(terms))
         moments = np.logaddexp.reduce(np.column_stack((single_model[:, None], best + log_weight[None, 1:])), axis=1)
         return np.asarray(np.maximum(moments, 0.0) / (orders - 1.0) + ABSOLUTE * orders / (orders - 1.0))
 
@@ -132,20 +132,23 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
 
 def _sampled_models(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
     """Return log P(m), t and h for each number m of other models."""
-    m = np.arange(float(shards))
     if not radius <= BEYOND:
         raise NotRepresentable(BEYOND_WORDS)
-    return _log_weights(shards - 1, rate), rate / (m + 1.0), np.where((m == 0.0) & (not apart), 1.0, 2.0) * radius * (1.0 + ROUNDED)
+    m = np.arange(float(shards))
+    h = np.full(shards, 2.0)
+    if not apart:
+        h[0] = 1.0
+    return _log_weights(shards - 1, rate), rate / (m + 1.0), h * radius * (1.0 + ROUNDED)
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
     """Return log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), accurate to a few units in the last place however small they are."""
     with np.errstate(divide="ignore", over="ignore"):
-        rest, own = np.log1p(-t), np.log(t)
-        up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(rest, own + h))
+        log_others, log_t = np.log1p(-t), np.log(t)
+        up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(log_others, log_t + h))
         moved = t * np.expm1(-h)
         # If a model is alone, 1 - t is 0, and nothing but t e^-h is left.
-        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(rest, own - h))
+        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(log_others, log_t - h))
 
 
 @shared(64)
@@ -202,10 +205,11 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
     if delta == 0.0:
         return max(math.ulp(0.0), float(ratio[0]))
     p, log_below = np.cumsum(np.exp(log_q + ratio)) * (1.0 + ROUNDED), np.logaddexp.accumulate(log_q)
-    left = p - delta
-    if not np.any(left > 0.0):
+    excess = p - delta
+    positive = excess > 0.0
+    if not np.any(positive):
         return 0.0
-    return max(0.0, float(np.max(np.log(left[left > 0.0]) - log_below[left > 0.0])))
+    return max(0.0, float(np.max(np.log(excess[positive]) - log_below[positive])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
