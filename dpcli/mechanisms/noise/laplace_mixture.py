@@ -60,6 +60,11 @@ class LaplaceMixtureLoss(SampledLoss):
         """Return log m at the shifts, with all digits where it is near 0, as an array of shape (shifts + 1,)."""
         return _knots(self.mixture)[0]
 
+    @property
+    def largest(self) -> float:
+        """The largest loss."""
+        return float(self.log_knots()[-1])
+
     def log_shares(self) -> Array:
         """Return for each shift but the last the log share of m that grows as e^{2y} from there on, as an array of shape (shifts,)."""
         return _knots(self.mixture)[1]
@@ -127,6 +132,11 @@ class LaplaceMixtureAddLoss(SampledLoss):
 
     removal: LaplaceMixtureLoss
 
+    @property
+    def largest(self) -> float:
+        """The largest loss."""
+        return -float(self.removal.log_knots()[0])
+
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
 
@@ -155,8 +165,8 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
 
     @property
     def largest(self) -> float:
-        """Return the largest loss."""
-        return float(self.removal.log_knots()[-1]) - self._log_scale
+        """The largest loss."""
+        return self.removal.largest - self._log_scale
 
     def outcomes(self) -> Outcomes:
         """Return the atom and the pieces with y > 0, and their mirror images."""
@@ -203,6 +213,9 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
     return knots, np.minimum(np.logaddexp.reduce(log_growing, axis=1) - knots[:-1], 0.0)
 
 
+LossOfSum = LaplaceMixtureLoss | LaplaceMixtureAddLoss | LaplaceMixtureReplaceLoss
+
+
 @dataclass(frozen=True, slots=True)
 class LaplaceMixture(Mechanism):
     """Laplace noise on a sum that records move by a random amount, under add-remove or zero-out. The shifts are in units of the scale.
@@ -213,11 +226,9 @@ class LaplaceMixture(Mechanism):
     mixture: Mixture
 
     def approx_dp(self, delta: float) -> float:
-        remove, add = self.losses()
         if delta <= 0.0:
-            knots = remove.log_knots()
-            return max(float(knots[-1]), -float(knots[0])) * (1.0 + 1e-13)
-        return max(single_epsilon(loss, math.log(delta))[1] for loss in (remove, add))
+            return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
+        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
 
     def zcdp(self) -> float:
         raise NotRepresentable(NO_RHO)
@@ -225,29 +236,17 @@ class LaplaceMixture(Mechanism):
     def attained(self) -> bool:
         return True
 
-    def losses(self) -> tuple[LaplaceMixtureLoss, LaplaceMixtureAddLoss]:
+    def losses(self) -> tuple[LossOfSum, ...]:
         loss = LaplaceMixtureLoss(self.mixture)
         return loss, LaplaceMixtureAddLoss(loss)
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceMixtureReplaced(Mechanism):
-    """Laplace noise on a sum that replaced records move by a random amount both before and after; shifts in units of the scale.
+class LaplaceMixtureReplaced(LaplaceMixture):
+    """Laplace noise on a sum that replaced records move by a random amount both before and after.
 
     Attained: by one number to which each of the records first adds its whole bound, and then takes it.
     """
 
-    mixture: Mixture
-
-    def approx_dp(self, delta: float) -> float:
-        (loss,) = self.losses()
-        return loss.largest * (1.0 + 1e-13) if delta <= 0.0 else single_epsilon(loss, math.log(delta))[1]
-
-    def zcdp(self) -> float:
-        raise NotRepresentable(NO_RHO)
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[LaplaceMixtureReplaceLoss]:
+    def losses(self) -> tuple[LossOfSum, ...]:
         return (LaplaceMixtureReplaceLoss(LaplaceMixtureLoss(self.mixture)),)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.mixture import unmix
 from dpcli.numerics.tails import Tails, mixed
@@ -224,7 +224,7 @@ def joined(first: Tails, second: Tails) -> Tails:
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
 
-def with_ends(tails: Tails, below: Array, beyond: Array) -> Tails:
+def with_ends(tails: Tails, below: BoolArray, beyond: BoolArray) -> Tails:
     """Return the tails with exact values outside of the range of the losses.
 
     below: for each loss of the tails, whether it is less than every possible loss. beyond: whether no possible loss exceeds it.
