@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 HALVINGS = 40  # steps of a bisection
+WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks both mechanisms
+LARGE_TERM = 30.0  # size of a logarithm from which on the weighted mean of powers of e is computed on logarithms
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:
     """Return log of the sum of weights times e^terms along the first axis. The weights add up to 1. A small result keeps its digits."""
     with np.errstate(over="ignore"):
-        small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
-    return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
+        near_one = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
+    return np.asarray(np.where(terms.max(axis=0) < LARGE_TERM, near_one, np.logaddexp.reduce(terms + log_weights, axis=0)))
 
 
 class TiltedLabelled:
@@ -115,7 +117,7 @@ class Labelled(Mechanism):
         share = math.exp(self.log_rare)
         if delta <= 0.0 or share == 0.0:
             return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
-        spend(50.0 * HALVINGS)
+        spend(WORK)
         log_delta = math.log(max(delta, 1e-320))
         low, high = log_delta, min(0.0, log_delta - self.log_rare)  # logarithms of deltas of `rare`
         best = math.inf
