@@ -22,8 +22,7 @@ MISSING = {
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
     "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
 }
-WHOLE = "the guarantee covers everything that one unit may change, not each record"
-COMMENTS = {"stated_for": WHOLE}
+COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
 PART = "dpcli's part"  # name in messages of the tables that dpcli export writes into a file
 TABLES = ("privacy", "mechanism")
 WHOM = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
