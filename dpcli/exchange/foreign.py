@@ -25,7 +25,7 @@ MISSING = {
 COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
 PART = "dpcli's part"  # name in messages of the tables that dpcli export writes into a file
 TABLES = ("privacy", "mechanism")
-WHOM = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
+NEIGHBOUR_KEYS = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
 MOST_VALUES = 1_000_000  # largest number of values in tables; a value that occurs in several places counts several times
 _SINGLE = (bool, int, float, str, type(None))
 
@@ -245,7 +245,7 @@ def carried_tables(
     ForeignTable(PART, plain).require_fields(TABLES)
     tables = {key: plain[key] for key in TABLES}
     _require_same(tables, exported, content)
-    asserted_neighbours = {key: value for key, value in asserted.table.items() if key in WHOM}
+    asserted_neighbours = {key: value for key, value in asserted.table.items() if key in NEIGHBOUR_KEYS}
     if any(tables["privacy"].get(key, 1) != value for key, value in asserted_neighbours.items()):
         raise InputError(
             "the file states the adjacency and max_contributions of its noise: leave --adjacency and --max-contributions out"

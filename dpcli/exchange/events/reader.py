@@ -20,7 +20,7 @@ REFUSED = {
     "SampledWithReplacementDpEvent": "dpcli has no proof of amplification for samples drawn with replacement",
 }
 DISTRIBUTIONS = {shape: distribution for distribution, shape in SHAPES.items()}
-MOST = 10**18  # largest number of repetitions of an event
+MOST_RUNS = 10**18  # largest number of repetitions of an event
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class EventReader:
     def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
         """Return the entries of a self-composed event, with multiplied steps."""
         times = count * event.count("count")
-        if times > MOST:
+        if times > MOST_RUNS:
             raise event.refused("expected at most 10^18 runs, found more")
         return self.drafts(event.event(), times)
 

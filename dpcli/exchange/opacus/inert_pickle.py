@@ -21,9 +21,9 @@ KNOWN = re.compile(
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
 LONGEST_KEY = 20  # largest number of values in a dict key that is a tuple, including nested tuples
-MOST = 4_000_000  # largest number of instructions of a pickle
-DICTS = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
-PLAIN = frozenset(
+MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle
+DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
+PLAIN_INSTRUCTIONS = frozenset(
     {
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
         *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
@@ -67,8 +67,10 @@ def read_pickle(stream: IO[bytes]) -> Any:
     machine = _Machine()
     try:
         for count, (code, argument, _) in enumerate(pickletools.genops(stream)):
-            if count > MOST:
-                raise InputError(f"expected a pickle of at most {MOST:,} instructions, found more: save only the accountant")
+            if count > MOST_INSTRUCTIONS:
+                raise InputError(
+                    f"expected a pickle of at most {MOST_INSTRUCTIONS:,} instructions, found more: save only the accountant"
+                )
             if code.name == "STOP":
                 return machine.pop()
             machine.step(code.name, argument)
@@ -169,7 +171,7 @@ class _Machine:
                 push(Inert("storage", ()))
             case "BINPERSID":
                 push(Inert("storage", self.pop()))
-            case _ if name in PLAIN:
+            case _ if name in PLAIN_INSTRUCTIONS:
                 push(argument)
             case _:
                 raise InputError(f"expected a pickle of plain values, found the instruction {name}")
@@ -177,7 +179,7 @@ class _Machine:
     def call(self, function: Any, arguments: Any) -> None:
         if not isinstance(function, Global) or not isinstance(arguments, tuple):
             raise ValueError
-        self.stack.append(_pairs(arguments) if function.name in DICTS else Inert(function.name, arguments))
+        self.stack.append(_pairs(arguments) if function.name in DICT_TYPES else Inert(function.name, arguments))
 
     def build(self, state: Any) -> None:
         target = self.stack[-1]

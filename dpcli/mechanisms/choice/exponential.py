@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 BLOCK = 128  # most choices whose worst curve is computed together
-LEAST, MOST = 1e-3, 16.0  # ranges for which this is worthwhile, and for which rounding, which grows with e^epsilon, is well covered
-STEPS = 4096  # number of grid steps that all choices together should have
-FEWEST, MANY = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
-SERIES = 8.0  # largest argument of the power series in `RangeLoss.cgf`
+SMALLEST_RANGE = 1e-3  # smallest range for which the worst curve of several choices is worthwhile
+LARGEST_RANGE = 16.0  # largest range for which its rounding, which grows with e^epsilon, is well covered
+GRID_STEPS = 4096  # number of grid steps that all choices together should have
+FEWEST_STEPS, MOST_STEPS = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
+LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges for which the probabilities of `TwoCandidates` do not underflow or round to 1
 
 
@@ -51,13 +52,13 @@ class RangeLoss:
         """Return log(sinhc((z + 1/2) eps) / sinhc(eps / 2)), with sinhc(a) = sinh(a) / a, rounded up."""
         b = 0.5 * self.epsilon
         a = (z + 0.5) * self.epsilon
-        near = np.minimum(a, SERIES)
+        near = np.minimum(a, LARGEST_SERIES_ARGUMENT)
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
-            low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < SERIES else np.zeros_like(a)
+            low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
             ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
-        return np.asarray(np.where((a < SERIES) & (b < SERIES), low, high) * (1.0 + 1e-13))
+        return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 
     def tilted(self, t: float) -> TiltedRange:
         return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
@@ -111,7 +112,8 @@ class ChoicesLoss:
 
 def curve_of(epsilon: float, count: int) -> ChoiceCurve:
     """Return bounds on the worst curve of `count` choices. The fewer choices there are, the finer is the grid for each."""
-    return choice_curve(epsilon, count, math.ceil(max(1.0, epsilon) * min(max(STEPS // count, FEWEST), MANY)))
+    steps_per_unit = min(max(GRID_STEPS // count, FEWEST_STEPS), MOST_STEPS)
+    return choice_curve(epsilon, count, math.ceil(max(1.0, epsilon) * steps_per_unit))
 
 
 @shared(16)
@@ -126,7 +128,7 @@ def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, 
 
     They are blocks of choices whose worst curve is computed, and single choices with the closed form.
     """
-    block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if LEAST <= epsilon <= MOST else 1
+    block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if SMALLEST_RANGE <= epsilon <= LARGEST_RANGE else 1
     if block == 1:
         return ((RangeLoss(epsilon), count),)
     blocks, remaining = divmod(count, block)

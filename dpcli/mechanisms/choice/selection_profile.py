@@ -46,7 +46,7 @@ LOG_LEAST = -180.0  # logarithm of the height of the curve at the last point
 EPSILONS = 1600  # number of epsilons at which the curve of one run is evaluated
 REACHES = 200  # number of epsilons that are tried as the last point of the grid of losses
 ROUNDING = 1e-12  # error, relative and in the logarithm, by which bounds are raised
-RUN = 4e6  # units of work that the pair of one run may take
+WORK_OF_RUN = 4e6  # units of work that the pair of one run may take
 EVENTS = 400  # number of probabilities q', and again of q, at which the edge of A is evaluated; twice as many change epsilon by about 1e-5
 NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
 STRAIGHT = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
@@ -140,11 +140,11 @@ class SelectionLoss:
 
 
 def own_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """Return the losses of the run's own pairs if they take at most RUN units of work; otherwise those of `rough_run`.
+    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise those of `rough_run`.
 
-    RUN does not depend on the work that was spent before.
+    WORK_OF_RUN does not depend on the work that was spent before.
     """
-    with suppress(NotRepresentable), allowance(RUN, RUN):
+    with suppress(NotRepresentable), allowance(WORK_OF_RUN, WORK_OF_RUN):
         losses = inner.losses()
         log_run(losses, np.zeros(1))
         return losses

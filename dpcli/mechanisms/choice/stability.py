@@ -31,8 +31,8 @@ from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared
 
 _SHOWS = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
-SURE = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
-LEAST = 5e-324  # the smallest positive float, in place of a probability that underflows
+SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
+LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
 ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
 RANGES = 8  # ranges of the number of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
 POINTS = 2048  # points of the grid of losses
@@ -79,7 +79,7 @@ class Shown(Mechanism):
     @property
     def everything(self) -> bool:
         """Return whether the keys are shown with probability 1, up to rounding, so that nothing is claimed."""
-        return self.delta > SURE
+        return self.delta > SURELY_SHOWN
 
     def approx_dp(self, delta: float) -> float:
         """Return 0 from the probability of showing on, and inf below it. Both are exact."""
@@ -102,7 +102,7 @@ class Shown(Mechanism):
 
 def shown_delta(log_hidden: float) -> float:
     """Return the probability, rounded up, that some of a unit's own keys are shown, if all are hidden with probability e^log_hidden."""
-    return min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST), 1.0)
+    return min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST_PROBABILITY), 1.0)
 
 
 @dataclass(frozen=True, slots=True)

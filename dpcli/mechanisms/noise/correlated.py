@@ -28,8 +28,8 @@ from dpcli.numerics.work import shared
 
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
-MOST = 1_024  # largest number of steps of an encoder whose matrix is computed
-SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST, (("minimum", 1), ("maximum", MOST)))
+MOST_STEPS = 1_024  # largest number of steps of an encoder whose matrix is computed
+SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST_STEPS, (("minimum", 1), ("maximum", MOST_STEPS)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ Weights = dict[float, float]  # positive shift -> probability; the remaining pro
 
 MAX_SHIFTS = 256  # largest number of different shifts; if there are more, shifts are rounded up
 SMALLEST_WEIGHT = 1e-300  # least probability of an outcome of the draw that is possible
-EQUAL = 1e-13  # Sums within this relative distance count as equal, as they differ by rounding alone.
+EQUAL_DISTANCE = 1e-13  # Sums within this relative distance count as equal, as they differ by rounding alone.
 MAX_RECORDS = 64  # In a larger group, every draw that is not 0 counts as the largest one.
 
 
@@ -272,7 +272,7 @@ def _coarse(weights: Weights) -> Weights:
         apart: Weights = {}
         largest = math.inf
         for shift in sorted(weights, reverse=True):
-            if shift < largest * (1.0 - EQUAL):
+            if shift < largest * (1.0 - EQUAL_DISTANCE):
                 largest = shift
             apart[largest] = apart.get(largest, 0.0) + weights[shift]
         weights = apart

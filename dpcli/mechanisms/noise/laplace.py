@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
-NEAR = 1.5  # largest product of a loss and an order for which the power series is used
-TERMS, LAST = 24, 2e-20  # most terms of the series, and the size of a term at which it ends; the rest is then below 4e-20
+LARGEST_SERIES_ARGUMENT = 1.5  # largest product of a loss and an order for which the power series is used
+MOST_TERMS, LAST_TERM = 24, 2e-20  # most terms of the series, and the size of a term at which it ends; the rest is then below 4e-20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LaplaceLoss:
         """Return K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), rounded up. Nothing overflows or cancels."""
         e0 = self.epsilon
         high, low = z * e0, -(z + 1.0) * e0
-        near = -low <= NEAR
+        near = -low <= LARGEST_SERIES_ARGUMENT
         with np.errstate(over="ignore", invalid="ignore"):
             small = np.log1p(z * (z + 1.0) * e0 * e0 * _slope_between(np.where(near, high, 0.0), np.where(near, low, 0.0)))
             large = high + np.log1p(z / (2.0 * z + 1.0) * np.expm1(low - high))
@@ -54,7 +54,7 @@ class LaplaceLoss:
 
         def cgf(z: ComplexArray) -> ComplexArray:
             high, low = z * e0, -(z + 1.0) * e0
-            near = np.abs(low) <= NEAR
+            near = np.abs(low) <= LARGEST_SERIES_ARGUMENT
             small = log1p_complex(np.where(near, z * (z + 1.0) * e0 * e0 * _slope_between(high * near, low * near), 0.0))
             large = high + log1p_complex(z / (2.0 * z + 1.0) * np.expm1(low - high))
             return np.where(near, small, large)
@@ -79,7 +79,7 @@ class LaplaceLoss:
 
 
 def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
-    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to NEAR.
+    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to LARGEST_SERIES_ARGUMENT.
 
     The series is SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)! over k = 1, 2, .... E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times the result at
     a = z e0 and b = -(z+1) e0.
@@ -87,8 +87,8 @@ def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
     power, sums = np.ones_like(b), np.ones_like(a)
     total = 0.5 * sums
     furthest = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
-    for k in range(2, TERMS):
-        if furthest ** (k - 1) / math.factorial(k) <= LAST:  # a bound on this term, which exceeds the sum of all later ones
+    for k in range(2, MOST_TERMS):
+        if furthest ** (k - 1) / math.factorial(k) <= LAST_TERM:  # a bound on this term, which exceeds the sum of all later ones
             break
         power = power * b
         sums = a * sums + power

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # most entries of a table of tails that is computed at a time
-LOUD = 6.0  # contribution over noise from which on the noise counts as very small
+NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small
 MAX_REACH = 120.0  # largest contribution over noise for which the contour accountant is used
 
 
@@ -67,7 +67,7 @@ class MixtureLoss:
     @property
     def nearly_noiseless(self) -> bool:
         """Tell whether the outcome of a step nearly always shows if the record took part, because the noise is very small."""
-        return self.counted and self.mixture.single and self.mixture.reach >= LOUD
+        return self.counted and self.mixture.single and self.mixture.reach >= NEARLY_NOISELESS
 
     def line(self, x: Line) -> tuple[Line, Line]:
         """Return log Q and log r at x."""
@@ -117,7 +117,7 @@ class MixtureLoss:
         from dpcli.numerics.contour.few_steps import SampledStep
 
         mixture = self.mixture
-        if not mixture.single or mixture.log_rest == -math.inf or mixture.reach > LOUD:
+        if not mixture.single or mixture.log_rest == -math.inf or mixture.reach > NEARLY_NOISELESS:
             return None
         rate = math.exp(mixture.log_weights[0]) if mixture.weights is None else mixture.weights[0]
         return SampledStep(mixture.reach, rate, *self.moved)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_ORDER = 256  # largest integer order of the expansions; above it, the bound without sampling is used
-TABLE = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
+TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
 FURTHEST = 1e100  # a finite loss that stands for an infinite one, as inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
@@ -89,7 +89,7 @@ def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: 
 def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
     """Return log chi^2, and the log moments of the remove direction at all integer orders from 2 on, cached."""
     integers = np.arange(2.0, MAX_ORDER + 1)
-    spend(TABLE)
+    spend(TABLE_WORK)
     log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
     terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
     return float(log_moments[0]), np.logaddexp(0.0, log_sum(terms))
@@ -99,7 +99,7 @@ def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
 def _ternary(inner: Mechanism, rate: float) -> Array:
     """Return the ternary bound on the log moments at the integer orders from 2 on."""
     k = np.arange(2.0, MAX_ORDER + 1)
-    spend(TABLE)
+    spend(TABLE_WORK)
     moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
     log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
     cap = np.minimum(math.log(2.0), k * log_range)

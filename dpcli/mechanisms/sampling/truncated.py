@@ -53,7 +53,9 @@ from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial
 from dpcli.numerics.tails import single_epsilon_upper
 
 FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too
-FEW = 32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
+SMALL_BOUND = (
+    32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
+)
 
 
 class CutSamplePart(NamedTuple):
@@ -227,7 +229,7 @@ def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple
         return sampled_gaussian(shift / records, q, records), 0.0
     if records > 1:
         return sampled_gaussian(shift, any_drawn, 1), 0.0
-    if most > FEW:  # A single shift has closed forms, and costs hardly more.
+    if most > SMALL_BOUND:  # A single shift has closed forms, and costs hardly more.
         return sampled_gaussian(shift, q, 1), log_share
     kept_rate = q * most / (most + 1)
     return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0
