@@ -23,24 +23,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", nargs="*", help="name of the subject; without a name: a table of the examinations")
     parser.add_argument("--seed", type=int, default=SEED, help="seed of the random choices; fresh by default")
     options = parser.parse_args(arguments)
-    faults = 0
-    for line in () if options.name else (*table(), "", *LEGEND):
-        print(line, flush=True)  # noqa: T201
-    for name in options.name:
-        print(f"{name} (seed {options.seed})", flush=True)  # noqa: T201
-        begun = time.monotonic()
-        try:
-            for exam_line in examine(name, options.seed):
-                seconds, begun = time.monotonic() - begun, time.monotonic()
-                verdict = "ok" if not exam_line.faults else f"{len(exam_line.faults)} faults"
-                print(f"  {exam_line.question:42} {exam_line.cases:6} cases  {verdict}  ({seconds:.0f} s)", flush=True)  # noqa: T201
-                faults += len(exam_line.faults)
-                for fault in exam_line.faults:
-                    print(f"    {fault}", flush=True)  # noqa: T201
-        except InputError as error:
-            print(f"error: {error}", file=sys.stderr)  # noqa: T201
-            return 2
+    if not options.name:
+        for line in (*table(), "", *LEGEND):
+            print(line, flush=True)  # noqa: T201
+    try:
+        faults = sum(print_examination(name, options.seed) for name in options.name)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return 2
     return 1 if faults else 0
+
+
+def print_examination(name: str, seed: int) -> int:
+    """Print a line for each question about a subject, and its faults. Return their number. Raises InputError for an unknown name."""
+    print(f"{name} (seed {seed})", flush=True)  # noqa: T201
+    fault_count = 0
+    begun = time.monotonic()
+    for line in examine(name, seed):
+        seconds, begun = time.monotonic() - begun, time.monotonic()
+        verdict = f"{len(line.faults)} faults" if line.faults else "ok"
+        print(f"  {line.question:42} {line.cases:6} cases  {verdict}  ({seconds:.0f} s)", flush=True)  # noqa: T201
+        for fault in line.faults:
+            print(f"    {fault}", flush=True)  # noqa: T201
+        fault_count += len(line.faults)
+    return fault_count
 
 
 if __name__ == "__main__":

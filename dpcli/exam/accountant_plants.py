@@ -10,7 +10,7 @@ from itertools import chain
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.known import Known, answers, known
+from dpcli.exam.known import Known, Reply, answers, known
 from dpcli.mechanisms.mechanism import Dominated
 
 EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
@@ -163,10 +163,11 @@ def detected(plant: Plant, accountant: Accountant) -> bool:
     is_harmless = True
     for question in questions():
         if plant.affects(accountant, question.steps):
-            planted, honest = (list(answers(candidate, [question])) for candidate in (plant.planted(accountant), accountant))
-            if any(answer.false for answer in planted):
+            planted_answers = list(answers(plant.planted(accountant), [question]))
+            if any(answer.false for answer in planted_answers):
                 return True
             is_tight = all(mechanism.attained() for mechanism, _ in question.steps)
-            promises_more = any(answer.promises_more(other) for answer, other in zip(planted, honest, strict=False))
+            honest_answers = answers(accountant, [question])
+            promises_more = any(map(Reply.promises_more, planted_answers, honest_answers))
             is_harmless = is_harmless and not (is_tight and promises_more)
     return is_harmless

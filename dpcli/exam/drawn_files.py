@@ -96,7 +96,8 @@ class Drawing:
                 return self.table(kind.members, {}, names)
             case Listed(Number()):
                 numbers = sorted(self.number(rule) for _ in range(length))
-                return [x / sum(numbers) for x in numbers] if rule is not None and not rule.holds(2.0) else numbers
+                are_shares = rule is not None and not rule.holds(2.0)
+                return [x / sum(numbers) for x in numbers] if are_shares else numbers
             case Listed():
                 return self.random.sample(names, min(length, len(names))) or None
             case _:
@@ -142,13 +143,18 @@ def built(cls: type, keys: Document) -> Any:
 
 def text_of(document: Document) -> str:
     """Return the document as TOML, with tables of tables inline."""
-    lines = [f"{key} = {inline(value)}" for key, value in document.items() if not isinstance(value, dict | list)]
-    for key, table in document.items():
-        tables = table if isinstance(table, list) else [table] if isinstance(table, dict) else []
-        for one in tables:
-            lines += ["", f"[[{key}]]" if isinstance(table, list) else f"[{key}]"]
-            lines += [f"{name} = {inline(value)}" for name, value in one.items()]
+    lines = _assignments({key: value for key, value in document.items() if not isinstance(value, dict | list)})
+    for key, value in document.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", *_assignments(value)]
+        elif isinstance(value, list):
+            for table in value:
+                lines += ["", f"[[{key}]]", *_assignments(table)]
     return "\n".join(lines) + "\n"
+
+
+def _assignments(table: Document) -> list[str]:
+    return [f"{name} = {inline(value)}" for name, value in table.items()]
 
 
 def inline(value: Any) -> str:

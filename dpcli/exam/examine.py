@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -17,7 +18,7 @@ from dpcli.exam.examined import sound, unexamined
 from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
 from dpcli.exam.filter_plants import FILTER_PLANTS, opened
 from dpcli.exam.filter_plants import undetected as undetected_in_filter
-from dpcli.exam.known import answers, one_of_each
+from dpcli.exam.known import Known, Reply, answers, one_of_each
 from dpcli.exam.mechanism_laws import LAWS
 from dpcli.exam.plants import PLANTS, undetected
 from dpcli.exam.subjects import drawn
@@ -58,31 +59,28 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
         yield ExamLine(
             "it has references", 1, (f"no references; its plugin must set references = {{{kind!r}: 'module:REFERENCES'}}",)
         )
-    brackets = (row(*situated) for situated in situations(kind))
+    rows = (row(*situated) for situated in situations(kind))
     yield exam_line(
-        "lower bound <= enumeration <= upper bound",
-        ((bracket.label, [str(fault) for fault in bracket.faults()]) for bracket in brackets),
+        "lower bound <= enumeration <= upper bound", ((bracket_row.label, bracket_row.faults()) for bracket_row in rows)
     )
+    questions = itertools.product(one_of_each(kind, seed), sound())
     yield exam_line(
         "no accountant's answer is false",
-        (
-            (f"{name}, {question.label}", [str(answer) for answer in answers(load(ACCOUNTANTS[name]), [question]) if answer.false])
-            for question in one_of_each(kind, seed)
-            for name in sound()
-        ),
+        ((f"{name}, {question.label}", false_answers(name, question)) for question, name in questions),
     )
-    yield exam_line(
-        "every valid combination is enumerated", [(kind, [str(combination) for combination in sorted(unexamined(kind))])]
-    )
+    yield exam_line("every valid combination is enumerated", [(kind, sorted(unexamined(kind)))])
     subjects = drawn(kind, seed)
-    mechanisms = [(subject, mechanism) for subject in subjects for mechanism, _ in subject.steps]
-    yield exam_line(
-        "no view contradicts another", ((subject.text, list(contradictions(mechanism))) for subject, mechanism in mechanisms)
-    )
-    yield exam_line("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
-    yield exam_line("planted bugs are detected", ((plant, [plant] if undetected(kind, plant) else []) for plant in PLANTS))
+    mechanisms = [(subject.text, mechanism) for subject in subjects for mechanism, _ in subject.steps]
+    yield exam_line("no view contradicts another", ((text, contradictions(mechanism)) for text, mechanism in mechanisms))
+    yield exam_line("laws of any mechanism hold", ((subject.text, lawless(subject.pipeline)) for subject in subjects))
+    yield detection("planted bugs are detected", PLANTS, lambda plant: undetected(kind, plant))
     attaining = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
-    yield exam_line("a view that is ten times too small is detected", ((view, undetected_view(attaining, view)) for view in VIEWS))
+    yield detection("a view that is ten times too small is detected", VIEWS, lambda view: undetected_view(attaining, view))
+
+
+def false_answers(name: str, question: Known) -> Iterator[Reply]:
+    """Yield the replies of the named accountant that the enumeration contradicts."""
+    return (reply for reply in answers(load(ACCOUNTANTS[name]), [question]) if reply.false)
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
@@ -92,15 +90,15 @@ def lawless(pipeline: Pipeline) -> Iterator[str]:
             yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
 
 
-def undetected_view(attaining: Sequence[Mechanism], view: str) -> list[str]:
-    """Return [view] if the exam does not detect a planted bug that makes the view ten times too small; [] otherwise.
+def undetected_view(attaining: Sequence[Mechanism], view: str) -> bool:
+    """Return whether the exam does not detect a planted bug that makes the view ten times too small.
 
     Args:
         attaining: Mechanisms that attain their dominating pairs. The bug is planted in each that has the view.
     """
     with_view = [mechanism for mechanism in attaining if has_view(mechanism, view)]
     planted = (ReducedView(mechanism, view) for mechanism in with_view)
-    return [view] if with_view and not any(next(contradictions(bug), None) is not None for bug in planted) else []
+    return bool(with_view) and not any(next(contradictions(bug), None) is not None for bug in planted)
 
 
 def accountant(name: str, seed: str) -> Iterator[ExamLine]:
@@ -108,14 +106,11 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
     examined = load(ACCOUNTANTS[name])
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
     if examined.sound:
-        replies = ((question.label, list(answers(examined, [question]))) for question in questions)
-        yield exam_line("no answer is false", ((label, [str(reply) for reply in given if reply.false]) for label, given in replies))
+        yield exam_line("no answer is false", ((question.label, false_answers(name, question)) for question in questions))
         is_silent = next(answers(examined, questions), None) is None
         yield exam_line("it answers a question", [(name, ["no answer to any question"] if is_silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
-    yield exam_line(
-        "planted bugs are detected", ((plant, [] if detected(bug, examined) else [plant]) for plant, bug in bugs.items())
-    )
+    yield detection("planted bugs are detected", bugs, lambda plant: not detected(bugs[plant], examined))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
@@ -123,27 +118,22 @@ def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
     sample_runs = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
     yield exam_line(
-        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", list(broken(ledger, sample_runs))) for ledger in ledgers)
+        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", broken(ledger, sample_runs)) for ledger in ledgers)
     )
-    yield exam_line(
-        "planted bugs are detected", ((plant, [plant] if undetected_in_filter(name, plant) else []) for plant in FILTER_PLANTS)
-    )
+    yield detection("planted bugs are detected", FILTER_PLANTS, lambda plant: undetected_in_filter(name, plant))
 
 
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
     """Examine an output format. It must show every part that it declares, and the exam must detect a part that is left out."""
     yield exam_line("it declares the parts that it shows", [(name, [] if shows(name) else ["it declares no part"])])
-    drawings = [document for document, _ in documents(name, seed)]
+    drawings = (document for document, _ in documents(name, seed))
     yield exam_line(
-        "no declared part is left out", ((document.title, list(left_out(name, render_of(name), document))) for document in drawings)
+        "no declared part is left out", ((document.title, left_out(name, render_of(name), document)) for document in drawings)
     )
-    yield exam_line(
-        "omissions are detected",
-        ((omission, [omission] if undetected_in_format(name, omission, seed) else []) for omission in OMISSIONS),
-    )
+    yield detection("omissions are detected", OMISSIONS, lambda omission: undetected_in_format(name, omission, seed))
 
 
-def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
+def exam_line(question: str, cases: Iterable[tuple[str, Iterable[object]]]) -> ExamLine:
     """Return the line of a question, with its first MOST_FAULTS faults.
 
     Args:
@@ -153,12 +143,15 @@ def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Exam
     faults: list[str] = []
     for label, case_faults in cases:
         count += 1
-        faults += (
-            [f"{label}: {fault}" if fault != label else fault for fault in islice(case_faults, MOST_FAULTS - len(faults))]
-            if len(faults) < MOST_FAULTS
-            else []
-        )
+        shown_faults = islice(case_faults, MOST_FAULTS - len(faults))
+        faults += [f"{label}: {fault}" for fault in shown_faults]
     return ExamLine(question, count, tuple(faults))
+
+
+def detection(question: str, planted: Collection[str], is_undetected: Callable[[str], bool]) -> ExamLine:
+    """Return the line of a question whose cases are planted faults, of which the undetected ones are listed."""
+    undetected_names = (name for name in planted if is_undetected(name))
+    return ExamLine(question, len(planted), tuple(islice(undetected_names, MOST_FAULTS)))
 
 
 EXAMINERS: tuple[tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[ExamLine]]], ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
@@ -33,10 +34,9 @@ def sound() -> tuple[str, ...]:
 @functools.cache
 def meaningful(kind: str) -> frozenset[Combination]:
     """Return the combinations of a valid file, for every sound accountant."""
-    pairs = {
-        (subject.adjacency, subject.scheme) for k in range(SEEDS) for subject in drawn(kind, f"{SEED}/{k}" if k else str(SEED))
-    }
-    return frozenset(_with(kind, pairs, sound()))
+    seeds = (str(SEED), *(f"{SEED}/{k}" for k in range(1, SEEDS)))
+    subjects = chain.from_iterable(drawn(kind, seed) for seed in seeds)
+    return frozenset(_with(kind, {(subject.adjacency, subject.scheme) for subject in subjects}, sound()))
 
 
 def enumerated(kind: str) -> set[Combination]:

@@ -59,9 +59,11 @@ class ExaminedLedger:
     def granted(self, cost: Amounts) -> int:
         """Return the number of successive runs of this cost that the filter grants."""
         caps = self.caps
-        return bisect.bisect_left(
-            range(1, MOST_CHARGES + 1), True, key=lambda n: amounts.exceeded(times(cost, n), caps) is not None
-        )
+
+        def is_refused(count: int) -> bool:
+            return amounts.exceeded(times(cost, count), caps) is not None
+
+        return bisect.bisect_left(range(1, MOST_CHARGES + 1), True, key=is_refused)
 
 
 def times(cost: Amounts, count: int) -> dict[str, Decimal]:
@@ -126,24 +128,24 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
         longer = replace(mechanism, steps=STEP_GROWTH * mechanism.steps)
         more = replace(run, mechanisms=(*run.mechanisms[:i], longer, *run.mechanisms[i + 1 :]))
         for delta in PRICED_AT[:2]:
-            few, many = ledger.cost(run, delta), ledger.cost(more, delta)
-            if few is None or many is None:
+            cost, cost_of_more = ledger.cost(run, delta), ledger.cost(more, delta)
+            if cost is None or cost_of_more is None:
                 continue
-            is_cheaper = any(many[name] < few[name] for name in few)
-            costs_no_more = few == many and certified(run, 1, 1e-9) > 0.0
+            is_cheaper = any(cost_of_more[name] < cost[name] for name in cost)
+            costs_no_more = cost == cost_of_more and certified(run, 1, 1e-9) > 0.0
             if is_cheaper or costs_no_more:
-                yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {many} after {few}"
+                yield f"{STEP_GROWTH} times the steps of {mechanism.name}, priced at {delta}: {cost_of_more} after {cost}"
 
 
 def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """A larger delta of a run never makes an amount smaller without making another amount larger."""
     cost_at = {delta: ledger.cost(run, delta) for delta in PRICED_AT}
     priced = [(delta, cost) for delta, cost in cost_at.items() if cost is not None]
-    for (low, before), (high, after) in itertools.pairwise(priced):
-        some_smaller = any(after[name] < before[name] for name in before)
-        some_larger = any(after[name] > before[name] for name in before)
+    for (low, low_cost), (high, high_cost) in itertools.pairwise(priced):
+        some_smaller = any(high_cost[name] < low_cost[name] for name in low_cost)
+        some_larger = any(high_cost[name] > low_cost[name] for name in low_cost)
         if some_smaller and not some_larger:
-            yield f"priced at {high} instead of {low}: {after} after {before}"
+            yield f"priced at {high} instead of {low}: {high_cost} after {low_cost}"
 
 
 def a_currency(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
@@ -158,18 +160,22 @@ def a_currency(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Two different runs cost no less than the certified epsilon of both, in either order."""
-    other = pipeline(entry("gaussian", steps=2, noise_multiplier=9.0), delta=None)
+    second_run = pipeline(entry("gaussian", steps=2, noise_multiplier=9.0), delta=None)
+    if run.privacy.adjacency is not second_run.privacy.adjacency:
+        return
+    (second_entry,) = second_run.mechanisms
+    joint_run = replace(run, mechanisms=(*run.mechanisms, replace(second_entry, name="another")))
     for delta in PRICED_AT[:3]:
-        costs = ledger.cost(run, delta), ledger.cost(other, delta)
-        if costs[0] is None or costs[1] is None or run.privacy.adjacency is not other.privacy.adjacency:
+        cost, second_cost = ledger.cost(run, delta), ledger.cost(second_run, delta)
+        if cost is None or second_cost is None:
             continue
-        spent = amounts.add(costs[0], costs[1])
-        if spent != amounts.add(costs[1], costs[0]):
+        spent = amounts.add(cost, second_cost)
+        if spent != amounts.add(second_cost, cost):
             yield "the sum depends on the order of the charges"
         if amounts.exceeded(spent, ledger.caps) is None:
-            both = replace(run, mechanisms=(*run.mechanisms, *(replace(e, name="another") for e in other.mechanisms)))
-            if certified(both, 1, ledger.delta) > ledger.epsilon_of(spent) * (1.0 + ROUNDING):
-                yield f"{run} and another run are reported as {ledger.epsilon_of(spent)}, not {certified(both, 1, ledger.delta)} or more"
+            bound, reported = certified(joint_run, 1, ledger.delta), ledger.epsilon_of(spent)
+            if bound > reported * (1.0 + ROUNDING):
+                yield f"{run} and another run are reported as {reported}, not {bound} or more"
 
 
 def spending(ledger: ExaminedLedger) -> Iterator[str]:

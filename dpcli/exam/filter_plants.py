@@ -46,8 +46,8 @@ class FirstAmountReduced(PlantedFilter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
-        first = self.inner.currency[0]
-        return replace(cost, amounts={**cost.amounts, first: scaled(cost.amounts, TENTH)[first]})
+        name = self.inner.currency[0]
+        return replace(cost, amounts={**cost.amounts, name: scaled(cost.amounts, TENTH)[name]})
 
 
 class FirstAmountOnly(PlantedFilter):
@@ -55,7 +55,8 @@ class FirstAmountOnly(PlantedFilter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
-        return replace(cost, amounts={name: cost.amounts[name] if name == self.inner.currency[0] else "0" for name in cost.amounts})
+        name = self.inner.currency[0]
+        return replace(cost, amounts={**dict.fromkeys(cost.amounts, "0"), name: cost.amounts[name]})
 
 
 class CountIgnored(PlantedFilter):
@@ -76,8 +77,10 @@ class DeltaUncharged(PlantedFilter):
     """A bug that does not charge amounts that grow with delta."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        cost, less = self.inner.cost(pipeline, delta).amounts, self.inner.cost(pipeline, delta / 2.0).amounts
-        return Cost({name: "0" if Decimal(cost[name]) > Decimal(less[name]) else cost[name] for name in cost}, "")
+        amounts = self.inner.cost(pipeline, delta).amounts
+        amounts_at_half = self.inner.cost(pipeline, delta / 2.0).amounts
+        growing = [name for name in amounts if Decimal(amounts[name]) > Decimal(amounts_at_half[name])]
+        return Cost({**amounts, **dict.fromkeys(growing, "0")}, "")
 
 
 class LedgerDeltaIgnored(PlantedFilter):

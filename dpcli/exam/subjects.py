@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -70,29 +70,29 @@ class Subject:
 @functools.cache
 def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
     """Return a random pipeline of the type for each scheme and adjacency. A combination is left out if no attempt is valid."""
-    return tuple(_drawn(kind, seed))
+    subjects = []
+    for scheme, adjacency in itertools.product(SAMPLING, Adjacency):
+        drawing = Drawing(Random(f"{seed}/{kind}/{scheme}/{adjacency.value}"))
+        attempts = (_attempt(drawing, kind, scheme, adjacency.value) for _ in range(TRIES))
+        subject = next((attempt for attempt in attempts if attempt is not None), None)
+        if subject is not None:
+            subjects.append(subject)
+    return tuple(subjects)
 
 
-def _drawn(kind: str, seed: str) -> Iterator[Subject]:
-    """Yield the pipelines of `drawn`."""
-    for scheme in SAMPLING:
-        for adjacency in Adjacency:
-            drawing = Drawing(Random(f"{seed}/{kind}/{scheme}/{adjacency.value}"))
-            for _ in range(TRIES):
-                drawing.scale, drawing.count = (-1.0, 1.0), 2.0
-                privacy: dict[str, Any] = {"adjacency": adjacency.value, "delta": 1e-6, "dataset_size": 1000}
-                base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}
-                keys = drawing.keys(kind, adjacency.value, ["base"])
-                if keys is None:
-                    continue
-                table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
-                named = [base] if "base" in str(keys) else []
-                text = text_of({"format": 1, "privacy": privacy, "mechanism": [*named, table]})
-                try:
-                    subject = parse(text.encode(), "it.toml")
-                    charges = resolve(subject)
-                except InputError:
-                    continue
-                steps = steps_of(charges)
-                yield Subject(kind, adjacency.value, scheme, text, subject, steps)
-                break
+def _attempt(drawing: Drawing, kind: str, scheme: str, adjacency: str) -> Subject | None:
+    """Draw a pipeline with moderate numbers. Return None if it is not valid."""
+    drawing.scale, drawing.count = (-1.0, 1.0), 2.0
+    privacy: dict[str, Any] = {"adjacency": adjacency, "delta": 1e-6, "dataset_size": 1000}
+    keys = drawing.keys(kind, adjacency, ["base"])
+    if keys is None:
+        return None
+    table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
+    base = {"name": "base", "type": "gaussian", "noise_multiplier": 2.0}
+    tables = [base, table] if "base" in str(keys) else [table]
+    text = text_of({"format": 1, "privacy": privacy, "mechanism": tables})
+    try:
+        subject = parse(text.encode(), "it.toml")
+        return Subject(kind, adjacency, scheme, text, subject, steps_of(resolve(subject)))
+    except InputError:
+        return None

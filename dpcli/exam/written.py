@@ -65,30 +65,35 @@ class DrawnDocument:
         rows = tuple(tuple(self.text() for _ in columns) for _ in range(self.random.randint(1, 3)))
         return Table(self.text(), columns, rows, footnotes=self.texts(), folded=self.random.random() < 0.5)
 
+    def record(self) -> dict[str, Any]:
+        """Draw a record of a text and a number."""
+        return {self.text(): self.text(), self.text(): self.number()}
+
+    def sheet(self) -> Sheet:
+        """Draw a sheet whose last column has numbers."""
+        columns = self.texts()
+        rows = tuple((*(self.text() for _ in columns), self.number()) for _ in range(self.random.randint(1, 3)))
+        return Sheet((*columns, self.text()), rows)
+
     def document(self) -> Document:
         """Draw a document that has every part."""
-        columns = self.texts()
-        sheet = Sheet(
-            (*columns, self.text()),
-            tuple((*(self.text() for _ in columns), self.number()) for _ in range(self.random.randint(1, 3))),
-        )
-        many = range(self.random.randint(1, 4))
+        repeats = range(self.random.randint(1, 4))
         return Document(
             headline=self.text(),
-            data={self.text(): self.number(), self.text(): [{self.text(): self.text(), self.text(): self.number()} for _ in many]},
+            data={self.text(): self.number(), self.text(): [self.record() for _ in repeats]},
             verdict="fail",
-            tables=tuple(self.table() for _ in many),
+            tables=tuple(self.table() for _ in repeats),
             notes=self.texts(),
-            findings=(self.finding(0.0), *(self.finding() for _ in many)),
-            checks=(Check(self.text(), False, self.text()), *(self.check() for _ in many)),
+            findings=(self.finding(0.0), *(self.finding() for _ in repeats)),
+            checks=(Check(self.text(), False, self.text()), *(self.check() for _ in repeats)),
             total=f"zq{self.random.randint(10**8, 10**9)}qz",  # a number of dpcli, so it has no special characters
             exit_code=1,
-            records=[{self.text(): self.text(), self.text(): self.number()} for _ in many],
+            records=[self.record() for _ in repeats],
             title=self.text(),
-            passages=tuple(Passage(self.text(), self.texts(), self.texts()) for _ in many),
+            passages=tuple(Passage(self.text(), self.texts(), self.texts()) for _ in repeats),
             log=self.texts(),
             details=self.texts(),
-            sheet=sheet,
+            sheet=self.sheet(),
         )
 
 
@@ -111,9 +116,8 @@ def numbers(value: Any) -> set[float]:
 def must_show(document: Document, part: str) -> set[str]:
     """Return the words that a format must show if it shows a part. For a check that passed, only the name is required."""
     if part == "checks":
-        return words(
-            [check.name if check.passed and not check.waived else (check.name, check.message) for check in document.checks]
-        )
+        failures = [check.message for check in document.checks if check.waived or not check.passed]
+        return words([check.name for check in document.checks]) | words(failures)
     if part == "failures":
         return words([check.message for check in document.checks if not check.passed and not check.waived])
     if part == "findings":
@@ -130,8 +134,26 @@ def _divided_by_ten(value: Any) -> Any:
     return 0.1 * value if isinstance(value, float | int) else value
 
 
+def _without_exact_numbers(document: Document) -> Document:
+    """Return the document with every number that programs read divided by ten."""
+    sheet = document.sheet
+    if sheet is not None:
+        sheet = replace(sheet, rows=tuple(tuple(_divided_by_ten(row)) for row in sheet.rows))
+    return replace(document, data=_divided_by_ten(document.data), records=_divided_by_ten(document.records), sheet=sheet)
+
+
+def _without_last_cells(table: Table) -> Table:
+    """Return the table with an empty last cell in each row."""
+    return replace(table, rows=tuple((*row[:-1], "") for row in table.rows))
+
+
 def _shorter(items: Any) -> Any:
     return items[:-1]
+
+
+def _each(items: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
+    """Return the items, each with these changes."""
+    return tuple(replace(item, **changes) for item in items)
 
 
 def _with(items: tuple[Any, ...], k: int, item: Any) -> tuple[Any, ...]:
@@ -140,36 +162,29 @@ def _with(items: tuple[Any, ...], k: int, item: Any) -> tuple[Any, ...]:
 
 # Functions that leave out or change one item of a document, by a description of the item.
 OMISSIONS: dict[str, Callable[[Document], Document]] = {
-    "a failed check": lambda d: replace(d, checks=tuple(c for c in d.checks if c is not d.checks[0])),
+    "a failed check": lambda d: replace(d, checks=d.checks[1:]),
     "the last check": lambda d: replace(d, checks=_shorter(d.checks)),
-    "the message of a check": lambda d: replace(d, checks=tuple(replace(c, message="") for c in d.checks)),
-    "the failure of checks": lambda d: replace(d, checks=tuple(replace(c, passed=True, error=False) for c in d.checks)),
+    "the message of a check": lambda d: replace(d, checks=_each(d.checks, message="")),
+    "the failure of checks": lambda d: replace(d, checks=_each(d.checks, passed=True, error=False)),
     "the error of a check": lambda d: replace(
         d, checks=tuple(replace(c, passed=c.passed or c.error, error=False) for c in d.checks)
     ),
-    "the level of the first finding": lambda d: replace(
-        d, findings=(replace(d.findings[0], level="note"), *d.findings[1:]) if d.findings else ()
-    ),
+    "the level of the first finding": lambda d: replace(d, findings=(*_each(d.findings[:1], level="note"), *d.findings[1:])),
     "the first finding": lambda d: replace(d, findings=d.findings[1:]),
     "the last finding": lambda d: replace(d, findings=_shorter(d.findings)),
-    "the message of a finding": lambda d: replace(d, findings=tuple(replace(f, message="") for f in d.findings)),
-    "the level of findings": lambda d: replace(d, findings=tuple(replace(f, level="note") for f in d.findings)),
+    "the message of a finding": lambda d: replace(d, findings=_each(d.findings, message="")),
+    "the level of findings": lambda d: replace(d, findings=_each(d.findings, level="note")),
     "a table": lambda d: replace(d, tables=_shorter(d.tables)),
     "a row": lambda d: replace(d, tables=tuple(replace(t, rows=_shorter(t.rows)) for t in d.tables)),
-    "a cell": lambda d: replace(d, tables=tuple(replace(t, rows=tuple((*row[:-1], "") for row in t.rows)) for t in d.tables)),
-    "footnotes": lambda d: replace(d, tables=tuple(replace(t, footnotes=()) for t in d.tables)),
+    "a cell": lambda d: replace(d, tables=tuple(map(_without_last_cells, d.tables))),
+    "footnotes": lambda d: replace(d, tables=_each(d.tables, footnotes=())),
     "a note": lambda d: replace(d, notes=_shorter(d.notes)),
     "a record": lambda d: replace(d, records=_shorter(d.records) or [{}]),
     "a key": lambda d: replace(d, data=dict(list(d.data.items())[:-1])),
     "a passage": lambda d: replace(d, passages=_shorter(d.passages)),
-    "the points of passages": lambda d: replace(d, passages=tuple(replace(p, points=()) for p in d.passages)),
+    "the points of passages": lambda d: replace(d, passages=_each(d.passages, points=())),
     "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
-    "the exact numbers": lambda d: replace(
-        d,
-        data=_divided_by_ten(d.data),
-        records=_divided_by_ten(d.records),
-        sheet=d.sheet and replace(d.sheet, rows=tuple(tuple(_divided_by_ten(row)) for row in d.sheet.rows)),
-    ),
+    "the exact numbers": _without_exact_numbers,
     "the headline": lambda d: replace(d, headline=""),
     "the title": lambda d: replace(d, title="-"),
     "the log": lambda d: replace(d, log=()),

@@ -22,11 +22,10 @@ MISSING = {
     "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
     "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
 }
-WHOLE = "the guarantee covers everything that one unit may change, not each record"
-COMMENTS = {"stated_for": WHOLE}
+COMMENTS = {"stated_for": "the guarantee covers everything that one unit may change, not each record"}
 PART = "dpcli's part"  # name in messages of the tables that dpcli export writes into a file
 TABLES = ("privacy", "mechanism")
-WHOM = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
+NEIGHBOUR_KEYS = ("adjacency", "max_contributions")  # keys that decide for whom the noise was calibrated
 MOST_VALUES = 1_000_000  # largest number of values in tables; a value that occurs in several places counts several times
 _SINGLE = (bool, int, float, str, type(None))
 
@@ -43,7 +42,8 @@ class Asserted:
 
     @property
     def table(self) -> dict[str, Any]:
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def file_of(
@@ -163,9 +163,9 @@ class ForeignTable:
         """Return whether the field is present and not null."""
         return self.fields.get(field) is not None
 
-    def refused(self, why: str) -> InputError:
+    def refused(self, reason: str) -> InputError:
         """Return an error about this table."""
-        return InputError(f"{self.name}: {why}")
+        return InputError(f"{self.name}: {reason}")
 
 
 def in_words(value: Any) -> str:
@@ -218,10 +218,10 @@ def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
     return {"type": "approx-dp", "epsilon": epsilon, "delta": delta, "stated_for": "unit"}
 
 
-def zcdp_entry(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
+def zcdp_entry(rho: float, delta: float, budget: ForeignTable) -> dict[str, Any]:
     """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for approximate zCDP, which has delta > 0."""
     if delta != 0.0:
-        raise where.refused(
+        raise budget.refused(
             f"expected zCDP without a delta, found delta = {delta:g}: a pipeline file cannot state approximate zCDP"
         )
     return {"type": "zcdp", "rho": rho, "stated_for": "unit"}
@@ -245,7 +245,8 @@ def carried_tables(
     ForeignTable(PART, plain).require_fields(TABLES)
     tables = {key: plain[key] for key in TABLES}
     _require_same(tables, exported, content)
-    if any(tables["privacy"].get(key, 1) != value for key, value in asserted.table.items() if key in WHOM):
+    asserted_neighbours = {key: value for key, value in asserted.table.items() if key in NEIGHBOUR_KEYS}
+    if any(tables["privacy"].get(key, 1) != value for key, value in asserted_neighbours.items()):
         raise InputError(
             "the file states the adjacency and max_contributions of its noise: leave --adjacency and --max-contributions out"
         )

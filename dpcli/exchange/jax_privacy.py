@@ -79,7 +79,7 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
         "budget": {"epsilon": config.number("epsilon"), "delta": config.number("delta")},
         "mechanism": [entry],
     }
-    comments = {**COMMENTS, **(COMMENTS_IF_ACCUMULATED if batches > 1 else {})}
+    comments = COMMENTS | COMMENTS_IF_ACCUMULATED if batches > 1 else COMMENTS
     return file_of(tables, ("From a DPKerasConfig of jax-privacy.",), comments, place)
 
 

@@ -17,9 +17,9 @@ from dpcli.exchange.foreign import (
 )
 from dpcli.file.toml.shown import escaped, shown
 
-CALL = ("__function__", "__module__")  # fields of every serialised call
-REST = ("__kwargs__", "__version__")  # further fields that a serialised call may have
-SPACE = ("input_domain", "input_metric", "output_measure")
+CALL_FIELDS = ("__function__", "__module__")  # fields of every serialised call
+OPTIONAL_CALL_FIELDS = ("__kwargs__", "__version__")  # further fields that a serialised call may have
+SPACE_FIELDS = ("input_domain", "input_metric", "output_measure")
 ROWS = "one record is one row"
 IDENTIFIERS = "one record is all rows of one identifier"
 # Distances between data sets, each with the adjacency in which a unit changes d_in records, and the meaning of a record.
@@ -63,28 +63,28 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
         )
     adjacency, record = METRICS[metric]
     known = {"adjacency": adjacency, "max_contributions": call.count("d_in")}
-    measure = space.table("output_measure")
-    entries = [_entry(measure, call, loss, ignored) for loss in losses]
-    named = [{"name": "opendp" if len(entries) == 1 else f"opendp-{n}", **entry} for n, entry in enumerate(entries, 1)]
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
+    names = ["opendp"] if len(losses) == 1 else [f"opendp-{number}" for number in range(1, len(losses) + 1)]
+    measure = space.table("output_measure")
+    entries = [{"name": name, **_entry(measure, call, loss, ignored)} for name, loss in zip(names, losses, strict=True)]
     heading = ("From an accountant of OpenDP: its whole budget, which may not all be spent.",)
-    return file_of({"format": 1, "privacy": privacy, "mechanism": named}, heading, {**COMMENTS, "max_contributions": record}, place)
+    tables = {"format": 1, "privacy": privacy, "mechanism": entries}
+    return file_of(tables, heading, {**COMMENTS, "max_contributions": record}, place)
 
 
 def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
     """Return the constructor that a table calls, and its arguments."""
-    table.require_fields(CALL, REST, ignored)
+    table.require_fields(CALL_FIELDS, OPTIONAL_CALL_FIELDS, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
         raise table.refused(f"expected __function__ to be a name, found {shown(name)}")
-    return name, ForeignTable(
-        f"{table.name}: {escaped(name[:80])}", table.table("__kwargs__").fields if table.has("__kwargs__") else {}
-    )
+    arguments = table.table("__kwargs__").fields if table.has("__kwargs__") else {}
+    return name, ForeignTable(f"{table.name}: {escaped(name[:80])}", arguments)
 
 
 def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
     """Return the call that has the metrics, and the losses that the composition sets aside for its queries."""
-    call.require_fields((*SPACE, "d_in", "d_mids"), (), ignored)
+    call.require_fields((*SPACE_FIELDS, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
         raise call.refused(f"expected d_mids to be a list of losses, found {shown(losses)}")
@@ -97,7 +97,7 @@ def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable,
     name, odometer = _called(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
         raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {escaped(name[:80])}")
-    odometer.require_fields(SPACE, (), ignored)
+    odometer.require_fields(SPACE_FIELDS, (), ignored)
     return odometer, [call.fields["d_out"]]
 
 

@@ -9,8 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.base.fields import COUNT, POSITIVE, RATE_OR_ZERO, Constraint
@@ -38,8 +37,13 @@ SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # keys of the 
 
 def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
     """Merge consecutive rows that differ only in their steps. The steps are added up."""
-    parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in rows)
-    return [{**stage, "steps": sum(steps for _, steps in run)} for stage, run in groupby(parted, key=lambda pair: pair[0])]
+    stages: list[dict[str, Number]] = []
+    for row in rows:
+        if stages and {**stages[-1], "steps": 0} == {**row, "steps": 0}:
+            stages[-1]["steps"] += row["steps"]
+        else:
+            stages.append(dict(row))
+    return stages
 
 
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
@@ -57,9 +61,10 @@ def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, A
         raise InputError(f"expected 1 to {MOST:,} stages after equal consecutive ones were merged, found {len(stages):,}")
     columns = {key: _joint_value([stage[key] for stage in stages]) for key in stages[0]}
     noise, steps = columns.pop("noise_multiplier"), columns.pop("steps")
-    own = {"sample": "own"} if len(stages) > 1 else {}
-    sampling = {"scheme": scheme, **columns}
-    return {"name": name, "type": "gaussian", **own, "noise_multiplier": noise, "steps": steps, "sampling": sampling}
+    entry: dict[str, Any] = {"name": name, "type": "gaussian"}
+    if len(stages) > 1:
+        entry["sample"] = "own"
+    return entry | {"noise_multiplier": noise, "steps": steps, "sampling": {"scheme": scheme, **columns}}
 
 
 def _joint_value(values: Sequence[Number]) -> Number | list[Number]:
@@ -120,19 +125,33 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")
-    names, rows, renamed = _table(data, ignored, place)
-    stages = merged_stages({"steps": 1, **dict(zip(names, row, strict=True))} for row in rows)
-    entry = staged_entry(
-        "schedule", [{SAMPLING.get(name, name): value for name, value in stage.items()} for stage in stages], "poisson"
-    )
+    table = _table(data, ignored, place)
+    keys = [SAMPLING.get(name, name) for name in table.names]
+    stages = merged_stages({"steps": 1, **dict(zip(keys, row, strict=True))} for row in table.rows)
+    entry = staged_entry("schedule", stages, "poisson")
     steps = sum(int(stage["steps"]) for stage in stages)
     privacy = {**asserted.table, "releases": "all-checkpoints"}
-    heading = (f"From {escaped(place)}: {steps:,} steps.", *(f"Column {old} is read as {new}." for old, new in renamed.items()))
+    renamings = (f"Column {old} is read as {new}." for old, new in table.renamed.items())
+    heading = (f"From {escaped(place)}: {steps:,} steps.", *renamings)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)
 
 
-def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row], dict[str, str]]:
-    """Return the names of the columns that are read, their rows, and the new names of renamed columns by their old names."""
+class ScheduleTable(NamedTuple):
+    """The columns of a csv that are read.
+
+    Attributes:
+        names: Names of the columns.
+        rows: Values of the columns in each row.
+        renamed: New names of renamed columns by their old names.
+    """
+
+    names: list[str]
+    rows: Iterator[Row]
+    renamed: dict[str, str]
+
+
+def _table(data: bytes, ignored: Collection[str], place: str) -> ScheduleTable:
+    """Return the columns that are read. Raises InputError for another header row."""
     try:
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         head = [name.strip() for name in next(lines, [])]
@@ -153,19 +172,19 @@ def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str]
             f"{place}:1: expected the columns {', '.join(COLUMNS)}, found {escaped(unknown_columns[0][:80])} too: rename it, "
             "or use --ignore if it does not concern noise, samples or steps"
         )
-    return known, _rows(lines, head, known, place), renamed
+    return ScheduleTable(known, _rows(lines, head, known, place), renamed)
 
 
 def _rows(lines: Any, head: Sequence[str], known: Sequence[str], place: str) -> Iterator[Row]:
     """Yield the values of the known columns in each row. Raises InputError with the line of an invalid row."""
-    places = [head.index(name) for name in known]
+    columns = [(COLUMNS[name], head.index(name)) for name in known]
     try:
         for cells in lines:
             if not cells:
                 continue
             if len(cells) != len(head):
                 raise InputError(f"expected {len(head)} values, as the header row has, found {len(cells)}")
-            yield tuple(COLUMNS[name].value(cells[k].strip()) for name, k in zip(known, places, strict=True))
+            yield tuple(column.value(cells[index].strip()) for column, index in columns)
     except csv.Error:
         raise InputError(f"{place}:{lines.line_num}: not csv") from None
     except InputError as error:

@@ -28,6 +28,7 @@ OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
     "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,
 }
 MICROBATCHING = "used_microbatching"  # the only flag that may have no value
+SWITCHES = {MICROBATCHING: "true", f"no{MICROBATCHING}": "false"}  # value of the flag by its forms without a value
 DEFAULT_DELTA = 1e-6  # the default of compute_dp_sgd_privacy
 COMMENTS = {"adjacency": "the adjacency of compute_dp_sgd_privacy"}
 COMMENTS_IF_DEFAULT_DELTA = {"delta": "the default of the program, as no flag states a delta"}
@@ -66,16 +67,20 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
     }
     if flags.has("max_examples_per_user") and asserted.unit != "example":
         known |= {"unit": asserted.unit or "user", "max_contributions": flags.count("max_examples_per_user")}
+    epochs = flags.number("epochs")
     entry = {
         "name": "dp-sgd",
         "type": "gaussian",
         "noise_multiplier": flags.number("noise_multiplier") / (2.0 if halved else 1.0),
-        "epochs": int(epochs) if (epochs := flags.number("epochs")).is_integer() else epochs,
+        "epochs": int(epochs) if epochs.is_integer() else epochs,
         "sampling": {"scheme": sampling, "batch_size": flags.count("batch_size")},
     }
     privacy = {**with_asserted(known, asserted, place), "releases": "all-checkpoints"}
-    has_delta = flags.has("delta") or asserted.delta is not None
-    comments = {**COMMENTS, **(COMMENTS_IF_HALVED if halved else {}), **({} if has_delta else COMMENTS_IF_DEFAULT_DELTA)}
+    comments = dict(COMMENTS)
+    if halved:
+        comments |= COMMENTS_IF_HALVED
+    if not flags.has("delta") and asserted.delta is None:
+        comments |= COMMENTS_IF_DEFAULT_DELTA
     heading = (f"From flags of compute_dp_sgd_privacy: {escaped(place)}.",)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, comments, place)
 
@@ -84,15 +89,15 @@ def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
     """Return the values of the flags by name, without the flags that are ignored."""
     fields: dict[str, Any] = {}
     for name, text in _pairs(_arguments(data, place), place):
-        negated = name == f"no{MICROBATCHING}"
-        name, text = (MICROBATCHING, "false") if negated and text is None else (name, text)
+        if text is None and name in SWITCHES:
+            name, text = MICROBATCHING, SWITCHES[name]
         if name in ignored:
             continue
         if name in fields:
             raise InputError(f"{place}: expected --{name} once, found it twice")
+        read_value = {**REQUIRED_FLAGS, **OPTIONAL_FLAGS}.get(name, str)
         try:
-            read = {**REQUIRED_FLAGS, **OPTIONAL_FLAGS}.get(name, str)
-            fields[name] = read("true" if text is None and name == MICROBATCHING else text or "")
+            fields[name] = read_value(text or "")
         except (ValueError, KeyError):
             raise InputError(f"{place}: expected a value of --{name}, found {escaped((text or 'nothing')[:40])}") from None
     return ForeignTable(place, fields)
@@ -119,5 +124,5 @@ def _pairs(arguments: Sequence[str], place: str) -> Iterator[tuple[str, str | No
         if not match:
             raise InputError(f"{place}: expected flags --name=value of compute_dp_sgd_privacy, found {escaped(argument[:40])}")
         name, value = match.groups()
-        is_separate = value is None and stack and not FLAG.fullmatch(stack[-1]) and not name.endswith(MICROBATCHING)
+        is_separate = value is None and stack and not FLAG.fullmatch(stack[-1]) and name not in SWITCHES
         yield name, stack.pop() if is_separate else value

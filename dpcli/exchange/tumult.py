@@ -66,8 +66,9 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
             "expected protected_changes only of rows or only of identifiers, found " + ("both" if kinds else "none")
         )
     (kind,) = kinds
+    records_by_space = {change.space: change.records for change in counted}
     # An identifier has rows in every table of its space, so that each space counts once.
-    known = {"adjacency": "add-remove", "max_contributions": sum({change.space: change.records for change in counted}.values())}
+    known = {"adjacency": "add-remove", "max_contributions": sum(records_by_space.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     heading = ("From a Session of Tumult Analytics: its whole budget, which may not all be spent.",)
     tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **_guarantee(name, budget)}]}
@@ -116,7 +117,8 @@ def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignT
     name = table.fields.get("type")
     if type(name) is not str or name not in classes:
         raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
-    return name, ForeignTable(f"{table.name}: {name}", {field: value for field, value in table.fields.items() if field != "type"})
+    fields = {field: value for field, value in table.fields.items() if field != "type"}
+    return name, ForeignTable(f"{table.name}: {name}", fields)
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:

@@ -53,11 +53,11 @@ class SimulatedBelief:
     """The belief that the dataset is the larger one, given the noisy count and a prior of one half.
 
     Attributes:
-        where: Range of the noisy count, in words.
+        counts: Range of the noisy count, in words.
         share: The belief, which is the share of the larger dataset among the releases in that range.
     """
 
-    where: str
+    counts: str
     share: SimulatedRate
 
 
@@ -204,23 +204,27 @@ CHART_NOTES = (
 
 def chart(demo: Demo) -> Chart:
     """Return the chart of the measured curve with its band, the exact curve, the bound, and blind guessing."""
+    subtitle = (
+        f"made-up data: {COUNT + 1} people or {COUNT} (add-remove, sensitivity 1), each count released {demo.trials:,} times; "
+        f"numpy's generator, seed {demo.seed}"
+    )
     bound = _bound(demo.epsilon)
     below_bound = Band("impossible for any test", tuple((x, 0.0) for x, _ in bound), bound, Tone.SECOND)
+    lines = (
+        Line("measured", _simulated(demo), Tone.MAIN),
+        Line("exact: Laplace noise", _exact(demo.epsilon), Tone.THIRD, dashed=True),
+        Line(f"the bound: ({demo.epsilon:g}, 0)-DP", bound, Tone.SECOND),
+        Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True),
+    )
     best = next(test for test in demo.tests if test.threshold == COUNT + 0.5)
     best_point = best.false_positives.measured, 1.0 - best.true_positives.measured
     return Chart(
         kind="demo",
         title=f"the best test against a count with Laplace noise at epsilon = {demo.epsilon:g}",
-        subtitle=f"made-up data: {COUNT + 1} people or {COUNT} (add-remove, sensitivity 1), each count released {demo.trials:,} times; "
-        f"numpy's generator, seed {demo.seed}",
+        subtitle=subtitle,
         x=Axis("false positive rate", 0.0, 1.0),
         y=Axis("false negative rate", 0.0, 1.0),
-        lines=(
-            Line("measured", _simulated(demo), Tone.MAIN),
-            Line("exact: Laplace noise", _exact(demo.epsilon), Tone.THIRD, dashed=True),
-            Line(f"the bound: ({demo.epsilon:g}, 0)-DP", bound, Tone.SECOND),
-            Line("no information", ((0.0, 1.0), (1.0, 0.0)), Tone.MUTED, dashed=True),
-        ),
+        lines=lines,
         bands=(below_bound, _band(demo)),
         markers=(Marker(f"threshold {best.threshold:g}", *best_point),),
         notes=CHART_NOTES,

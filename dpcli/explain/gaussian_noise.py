@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.base.rounding import figures, up
@@ -26,8 +27,14 @@ def gaussian_loss() -> str:
     """Return the distribution of the privacy loss in words, with a table for some values of the noise."""
     rows = [("sigma / Delta", "rho", "mean", "variance", "under Q: mean"), *map(_loss_row, TABLE_NOISES)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ("  " + "   ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(["the privacy loss of a Gaussian mechanism", "", filled(LOSS_TEXT), "", *table])
+    table = "\n".join(_aligned(row, widths) for row in rows)
+    return "\n\n".join(["the privacy loss of a Gaussian mechanism", filled(LOSS_TEXT), table])
+
+
+def _aligned(row: Sequence[str], widths: Iterable[int]) -> str:
+    """Return the cells of a row, each aligned to the right in its width. Cells without a width follow."""
+    aligned = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
+    return "  " + "   ".join(aligned) + "".join(row[len(aligned) :])
 
 
 def _loss_row(noise: float) -> tuple[str, ...]:
@@ -47,9 +54,10 @@ def chart() -> Chart:
     tails = loss.tails(edges)
     under_p, under_q = _density(edges, tails.p_above), _density(edges, tails.q_above)
     top = max(y for _, y in under_p)
+    distribution = f"Normal with mean rho = {figures(rho)} and variance 2 rho = {figures(law.variance)}"
     return Chart(
         kind="plrv",
-        title=f"privacy loss of a Gaussian mechanism: Normal with mean rho = {figures(rho)} and variance 2 rho = {figures(law.variance)}",
+        title=f"privacy loss of a Gaussian mechanism: {distribution}",
         subtitle=f"one release, sensitivity over noise = {figures(1.0 / CHART_NOISE)}, no sampling",
         x=Axis("privacy loss", -reach, reach),
         y=Axis("density", 0.0, 1.1 * top),
@@ -64,8 +72,9 @@ def chart() -> Chart:
 
 def _density(edges: np.ndarray, log_above: np.ndarray) -> Points:
     """Return the density in the middle of each interval: its probability over its width."""
-    shares = -np.diff(np.exp(log_above)) / np.diff(edges)
-    return tuple(zip((0.5 * (edges[1:] + edges[:-1])).tolist(), shares.tolist(), strict=True))
+    densities = -np.diff(np.exp(log_above)) / np.diff(edges)
+    middles = 0.5 * (edges[1:] + edges[:-1])
+    return tuple(zip(middles.tolist(), densities.tolist(), strict=True))
 
 
 DELTA = 1e-5  # delta of the table
@@ -81,11 +90,8 @@ def gaussian_sigma() -> str:
 
 
 def _table() -> str:
-    rows = [HEAD, *map(_row, EPSILONS)]
-    return "\n".join(
-        "  " + "   ".join(f"{cell:>{len(title)}}" for cell, title in zip(row, HEAD, strict=False)) + "".join(row[len(HEAD) :])
-        for row in rows
-    )
+    widths = [len(title) for title in HEAD]
+    return "\n".join(_aligned(row, widths) for row in (HEAD, *map(_row, EPSILONS)))
 
 
 def _row(epsilon: float) -> tuple[str, ...]:
@@ -101,11 +107,11 @@ def _two_digits_up(delta: float) -> str:
 
 
 def _classical_range() -> str:
-    few, many = (classical_sigma(epsilon, DELTA) / analytic_sigma(epsilon, DELTA) for epsilon in (1.0, 0.1))
+    least_ratio, largest_ratio = (classical_sigma(epsilon, DELTA) / analytic_sigma(epsilon, DELTA) for epsilon in (1.0, 0.1))
     return (
         "Classical: sigma = sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (Dwork and Roth 2014, "
-        f"Theorem 3.22 and appendix A). There it is enough: {few:.1f} to {many:.1f} times the necessary noise at epsilon from 1 to "
-        "0.1. Analytic: the smallest sigma that is (epsilon, delta)-DP, at any epsilon (Balle and Wang 2018, arXiv:1805.06530, "
+        f"Theorem 3.22 and appendix A). There it is enough: {least_ratio:.1f} to {largest_ratio:.1f} times the necessary noise at epsilon "
+        "from 1 to 0.1. Analytic: the smallest sigma that is (epsilon, delta)-DP, at any epsilon (Balle and Wang 2018, arXiv:1805.06530, "
         "Theorem 8). dpcli uses only the analytic formula: it prices the noise that a file states, however it was chosen, and dpcli "
         "calibrate-sigma solves for the smallest."
     )

@@ -70,11 +70,6 @@ def module_words(target: str) -> str:
     return __import__(target.partition(":")[0], fromlist=["__doc__"]).__doc__ or ""
 
 
-def formats() -> Terms:
-    """Return the description of each format of results."""
-    return _of_modules(FORMATS)
-
-
 def _premises(registry: Mapping[str, str]) -> Terms:
     """Return each premise that classes of a registry state, with the names of these classes."""
     stated: dict[Premise, list[str]] = {}
@@ -98,7 +93,7 @@ COMMAND_TABLES = {**SECTIONS, "release": RELEASED["source"]} if RELEASED else SE
 EVERY: dict[str, Callable[[], Terms]] = {
     "accountants": accountants,
     **{name: partial(_summaries, name) for name in LISTS},
-    "formats": formats,
+    "formats": partial(_of_modules, FORMATS),
     "chart-formats": partial(_of_modules, CHART_FORMATS),
     "mechanisms": partial(_of_classes, MECHANISMS),
     "premises-of-mechanisms": partial(_premises, MECHANISMS),

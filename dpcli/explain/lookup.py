@@ -7,15 +7,15 @@ import re
 import textwrap
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
 from dpcli.document.formats.troff import ManualSection, unset
-from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.lists import EVERY, WIDTH, filled, hanging, module_words
-from dpcli.explain.topics import TOPICS, Topic, topic
+from dpcli.explain.topics import SYMBOLS, TERMS, TOPICS, Topic, topic
 from dpcli.file.keys.annotations import describe_keys
 from dpcli.file.pipeline.key_places import every_table, places_of
 from dpcli.file.pipeline.section import TablePlace
@@ -38,7 +38,7 @@ KNOWN = (
     "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), commands (report), and terms, as dpcli explain "
     "glossary lists them"
 )
-SELECTING = (*MECHANISMS, *SAMPLING, *(word for table in WORDS.values() for word in table))  # words that select the keys of a table
+SELECTING = (*MECHANISMS, *SAMPLING, *chain.from_iterable(WORDS.values()))  # words that select the keys of a table
 LISTED = {
     **LISTS,
     "formats": ("a format of results (-f)", FORMATS),
@@ -55,7 +55,7 @@ def explain(name: str) -> str:
 
         return explain_rule(key.upper())
     if known := _known_words(key):
-        return "\n\n".join(text for word in known for text in _texts(word))
+        return "\n\n".join(chain.from_iterable(map(_texts, known)))
     parts = _known_parts(key)
     if parts and " " in parts[0]:
         return f"no explanation of '{key}'; explanation of its part '{parts[0]}':\n\n{explain(parts[0])}"
@@ -88,7 +88,7 @@ def _similar_words(key: str) -> list[str]:
 
 def words() -> list[str]:
     """Return all words that can be explained, except rules and keys."""
-    listed = (name for _, table in LISTED.values() for name in table)
+    listed = chain.from_iterable(table for _, table in LISTED.values())
     return list(dict.fromkeys((*ACCOUNTANTS, *SELECTING, *TERMS, *COMPUTED, *TOPICS, *listed)))
 
 
@@ -126,7 +126,8 @@ def _spellings() -> dict[str, tuple[str, ...]]:
     spellings += ((word, word) for word in words())
     spellings += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
     spellings += ((path, path) for path in table_paths())
-    spellings += ((key, key) for place in every_table() for key in place.members)
+    for place in every_table():
+        spellings += ((key, key) for key in place.members)
     words_of_stem: dict[str, dict[str, None]] = {}
     for spelling, word in spellings:
         words_of_stem.setdefault(_stem(spelling), {})[word] = None
@@ -145,31 +146,43 @@ def _singular(part: str) -> str:
         return f"{part[:-3]}y"
     if part.endswith("sses"):
         return part[:-2]
-    return part[:-1] if part.endswith("s") and len(part) > 3 and not part.endswith(("ss", "us", "is")) else part
+    is_plural = part.endswith("s") and len(part) > 3 and not part.endswith(("ss", "us", "is"))
+    return part[:-1] if is_plural else part
 
 
 def _texts(word: str) -> Iterator[str]:
     """Yield the text of each table that has a word."""
-
-    texts = (
-        (ACCOUNTANTS, _accountant),
-        (SELECTING, of_word),
-        (TERMS, lambda name: f"{name}\n\n{filled(TERMS[name])}"),
-        (COMPUTED, lambda name: load(COMPUTED[name])()),
-        (TOPICS, lambda name: plain(name, topic(name))),
-        (table_paths(), of_table),
-    )
-    yield from (text(word) for known, text in texts if word in known)
-    yield from (f"{word}: {kind}\n\n{filled(dict(EVERY[name]())[word])}" for name, (kind, table) in LISTED.items() if word in table)
+    if word in ACCOUNTANTS:
+        yield _accountant(word)
+    if word in SELECTING:
+        yield of_word(word)
+    if word in TERMS:
+        yield f"{word}\n\n{filled(TERMS[word])}"
+    if word in COMPUTED:
+        yield load(COMPUTED[word])()
+    if word in TOPICS:
+        yield plain(word, topic(word))
+    if word in table_paths():
+        yield of_table(word)
+    for name, (kind, table) in LISTED.items():
+        if word in table:
+            yield f"{word}: {kind}\n\n{filled(dict(EVERY[name]())[word])}"
     if text := of_key(word):
         yield text
 
 
 def _accountant(name: str) -> str:
     result = load(ACCOUNTANTS[name])
-    facts = [f"source: {result.source}", f"sound upper bound: {'yes' if result.sound else 'NO: never passes a gate'}"]
-    facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if result.adaptive else 'no'}")
-    return "\n".join([f"{name}: {result.title}", "", filled(module_words(ACCOUNTANTS[name])), "", *facts])
+    lines = [
+        f"{name}: {result.title}",
+        "",
+        filled(module_words(ACCOUNTANTS[name])),
+        "",
+        f"source: {result.source}",
+        f"sound upper bound: {'yes' if result.sound else 'NO: never passes a gate'}",
+        f"valid where later parameters depend on earlier outputs: {'yes' if result.adaptive else 'no'}",
+    ]
+    return "\n".join(lines)
 
 
 @cache
@@ -209,7 +222,8 @@ def _complete(place: TablePlace) -> str:
 
 def _choices(places: list[TablePlace]) -> Iterator[str]:
     if places:
-        yield "\n".join(["further keys:", *(hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)])
+        choices = (hanging(f"{place.choice}: {', '.join(place.members) or 'none'}") for place in places)
+        yield "\n".join(["further keys:", *choices])
         yield filled(
             "A key is refused if another of these words selects it, even with its default value. dpcli explain WORD has more."
         )
@@ -217,7 +231,7 @@ def _choices(places: list[TablePlace]) -> Iterator[str]:
 
 def plain(name: str, topic: Topic) -> str:
     """Return a topic as text: its title, then its sections. Literal blocks are indented by four spaces."""
-    return "\n\n".join([f"{name}: {topic.title}", *(block for section in topic.sections for block in _section(section))])
+    return "\n\n".join([f"{name}: {topic.title}", *chain.from_iterable(map(_section, topic.sections))])
 
 
 def _section(section: ManualSection) -> Iterator[str]:
@@ -231,11 +245,7 @@ def _section(section: ManualSection) -> Iterator[str]:
 
 
 def _filled(text: str, indent: str = "") -> str:
+    words = " ".join(text.split())
     return textwrap.fill(
-        " ".join(text.split()),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
+        words, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )

@@ -1,4 +1,4 @@
-"""The pages of section 7 of the manual, read from Markdown into sections."""
+"""The pages of section 7 of the manual, read from Markdown into sections, and the terms of the glossary."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpcli.explain.lists import EVERY
 
 FENCE = "```"
 TERM = re.compile(r"- \*\*(.+?)\*\*: (.*)", re.S)
+GLOSSARY_ITEM = re.compile(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", re.MULTILINE)
 LIST = re.compile(r"<!-- list: ([\w-]+) -->")
 
 
@@ -98,7 +99,7 @@ def topic(name: str) -> Topic:
 
 
 def source(name: str) -> str:
-    """Return the Markdown of one of WRITTEN."""
+    """Return the Markdown of one of TOPICS."""
     return files(__name__.rpartition(".")[0]).joinpath(f"{name}.md").read_text(encoding="utf-8")
 
 
@@ -107,9 +108,17 @@ def with_command(words: str) -> tuple[str, ...]:
     return tuple(name for name in WRITTEN if f"$ {words} " in source(name))
 
 
-def _glossary() -> Topic:
-    from dpcli.explain.glossary import SYMBOLS, TERMS
+def _items(text: str) -> dict[str, str]:
+    """Return the explanation of each term in a list of Markdown, on one line."""
+    return {term: " ".join(explanation.split()) for term, explanation in GLOSSARY_ITEM.findall(text)}
 
+
+_terms_text, _, _symbols_text = source("glossary").partition("\n## symbols\n")
+TERMS = _items(_terms_text)  # the terms of differential privacy as dpcli uses them
+SYMBOLS = _items(_symbols_text)  # the symbols of papers, and the term that explains each
+
+
+def _glossary() -> Topic:
     words = "The terms of differential privacy as dpcli uses them. dpcli explain WORD prints one of them."
     symbols = "The symbols of papers, and the term that explains each."
     pages = "dpcli(1), dpcli-explain(1), dpcli-tutorial(7)"

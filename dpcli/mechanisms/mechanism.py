@@ -41,6 +41,11 @@ class PrivacyLoss(Protocol):
         ...
 
 
+def in_direction(losses: tuple[PrivacyLoss, ...], direction: int) -> PrivacyLoss:
+    """Return the loss of a direction, 0 for "remove" or 1 for "add", from `Mechanism.losses`, which gives equal losses once."""
+    return losses[min(direction, len(losses) - 1)]
+
+
 class TailsOnly:
     """Base class of a privacy loss of which only the tails are known. Subclasses are frozen dataclasses with `tails`.
 

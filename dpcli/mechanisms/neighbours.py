@@ -41,6 +41,11 @@ class Neighbours:
         """Tell whether both datasets hold a version of the record."""
         return self.adjacency is Adjacency.REPLACE_ONE
 
+    @property
+    def contribution_bounds(self) -> int:
+        """The distance by which a change moves a sum, at most, in units of the bound on one record's contribution."""
+        return 2 * self.records if self.replaces else self.records
+
 
 def any_sampled(rate: float, records: int) -> float:
     """Return the probability that at least one of `records` records is in a Poisson sample of this rate."""

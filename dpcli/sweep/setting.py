@@ -69,8 +69,8 @@ class Setting:
         """Return the values, each with the last part of its key. Keys that end with the same part are written in full."""
         last_parts = [change.dotted.rpartition(".")[2] for change in self.changes]
         pairs = []
-        for change, last in zip(self.changes, last_parts, strict=True):
-            name = last if last_parts.count(last) == 1 else change.dotted
+        for change, last_part in zip(self.changes, last_parts, strict=True):
+            name = last_part if last_parts.count(last_part) == 1 else change.dotted
             pairs.append(f"{name} {value_text(change.value)}")
         return ", ".join(pairs) or "as in the file"
 
@@ -83,16 +83,20 @@ class Setting:
     def is_for(self, epsilon: float) -> bool:
         return self.epsilon in (None, epsilon)
 
+    def shares_epsilon(self, setting: Setting) -> bool:
+        """Return whether there may be an epsilon at which both settings are tried."""
+        return self.epsilon is None or setting.is_for(self.epsilon)
+
 
 def with_value(tables: Any, path: Path, value: Any) -> Any:
     """Return a copy of the tables with another value at `path`."""
     if not path:
         return value
-    head, *rest = path
+    head, inner_path = path[0], path[1:]
     if isinstance(tables, list):
-        return [with_value(item, tuple(rest), value) if index == head else item for index, item in enumerate(tables)]
+        return [with_value(item, inner_path, value) if index == head else item for index, item in enumerate(tables)]
     inner = tables.get(head, {})
-    return {**tables, head: with_value(inner if isinstance(inner, dict | list) else {}, tuple(rest), value)}
+    return {**tables, head: with_value(inner if isinstance(inner, dict | list) else {}, inner_path, value)}
 
 
 def settings_of(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) -> list[Setting]:
@@ -133,10 +137,10 @@ def judge_values(sweep: Sweep, tables: Mapping[str, Any], findings: Findings) ->
 
 def _settings_with_each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting]:
     """Return the first combination of a grid, and for each further value of a key the first combination with that value."""
-    first = tuple(axis[0] for axis in axes if axis)
-    combinations = [first]
+    first_changes = tuple(axis[0] for axis in axes if axis)
+    combinations = [first_changes]
     for index, axis in enumerate(axes):
-        combinations += [(*first[:index], change, *first[index + 1 :]) for change in axis[1:]]
+        combinations += [(*first_changes[:index], change, *first_changes[index + 1 :]) for change in axis[1:]]
     return [Setting(changes, place=("sweep", "grid")) for changes in combinations]
 
 
@@ -200,12 +204,12 @@ def dotted_keys(table: Mapping[str, Any], place: Path, prefix: str = "") -> Iter
 
 def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Findings, values: Iterable[Any]) -> Path:
     """Return the path in the file of the value that a dotted key changes. If a sweep cannot change it, add a finding and return ()."""
-    head, _, rest = dotted.partition(".")
+    table, _, key = dotted.partition(".")
     path: Path = ()
-    if head == "train" and rest:
-        path = ("train", *rest.split("."))
-    elif head == "mechanism":
-        path = _mechanism_path(rest, tables)
+    if table == "train" and key:
+        path = ("train", *key.split("."))
+    elif table == "mechanism":
+        path = _mechanism_path(key, tables)
     if not path:
         findings.add("DP002", place, "train.KEY or mechanism.NAME.KEY, with the name of an entry of the file", f"'{dotted}'")
     elif path[-1] == "" or not _varies(path, tables, values):
@@ -214,11 +218,11 @@ def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Fin
     return path
 
 
-def _mechanism_path(rest: str, tables: Mapping[str, Any]) -> Path:
-    """Return the path in the entry with the longest matching name; () if no name matches. Names may contain dots."""
+def _mechanism_path(dotted: str, tables: Mapping[str, Any]) -> Path:
+    """Return the path for NAME.KEY in the entry with the longest matching name; () if no name matches. Names may contain dots."""
     indices = {entry["name"]: index for index, entry in enumerate(tables["mechanism"])}
-    name = max((name for name in indices if rest.startswith(f"{name}.")), key=len, default=None)
-    return () if name is None else ("mechanism", indices[name], *rest[len(name) + 1 :].split("."))
+    name = max((name for name in indices if dotted.startswith(f"{name}.")), key=len, default=None)
+    return () if name is None else ("mechanism", indices[name], *dotted[len(name) + 1 :].split("."))
 
 
 def _varies(path: Path, tables: Mapping[str, Any], values: Iterable[Any]) -> bool:
@@ -246,8 +250,8 @@ def _inner_varies(kind: Any, keys: Path, value: Any) -> bool:
     if not keys:
         return type(value) is not dict or all(_inner_varies(kind, (key,), inner) for key, inner in value.items())
     classes = [kind.members] if isinstance(kind, KeyTable) else [kind.own(name) for name in kind.registry]
-    inner = [members[str(keys[0])] for members in classes if str(keys[0]) in members]
-    return all(member.varies and _inner_varies(member.kind, keys[1:], value) for member in inner)
+    inner_members = [members[str(keys[0])] for members in classes if str(keys[0]) in members]
+    return all(member.varies and _inner_varies(member.kind, keys[1:], value) for member in inner_members)
 
 
 def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
@@ -260,29 +264,23 @@ def _check_coverage(sweep: Sweep, settings: list[Setting], tables: Mapping[str, 
             findings.add("DP005", ("sweep", "setting"), f"a setting for epsilon = {epsilon!r}", "none")
     if not sweep.setting:
         return
-    earlier: list[tuple[Setting, Any]] = []
+    earlier_files: list[tuple[Setting, Any]] = []
     for setting in settings:
         file = setting.applied(tables)
-        if any(other_file == file and _share_epsilon(setting, other) for other, other_file in earlier):
+        if any(earlier_file == file and setting.shares_epsilon(earlier) for earlier, earlier_file in earlier_files):
             findings.add("DP005", setting.place, "a setting that differs from all others", f"{setting.label} again")
-        earlier.append((setting, file))
-
-
-def _share_epsilon(one: Setting, other: Setting) -> bool:
-    return one.epsilon is None or other.is_for(one.epsilon)
+        earlier_files.append((setting, file))
 
 
 def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: Findings) -> None:
     """Add a finding for each problem in the file of a setting, at the key of the sweep that causes it. No finding is repeated."""
-    reported, solved = (
-        set(),
-        with_placeholders(tables),
-    )  # "calibrate" is replaced before the changes, because a change may not set it
+    solved = with_placeholders(tables)  # "calibrate" is replaced before the changes, because a change may not set it
+    reported = set()
     for setting in settings:
-        for change, other in _overlapping(setting):
-            if (change.place, "") not in reported:
-                reported.add((change.place, ""))
-                findings.add("DP005", change.place, f"{change.dotted} once in a setting", f"{other.dotted} as well")
+        for earlier, later in _overlapping(setting):
+            if (later.place, "") not in reported:
+                reported.add((later.place, ""))
+                findings.add("DP005", later.place, f"{later.dotted} once in a setting", f"{earlier.dotted} as well")
         for fault in _faults(setting.applied(solved)):
             place = _cause(setting, fault)
             if (place, fault.message) not in reported:
@@ -294,23 +292,26 @@ def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: F
 
 def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:
     """Yield pairs of changes to one value, or to a table and a value in it. Only one change of a pair would take effect."""
-    for change, other in itertools.combinations(setting.changes, 2):
-        shorter = min(len(change.target), len(other.target))
-        if shorter and change.target[:shorter] == other.target[:shorter]:
-            yield other, change
+    for earlier, later in itertools.combinations(setting.changes, 2):
+        shorter = min(len(earlier.target), len(later.target))
+        if shorter and earlier.target[:shorter] == later.target[:shorter]:
+            yield earlier, later
 
 
 def _faults(tables: Mapping[str, Any]) -> list[Fault]:
     """Return the problems of the file of a run, which has [train] and no [sweep]."""
-    findings, tables = Findings(), {name: table for name, table in tables.items() if name != "sweep"}
+    findings = Findings()
+    run_tables = {name: table for name, table in tables.items() if name != "sweep"}
     with suppress(TooMany):
-        check(tables, read_document(tables, findings), findings)
+        check(run_tables, read_document(run_tables, findings), findings)
     return findings.items
 
 
 def _cause(setting: Setting, fault: Fault) -> Path:
     """Return the path in the sweep of the key or value that causes a fault; the path of the setting if no change causes it."""
     for change in setting.changes:
-        if change.target[: len(fault.key)] == fault.key or fault.key[: len(change.target)] == change.target:
-            return change.key if fault.rule == UNKNOWN_KEY and len(fault.key) <= len(change.target) else change.place
+        shorter = min(len(change.target), len(fault.key))
+        if change.target[:shorter] == fault.key[:shorter]:
+            is_key_unknown = fault.rule == UNKNOWN_KEY and shorter == len(fault.key)
+            return change.key if is_key_unknown else change.place
     return setting.place

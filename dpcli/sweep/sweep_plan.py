@@ -119,7 +119,7 @@ class SweepPlan:
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
         """Return the plan on some blocks of the dataset. Finished runs on other blocks are not reused."""
-        return replace(self, variants=tuple(one.over(window) for one in self.variants))
+        return replace(self, variants=tuple(variant.over(window) for variant in self.variants))
 
     @property
     def rows(self) -> RowWindow | None:
@@ -129,7 +129,7 @@ class SweepPlan:
     @property
     def private_file(self) -> str | None:
         """Return the file of private data that all runs read as a table; None if there is no single such file."""
-        files = {one.plan.private_file for one in self.variants}
+        files = {variant.plan.private_file for variant in self.variants}
         return files.pop() if len(files) == 1 else None
 
     @property
@@ -139,7 +139,7 @@ class SweepPlan:
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
         """Return the plan restricted to rows of the private data."""
-        return replace(self, variants=tuple(one.on_rows(rows) for one in self.variants))
+        return replace(self, variants=tuple(variant.on_rows(rows) for variant in self.variants))
 
     @property
     def repeats(self) -> int:
@@ -169,12 +169,12 @@ def plan_sweep(path: str) -> SweepPlan:
     if train.public is None:
         raise InputError(f"{path}: train.public: name data declared public, on which the runs of a sweep are compared")
     solver = _Solver(path, _base_tables(tables, path), {})
-    variants = tuple(
-        solver.variant(epsilon, setting) for epsilon in sweep.epsilon for setting in settings if setting.is_for(epsilon)
-    )
+    variants: list[Variant] = []
+    for epsilon in sweep.epsilon:
+        variants += [solver.variant(epsilon, setting) for setting in settings if setting.is_for(epsilon)]
     trials = trials_of(path, sweep.tuning == "repeat-and-select", [variant.plan for variant in variants])
     folder = sweep.output or os.path.join("runs", f"{name_of(variants[0].plan)}-sweep")
-    return SweepPlan(path, sweep, os.path.abspath(folder), variants, trials, better)
+    return SweepPlan(path, sweep, os.path.abspath(folder), tuple(variants), trials, better)
 
 
 def name_of(plan: TrainingPlan) -> str:
@@ -215,9 +215,8 @@ class _Solver:
         except CannotCertify as problem:
             raise CannotCertify(f"epsilon {epsilon!r}, {setting.label}: {problem}") from None
         for index, key in find_calibrate(tables):
-            head, *rest = key.split(".")
             entry = plan.pipeline.mechanisms[index]
-            tables = with_value(tables, ("mechanism", index, head, *rest), getattr(entry.spec, key))
+            tables = with_value(tables, ("mechanism", index, *key.split(".")), getattr(entry.spec, key))
         if not plan.account.upper <= epsilon:
             raise CannotCertify(
                 f"{self.path}: epsilon {epsilon!r}: found a certified epsilon of {plan.account.upper!r} after calibration"
@@ -232,8 +231,8 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         raise InputError(
             f"{path}: budget.delta: expected the value of privacy.delta, at which a sweep computes every epsilon, found {delta!r}"
         )
-    train = {key: value for key, value in tables["train"].items() if key != "output"}
-    base = {**{key: tables[key] for key in RUN_TABLES if key in tables and key != "budget"}, "train": train}
+    base = {name: tables[name] for name in RUN_TABLES if name in tables and name != "budget"}
+    base["train"] = {key: value for key, value in tables["train"].items() if key != "output"}
     if find_calibrate(base):
         return base
     names = {stage.entry.name for stage in plan_of(path, toml_text(base).encode()).stages}
@@ -261,6 +260,16 @@ class Cell:
     def median(self) -> float:
         """Return the median of the values; NaN if there are none."""
         return statistics.median(self.values) if self.values else math.nan
+
+    @property
+    def lowest(self) -> float:
+        """Return the least value; NaN if there are none."""
+        return min(self.values, default=math.nan)
+
+    @property
+    def highest(self) -> float:
+        """Return the largest value; NaN if there are none."""
+        return max(self.values, default=math.nan)
 
     @property
     def runs(self) -> int:

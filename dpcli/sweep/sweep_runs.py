@@ -6,6 +6,7 @@ interrupted, all runs in progress are lost.
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -149,23 +150,28 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
         Denied: The ledger refuses a run. The results of the runs before it are kept.
         InputError: Another process works in the same folder.
     """
-    jobs = [(variant, [_job(plan, variant, k) for k in range(plan.repeats)]) for variant in plan.variants]
+    # The first runs of all settings come first, then the second runs. After an early end, all settings have about as many runs.
+    turns = itertools.product(range(plan.repeats), plan.variants)
+    jobs = [(_job(plan, variant, number), variant.plan.pipeline) for number, variant in turns]
     books = SweepCharges(ledger, reason("sweep", plan.path, plan.pipeline))
     with exclusive(plan.folder), Pool(processes) as pool:
-        answers = saved_answers([job for _, repeats in jobs for job in repeats])
+        answers = saved_answers(job for job, _ in jobs)
         for answer in answers.values():
             books.require_same(answer.charge, plan.folder)
-        total, missing = sum(len(repeats) for _, repeats in jobs), _missing_by_turns(jobs, answers)
-        progress(len(answers), total)
-        for job, answer in pool.answers(books.charged_jobs(missing)):
+        progress(len(answers), len(jobs))
+        missing_jobs = [(job, pipeline) for job, pipeline in jobs if job.folder not in answers]
+        for job, answer in pool.answers(books.charged_jobs(missing_jobs)):
             answers[job.folder] = answer
             if answer.failure is None:
                 books.commit(job.charge)
-            progress(len(answers), total)
+            progress(len(answers), len(jobs))
     if books.denied is not None:
         raise books.denied
-    cells = tuple(_cell(variant, [answers[job.folder] for job in repeats]) for variant, repeats in jobs)
-    return MeasuredSweep(plan, _metric_name(plan, answers.values()), cells)
+    cells = []
+    for variant in plan.variants:
+        folders = [_job(plan, variant, number).folder for number in range(plan.repeats)]
+        cells.append(_cell(variant, [answers[folder] for folder in folders]))
+    return MeasuredSweep(plan, _metric_name(plan, answers.values()), tuple(cells))
 
 
 def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
@@ -176,15 +182,6 @@ def _job(plan: SweepPlan, variant: Variant, number: int) -> Job:
 def job_of(plan: SweepPlan, variant: Variant, folder: str) -> Job:
     """Return the job of one run, which writes its files to `folder`."""
     return Job(plan.path, variant.text, folder, variant.fingerprint, window=variant.window, rows=variant.plan.rows)
-
-
-def _missing_by_turns(jobs: list[tuple[Variant, list[Job]]], answers: dict[str, JobAnswer]) -> list[tuple[Job, Pipeline]]:
-    """Return the jobs without an answer.
-
-    The first runs of all settings come first, then the second runs. After an early end, all settings have about as many runs.
-    """
-    turns = zip(*([(job, variant.plan.pipeline) for job in repeats] for variant, repeats in jobs), strict=True)
-    return [(job, pipeline) for turn in turns for job, pipeline in turn if job.folder not in answers]
 
 
 def _cell(variant: Variant, answers: list[JobAnswer]) -> Cell:

@@ -82,17 +82,11 @@ class Sweep:
     def _search_problems(self) -> Iterator[Problem]:
         """Yield the keys that contradict a private search, which releases a single model."""
         if self.repeats is not None:
-            yield (
-                ("repeats",),
-                'none with tuning = "repeat-and-select": the number of trials is drawn at random',
-                str(self.repeats),
-            )
+            expected = 'none with tuning = "repeat-and-select": the number of trials is drawn at random'
+            yield ("repeats",), expected, str(self.repeats)
         if len(self.epsilon) > 1:
-            yield (
-                ("epsilon",),
-                'one number with tuning = "repeat-and-select": each further search would be a further release',
-                str(len(self.epsilon)),
-            )
+            expected = 'one number with tuning = "repeat-and-select": each further search would be a further release'
+            yield ("epsilon",), expected, str(len(self.epsilon))
 
 
 def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:

@@ -60,7 +60,8 @@ def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials
 def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
     """Return the trials of the entry. Raises InputError unless every trial is the mechanism that the entry names, on all of the data."""
     assert isinstance(entry.spec, RepeatAndSelectSpec)
-    place, trained = f'{path}: mechanism["{entry.name}"]', {stage.entry.name for plan in plans for stage in plan.stages}
+    place = f'{path}: mechanism["{entry.name}"]'
+    trained = {stage.entry.name for plan in plans for stage in plan.stages}
     if trained != {entry.spec.mechanism}:
         raise InputError(
             f"{place}.mechanism: expected the mechanism of the training, {first_names(sorted(trained))}, found {entry.spec.mechanism}"
@@ -73,16 +74,11 @@ def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> T
             "search must be the mechanism from which its cost is computed"
         )
     trials = entry.spec.trials.distributed()
-    if not mean(trials) <= MOST_TRIALS:
+    if not trials.mean <= MOST_TRIALS:
         raise InputError(
-            f"{place}.trials: expected at most {MOST_TRIALS:g} on average, found {mean(trials):g}: the search runs every trial"
+            f"{place}.trials: expected at most {MOST_TRIALS:g} on average, found {trials.mean:g}: the search runs every trial"
         )
     return trials
-
-
-def mean(trials: Any) -> float:
-    """Return the mean number of trials."""
-    return float(trials.mean)
 
 
 def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
@@ -94,8 +90,11 @@ def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
     with localcontext(Context(prec=DIGITS)):
         if uniform is None:
             uniform = Decimal(secrets.randbits(BITS)) / 2**BITS
-        first, masses = _MASSES[type(trials)](trials)
-        return next(number for number, cumulative in zip(count(first), accumulate(masses), strict=False) if uniform < cumulative)
+        least, masses = _MASSES[type(trials)](trials)
+        for number, cumulative in enumerate(accumulate(masses), least):
+            if uniform < cumulative:
+                return number
+    raise AssertionError("the probabilities go on without end")
 
 
 def draw_settings(trials: Trials, settings: int) -> list[int]:
@@ -120,9 +119,9 @@ def _poisson(trials: Any) -> Masses:
     return 0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1))
 
 
-def _by_ratios(mass: Decimal, first: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
+def _by_ratios(mass: Decimal, least: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
     """Yield probabilities, given the first one and the ratio of each to the one before it."""
-    for k in count(first):
+    for k in count(least):
         yield mass
         mass *= ratio(k)
 

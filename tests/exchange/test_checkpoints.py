@@ -284,7 +284,7 @@ def test_what_a_pickle_says_twice_is_refused(kind: str) -> None:
 def test_instructions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\x80\x02" + b"N0" * 1000 + b"N."
     assert read_pickle(io.BytesIO(data)) is None
-    monkeypatch.setattr(inert_pickle, "MOST", 1000)
+    monkeypatch.setattr(inert_pickle, "MOST_INSTRUCTIONS", 1000)
     with pytest.raises(InputError, match="at most 1,000 instructions"):
         read_pickle(io.BytesIO(data))
 

@@ -24,8 +24,7 @@ from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, COMMANDS, FORMATS, M
 from dpcli.cli.main import cli
 from dpcli.document.formats.troff import ESCAPES
 from dpcli.explain.commands import man
-from dpcli.explain.glossary import TERMS
-from dpcli.explain.topics import TOPICS
+from dpcli.explain.topics import TERMS, TOPICS
 from dpcli.file.keys.annotations import keys_of
 from dpcli.file.pipeline.key_places import tables
 from dpcli.file.pipeline.section import TablePlace

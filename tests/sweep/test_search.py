@@ -24,7 +24,7 @@ from dpcli.sweep import sweep_trials as law
 from dpcli.sweep.documents.sweep import selected
 from dpcli.sweep.private_search import BEST, SEARCH, TRIALS, search
 from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
-from dpcli.sweep.sweep_trials import draw_count, draw_settings, mean
+from dpcli.sweep.sweep_trials import draw_count, draw_settings
 from dpcli.sweep.worker import RESULT, RUN_FOLDER, Job, JobAnswer
 from tests.command import dpcli
 from tests.sweep.pretended import InOneProcess, pretended
@@ -77,7 +77,7 @@ def test_inversion_at_every_level(trials: NegativeBinomial | PoissonTrials) -> N
     with localcontext(prec=law.DIGITS):
         largest = Decimal(2**law.BITS - 1) / 2**law.BITS
     assert largest < 1
-    assert draw_count(trials, largest) > mean(trials)  # which ends, too
+    assert draw_count(trials, largest) > trials.mean  # which ends, too
 
 
 def test_numbers_and_settings_are_drawn_from_their_laws() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, product
 
 Sum = Callable[[Records], float]
 
@@ -24,9 +24,9 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
     """
     replaces = adjacency == "replace-one"
     low = -size if replaces and form == "contribution" else 0.0
-    others = (0.0, size) if replaces and form == "bare" else (-size, 0.0, size)
-    for other in others:
-        value = {"x": size, "y": low, "z": 0.0, "o": other}
+    unchanged_values = (0.0, size) if replaces and form == "bare" else (-size, 0.0, size)
+    for unchanged in unchanged_values:
+        value = {"x": size, "y": low, "z": 0.0, "o": unchanged}
 
         def moved(records: Records, value: dict[str, float] = value) -> float:
             if unit:
@@ -67,9 +67,13 @@ def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Rel
     return lambda records: np.exp(log_weight(support - total(records)) - norm)
 
 
-def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float, count: int, other: float) -> Release:
-    """Return the release of a sum to which each record contributes a shift that it draws."""
-    sign = {"x": 1.0, "y": -1.0, "z": 0.0, "o": other}
+def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float, count: int, unchanged: float) -> Release:
+    """Return the release of a sum to which each record contributes a shift that it draws.
+
+    Args:
+        unchanged: Factor of the shift of each record that does not change.
+    """
+    sign = {"x": 1.0, "y": -1.0, "z": 0.0, "o": unchanged}
 
     def release(records: Records) -> Array:
         laws = []
@@ -82,12 +86,12 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
     return release
 
 
-def responses(epsilon: float, categories: int, zero: int | None, other: int) -> Release:
+def responses(epsilon: float, categories: int, zero: int | None, unchanged: int) -> Release:
     """Return the release of every record of the sample by k-ary randomised response.
 
-    A blanked record has category `zero`, or a uniform response if `zero` is None.
+    A blanked record has category `zero`, or a uniform response if `zero` is None. A record that does not change has category `unchanged`.
     """
-    answers = {"x": 0, "y": 1, "z": zero, "o": other}
+    answers = {"x": 0, "y": 1, "z": zero, "o": unchanged}
     total = math.exp(epsilon) + categories - 1.0
 
     def distribution(category: int | None) -> Array:
@@ -96,9 +100,6 @@ def responses(epsilon: float, categories: int, zero: int | None, other: int) -> 
         return np.array([math.exp(epsilon) if c == category else 1.0 for c in range(categories)]) / total
 
     def release(records: Records) -> Array:
-        law = np.ones(1)
-        for record in records:
-            law = np.multiply.outer(law, distribution(answers[record])).ravel()
-        return law
+        return product([np.ones(1), *(distribution(answers[record]) for record in records)])
 
     return release

@@ -136,29 +136,22 @@ def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
             with suppress(NotRepresentable):
                 bounds.append(profile.delta(epsilon))
         if bounds:
-            certain = [bound.lower for bound in bounds if bound.lower is not None] if attained(pipeline, group) else []
-            return Bound(min(bound.upper for bound in bounds), max(certain, default=None))
+            upper = min(bound.upper for bound in bounds)
+            lowers = [bound.lower for bound in bounds if bound.lower is not None]
+            return Bound(upper, max(lowers, default=None) if attained(pipeline, group) else None)
     return Bound(1.0)
 
 
 def _file(reference: Reference, scheme: str, situation: Situation, size: int) -> str:
     """Return the text of a pipeline file with the reference as its last entry."""
-    several = situation.contributions > 1
-    privacy: dict[str, object] = {
-        "unit": "user" if several else "example",
-        "adjacency": situation.adjacency,
-        "delta": 1e-5,
-        "dataset_size": size,
-        **({"max_contributions": situation.contributions} if several else {}),
-    }
-    sampled = situation.draws.keys
-    entry: dict[str, object] = {
-        "name": "it",
-        "type": reference.type,
-        **reference.keys,
-        **({"stated_for": "record"} if several and reference.stated else {}),
-        "steps": situation.draws.steps * situation.draws.passes,
-        **({"sampling": {"scheme": scheme, **sampled}} if sampled is not None else {}),
-    }
+    privacy: dict[str, object] = {"unit": "example", "adjacency": situation.adjacency, "delta": 1e-5, "dataset_size": size}
+    entry: dict[str, object] = {"name": "it", "type": reference.type, **reference.keys}
+    if situation.contributions > 1:
+        privacy |= {"unit": "user", "max_contributions": situation.contributions}
+        if reference.stated:
+            entry["stated_for"] = "record"
+    entry["steps"] = situation.draws.steps * situation.draws.passes
+    if situation.draws.keys is not None:
+        entry["sampling"] = {"scheme": scheme, **situation.draws.keys}
     members = [{"name": name, **keys} for name, keys in reference.members.items()]
     return text_of({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})

@@ -52,10 +52,10 @@ def permute_and_flip(epsilon: float, score: Scores) -> Release:
         accepts = np.exp(0.5 * epsilon * (scores - scores.max()))
         law = np.zeros(len(scores))
         for order in itertools.permutations(range(len(scores))):
-            left = 1.0 / math.factorial(len(scores))
+            undecided = 1.0 / math.factorial(len(scores))  # probability of this order, with no candidate accepted so far
             for candidate in order:
-                law[candidate] += left * accepts[candidate]
-                left *= 1.0 - accepts[candidate]
+                law[candidate] += undecided * accepts[candidate]
+                undecided *= 1.0 - accepts[candidate]
         return law
 
     return release
@@ -137,7 +137,7 @@ def selected(inner: Release, generating: Callable[[Array], Array], order: Callab
         law = inner(records)
         ranked = law[order(len(law))]
         below = np.minimum(np.concatenate(([0.0], np.cumsum(ranked))) / ranked.sum(), 1.0)
-        at = generating(below)
-        return np.concatenate((at[:1], np.diff(at)))
+        best_below = generating(below)  # probability that no output is better than each outcome
+        return np.concatenate((best_below[:1], np.diff(best_below)))
 
     return release

@@ -86,7 +86,8 @@ def poisson(rate: float, most: int | None = None) -> Drawn:
         for chosen in itertools.product((False, True), repeat=len(records)):
             sample = tuple(itertools.compress(records, chosen))
             weight = rate ** len(sample) * (1.0 - rate) ** (len(records) - len(sample))
-            subsets = list(itertools.combinations(sample, min(len(sample), most if most is not None else len(sample))))
+            used = len(sample) if most is None else min(len(sample), most)
+            subsets = list(itertools.combinations(sample, used))
             laws += [weight / len(subsets) * release(part) for part in subsets]
         return np.asarray(sum(laws))
 
@@ -118,9 +119,10 @@ def shuffled(release: Release, records: Records) -> Array:
 def bins(release: Release, records: Records) -> Array:
     """Release the records in two steps, each record in one of them at random."""
     laws = []
-    for second in itertools.product((False, True), repeat=len(records)):
-        first = [not chosen for chosen in second]
-        laws.append(product([release(tuple(itertools.compress(records, chosen))) for chosen in (first, second)]))
+    for in_second in itertools.product((False, True), repeat=len(records)):
+        in_first = [not chosen for chosen in in_second]
+        samples = [tuple(itertools.compress(records, chosen)) for chosen in (in_first, in_second)]
+        laws.append(product(map(release, samples)))
     return np.asarray(sum(laws) / len(laws))
 
 
@@ -139,16 +141,19 @@ SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
 
 def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
     """Return two neighbouring datasets that differ in `records` records."""
-    other = {"add-remove": "z" if draws.slots else "", "zero-out": "z", "replace-one": "y"}[adjacency]
-    rest = ("o",) * (draws.others * records if draws.slots else draws.others)
-    return ("x",) * records + rest, (other,) * records + rest if other else rest
+    unchanged = ("o",) * (draws.others * records if draws.slots else draws.others)
+    present = ("x",) * records + unchanged
+    if adjacency == "add-remove" and not draws.slots:
+        return present, unchanged
+    replacement = "y" if adjacency == "replace-one" else "z"
+    return present, (replacement,) * records + unchanged
 
 
 def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
     """Return the law of one pass's releases on each of two datasets."""
     cached = functools.cache(release)  # many draws give the same sample
-    present, other = records
-    return draws.drawn(cached, present), draws.drawn(cached, other)
+    present, changed = records
+    return draws.drawn(cached, present), draws.drawn(cached, changed)
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
@@ -165,6 +170,11 @@ def _direction(p: Array, q: Array, epsilon: float, passes: int) -> float:
         losses = np.log(p) - np.log(q)
     order = np.argsort(losses)
     # For each outcome of one pass: the first outcome of the other pass at which the sum of both losses exceeds epsilon.
-    first = np.searchsorted(losses[order], epsilon - losses, side="right")
-    above_p, above_q = (np.concatenate((np.cumsum(law[order][::-1])[::-1], [0.0]))[first] for law in (p, q))
+    smallest_partner = np.searchsorted(losses[order], epsilon - losses, side="right")
+    above_p, above_q = (_upper_sums(law[order])[smallest_partner] for law in (p, q))
     return max(float(p @ above_p - np.exp(epsilon) * (q @ above_q)), 0.0)
+
+
+def _upper_sums(values: Array) -> Array:
+    """Return the sum of values[k:] for k = 0, ..., len(values)."""
+    return np.concatenate((np.cumsum(values[::-1])[::-1], [0.0]))

@@ -11,17 +11,22 @@ from dpcli.exam.enumeration.drawing_records import Array
 
 def tree(steps: int) -> Array:
     """Return a matrix with a row for each complete node of a binary tree over the steps."""
+    step = np.arange(steps)
     rows = []
     size = 1
     while size <= steps:
-        rows += [[float(start <= step < start + size) for step in range(steps)] for start in range(0, steps - size + 1, size)]
+        starts = range(0, steps - size + 1, size)
+        rows += [(step >= start) & (step < start + size) for start in starts]
         size *= 2
-    return np.array(rows)
+    return np.array(rows, dtype=float)
 
 
 def toeplitz(column: tuple[float, ...], steps: int) -> Array:
     """Return the matrix C[i, j] = c_{i-j}."""
-    return np.array([[column[i - j] if 0 <= i - j < len(column) else 0.0 for j in range(steps)] for i in range(steps)])
+    matrix = np.zeros((steps, steps))
+    for distance, coefficient in enumerate(column[:steps]):
+        matrix += coefficient * np.eye(steps, k=-distance)
+    return matrix
 
 
 def banded(bands: int, steps: int) -> Array:
@@ -44,7 +49,7 @@ def largest_norm(encoder: Array, separation: int, most: int) -> float:
     """
     largest = 0.0
     for pattern in itertools.product((0.0, 1.0), repeat=encoder.shape[1]):
-        at = np.flatnonzero(pattern)
-        if len(at) <= most and (np.diff(at) >= separation).all():
+        contributing_steps = np.flatnonzero(pattern)
+        if len(contributing_steps) <= most and (np.diff(contributing_steps) >= separation).all():
             largest = max(largest, float(np.linalg.norm(encoder @ np.array(pattern))))
     return largest

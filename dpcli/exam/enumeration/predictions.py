@@ -17,21 +17,25 @@ OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes for ea
 MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # change of a logit by each record, in units of the logit's sensitivity
 
 
-def counts(records: Records, situation: Situation, others: tuple[int, ...], after: int) -> Array:
+def counts(records: Records, situation: Situation, others: tuple[int, ...], changed_vote: int) -> Array:
     """Return the votes for each label.
 
-    The teacher of a unit votes for label 0 if the unit's records are present, and for label `after` otherwise.
+    The teacher of a unit votes for label 0 if the unit's records are present, and for label `changed_vote` otherwise.
     """
     votes = np.array(others, dtype=float)
     for record_present in situation.changed_units(records):
-        votes[0 if record_present else after] += 1.0
+        votes[0 if record_present else changed_vote] += 1.0
     return votes
 
 
 def voting(noise: str, scale: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of the winner of one query. Each has other votes of the teachers whose data do not change."""
-    for others, after in itertools.product(OTHERS, (1, 2)):
-        yield lambda records, others=others, after=after: winners(noise, scale, counts(records, situation, others, after))  # type: ignore[misc]
+    for others, changed_vote in itertools.product(OTHERS, (1, 2)):
+
+        def release(records: Records, others: tuple[int, ...] = others, changed_vote: int = changed_vote) -> Array:
+            return winners(noise, scale, counts(records, situation, others, changed_vote))
+
+        yield release
 
 
 def sessions(
@@ -41,10 +45,10 @@ def sessions(
 
     The outcome of a query is a label or no answer. The session ends when `answers` labels have been released.
     """
-    for others, after in itertools.product(OTHERS, (1, 2)):
+    for others, changed_vote in itertools.product(OTHERS, (1, 2)):
 
-        def release(records: Records, others: tuple[int, ...] = others, after: int = after) -> Array:
-            votes = counts(records, situation, others, after)
+        def release(records: Records, others: tuple[int, ...] = others, changed_vote: int = changed_vote) -> Array:
+            votes = counts(records, situation, others, changed_vote)
             agrees = stats.norm.sf(threshold - votes.max(), scale=query_noise)
             labels = (1.0 - agrees, *(agrees * winners("normal", answer_noise, votes)))
             return np.array(list(_session_law(labels, queries, answers)))
@@ -58,26 +62,32 @@ def _session_law(outcomes: tuple[float, ...], queries: int, answers: int) -> Ite
         yield 1.0
         return
     for label, probability in enumerate(outcomes):
-        for rest in _session_law(outcomes, queries - 1, answers - (label > 0)):
-            yield probability * rest
+        for later_probability in _session_law(outcomes, queries - 1, answers - (label > 0)):
+            yield probability * later_probability
 
 
-def ensembles(shards: int, rate: float, radius: float, removed: bool, situation: Situation) -> Iterator[Release]:
+def ensembles(shards: int, rate: float, radius: float, change: str, situation: Situation) -> Iterator[Release]:
     """Yield releases of a token from the average of a random subset of models.
 
     The models are corners and interior points of the set that the radius allows.
+
+    Args:
+        change: "replace-shard" or "remove-shard"; the effect of one change of the data.
     """
+    removes = change == "remove-shard" and situation.adjacency == "add-remove"
     rare = 1.0 / (math.exp(radius) + 1.0)
     public = np.array([rare, rare, 1.0 - 2.0 * rare])
-    up, other = (public * np.exp(radius * np.array(sign)) for sign in ((1, -1, -1), (-1, 1, -1)))
-    models = (up, other, public, 0.5 * (up + public))
-    for before, after, rest in itertools.product(models, repeat=3):
-        if removed and after is not public:
-            continue
+    corners = [public * np.exp(radius * np.array(sign)) for sign in ((1, -1, -1), (-1, 1, -1))]
+    models = (*corners, public, 0.5 * (corners[0] + public))
+    # A removed shard leaves no model.
+    replacements = (None,) if removes else models
+    for present, absent, unchanged in itertools.product(models, replacements, models):
 
-        def release(records: Records, before: Array = before, after: Array = after, rest: Array = rest) -> Array:
-            changing = [before if present else None if removed else after for present in situation.changed_units(records)]
-            ensemble = [model for model in changing if model is not None] + [rest] * (shards - situation.group)
+        def release(
+            records: Records, present: Array = present, absent: Array | None = absent, unchanged: Array = unchanged
+        ) -> Array:
+            changing = [present if is_present else absent for is_present in situation.changed_units(records)]
+            ensemble = [model for model in changing if model is not None] + [unchanged] * (shards - situation.group)
             return _token(ensemble, public, rate)
 
         yield release

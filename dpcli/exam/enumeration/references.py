@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,11 @@ from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
-from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation
+from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation, product
 from dpcli.exam.enumeration.matrices import banded, blt, largest_norm, toeplitz, tree
 
+Releases = Callable[[Situation], Iterator[Release]]
+Function = Callable[[Array], Array]
 # A release of two numbers has cells^2 joint outcomes. Each number therefore has fewer cells than a release of one number.
 TWO_OUTCOMES_CELLS = 64
 TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
@@ -38,13 +41,13 @@ class Reference:
 
     type: str
     keys: dict[str, object]
-    releases: Callable[[Situation], Iterator[Release]]
+    releases: Releases
     members: dict[str, dict[str, object]] = field(default_factory=dict)
     stated: bool = False
     loss: float = 5e-3
 
 
-def contribution(kind: Callable[[float], Callable[[Array], Array]], level: float) -> Callable[[Situation], Iterator[Release]]:
+def contribution(kind: Callable[[float], Function], level: float) -> Releases:
     """Return releases with noise of `level` on sums of contributions up to 1."""
 
     def releases(situation: Situation) -> Iterator[Release]:
@@ -54,7 +57,7 @@ def contribution(kind: Callable[[float], Callable[[Array], Array]], level: float
     return releases
 
 
-def bare(kind: Callable[[float], Callable[[Array], Array]], level: float, size: float) -> Callable[[Situation], Iterator[Release]]:
+def bare(kind: Callable[[float], Function], level: float, size: float) -> Releases:
     """Return releases with noise of `level` on sums that move by at most `size`."""
 
     def releases(situation: Situation) -> Iterator[Release]:
@@ -69,7 +72,7 @@ def _bare_sums(situation: Situation, size: float) -> Iterator[noise.Sum]:
     return noise.sums(situation.adjacency, "bare", size, unit=situation.contributions > 1)
 
 
-def on_integers(log_weight: Callable[[Array], Array], size: int, reach: int) -> Callable[[Situation], Iterator[Release]]:
+def on_integers(log_weight: Function, size: int, reach: int) -> Releases:
     """Return releases of an integer that moves by at most `size`, with noise on the integers up to `reach`."""
 
     def releases(situation: Situation) -> Iterator[Release]:
@@ -79,7 +82,7 @@ def on_integers(log_weight: Callable[[Array], Array], size: int, reach: int) -> 
     return releases
 
 
-def on_vectors(log_weight: Callable[[Array], Array], reach: int) -> Callable[[Situation], Iterator[Release]]:
+def on_vectors(log_weight: Function, reach: int) -> Releases:
     """Return releases of two integers that one change moves by 1 each.
 
     If the entry's bound is attained by other data, such as one integer that moves by 2, its reference needs loss = 1.
@@ -88,12 +91,17 @@ def on_vectors(log_weight: Callable[[Array], Array], reach: int) -> Callable[[Si
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, 1.0):
             release = noise.lattice(log_weight, total, reach)
-            yield lambda records, release=release: np.multiply.outer(release(records), release(records)).ravel()  # type: ignore[misc]
+            yield partial(_joint_law, (release, release))
 
     return releases
 
 
-def choice(release: Callable[[choices.Scores], Release]) -> Callable[[Situation], Iterator[Release]]:
+def _joint_law(parts: tuple[Release, ...], records: Records) -> Array:
+    """Return the law of several independent releases of the same records."""
+    return product(release(records) for release in parts)
+
+
+def choice(release: Callable[[choices.Scores], Release]) -> Releases:
     """Return releases of a choice among candidates, for several score functions."""
     return lambda situation: (release(score) for score in choices.scores(situation.adjacency))
 
@@ -119,7 +127,7 @@ def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
     return release
 
 
-def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
+def stated_pure(epsilon: float) -> Releases:
     """Return releases that are tight for epsilon-DP: a bit by randomised response, and a sum with Laplace noise."""
 
     def releases(situation: Situation) -> Iterator[Release]:
@@ -130,13 +138,13 @@ def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
     return releases
 
 
-def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
+def stated_zcdp(rho: float) -> Releases:
     """Return a release that is tight for rho-zCDP: a sum with Gaussian noise."""
     sigma = 1.0 / math.sqrt(2.0 * rho)
     return lambda situation: iter([noise.additive(noise.normal(sigma), _record_sum(situation), REACH * sigma, situation.cells)])
 
 
-def responses(epsilon: float, categories: int, blank: int | None = 1) -> Callable[[Situation], Iterator[Release]]:
+def responses(epsilon: float, categories: int, blank: int | None = 1) -> Releases:
     """Return releases of every record by randomised response.
 
     Args:
@@ -144,25 +152,23 @@ def responses(epsilon: float, categories: int, blank: int | None = 1) -> Callabl
     """
 
     def releases(situation: Situation) -> Iterator[Release]:
-        for other in range(categories):
-            yield noise.responses(epsilon, categories, blank, other)
+        for unchanged in range(categories):
+            yield noise.responses(epsilon, categories, blank, unchanged)
 
     return releases
 
 
-def gaussian_mixture(
-    shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float
-) -> Callable[[Situation], Iterator[Release]]:
+def gaussian_mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -> Releases:
     """Return releases of a sum to which each record contributes a random shift."""
 
     def releases(situation: Situation) -> Iterator[Release]:
-        for other in (-1.0, 0.0, 1.0):
-            yield noise.mixture(shifts, weights, sigma, min(situation.cells, SEVERAL_STEPS_CELLS), other)
+        for unchanged in (-1.0, 0.0, 1.0):
+            yield noise.mixture(shifts, weights, sigma, min(situation.cells, SEVERAL_STEPS_CELLS), unchanged)
 
     return releases
 
 
-def matrix_release(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
+def matrix_release(encoder: Array, separation: int, most: int, sigma: float) -> Releases:
     """Return a release of an encoded stream, projected on the direction in which a unit moves it.
 
     The stream moves by the largest norm over all participation patterns.
@@ -182,15 +188,9 @@ def laplace_and_gaussian(situation: Situation) -> Iterator[Release]:
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
         laplace = noise.additive(noise.laplace(2.0), total, 12.0, cells)
         gaussian = noise.additive(noise.normal(1.5), total, 12.0, cells)
-        yield lambda records, one=laplace, two=gaussian: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
+        yield partial(_joint_law, (laplace, gaussian))
 
 
-# Probability generating functions of the number of trials.
-GENERATING: dict[str, Callable[[Array], Array]] = {
-    "poisson": lambda x: np.exp(2.0 * (x - 1.0)),
-    "geometric": lambda x: 0.5 * x / (1.0 - 0.5 * x),
-    "logarithmic": lambda x: np.log1p(-0.5 * x) / math.log(0.5),
-}
 # Orders of preference of n outcomes.
 ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
     np.arange,
@@ -199,12 +199,16 @@ ORDERS: tuple[Callable[[int], NDArray[np.signedinteger]], ...] = (
 )
 
 
-def best_of_trials(trials: str) -> Callable[[Situation], Iterator[Release]]:
-    """Return releases of the best of a random number of Laplace releases, for several orders of preference."""
+def best_of_trials(generating: Function) -> Releases:
+    """Return releases of the best of a random number of Laplace releases, for several orders of preference.
+
+    Args:
+        generating: Probability generating function of the number of trials.
+    """
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total, order in itertools.product(noise.sums(situation.adjacency, "contribution", 1.0), ORDERS):
-            yield choices.selected(noise.additive(noise.laplace(1.0), total, REACH, 240), GENERATING[trials], order)
+            yield choices.selected(noise.additive(noise.laplace(1.0), total, REACH, 240), generating, order)
 
     return releases
 
@@ -214,17 +218,8 @@ def empty_release(situation: Situation) -> Iterator[Release]:
     yield lambda records: np.ones(1)
 
 
-TRIALS: dict[str, dict[str, object]] = {
-    "poisson": {"distribution": "poisson", "mean": 2.0},
-    "geometric": {"distribution": "geometric", "gamma": 0.5},
-    "logarithmic": {"distribution": "logarithmic", "gamma": 0.5},
-}
-LAPLACE = {"type": "laplace", "noise_multiplier": 1.0}
-MEMBERS = {"m1": {"type": "laplace", "noise_multiplier": 2.0}, "m2": {"type": "gaussian", "noise_multiplier": 1.5}}
-NORMAL = {"m1": {"type": "gaussian", "noise_multiplier": 1.5}, "m2": {"type": "gaussian", "noise_multiplier": 2.0}}
 SHIFTS, WEIGHTS = (0.5, 2.0), (0.75, 0.25)
-
-REFERENCES: tuple[Reference, ...] = (
+ADDITIVE_NOISE = (
     Reference("gaussian", {"noise_multiplier": 0.7}, contribution(noise.normal, 0.7)),
     Reference("gaussian", {"sigma": 2.0, "sensitivity": 1.0}, bare(noise.normal, 2.0, 1.0)),
     Reference(
@@ -240,149 +235,194 @@ REFERENCES: tuple[Reference, ...] = (
     # The log weights of discrete Gaussian noise are -x^2 / (2 sigma^2). The divisor is 0.98 for sigma = 0.7, and 4.5 for sigma = 1.5.
     Reference("discrete-gaussian", {"sigma": 0.7, "sensitivity": 1}, on_integers(lambda x: -x * x / 0.98, 1, 20)),
     Reference("discrete-gaussian", {"sigma": 1.5, "sensitivity": 2, "dimension": 1}, on_integers(lambda x: -x * x / 4.5, 2, 40)),
-    *(
-        Reference("discrete-gaussian", {"sigma": 1.0, **keys}, on_vectors(lambda x: -x * x / 2.0, 6))
-        for keys in ({"l2_sensitivity": 1.4142135623730951}, {"sensitivity": 2})
-    ),
+    Reference("discrete-gaussian", {"sigma": 1.0, "l2_sensitivity": math.sqrt(2.0)}, on_vectors(lambda x: -x * x / 2.0, 6)),
+    Reference("discrete-gaussian", {"sigma": 1.0, "sensitivity": 2}, on_vectors(lambda x: -x * x / 2.0, 6)),
     Reference("discrete-laplace", {"scale": 1.0, "sensitivity": 2}, on_vectors(lambda x: -np.abs(x), 9), loss=1.0),
     Reference("discrete-laplace", {"scale": 1.5, "sensitivity": 2}, on_integers(lambda x: -np.abs(x) / 1.5, 2, 60)),
+)
+
+
+def _noisy_max(name: str) -> Reference:
+    """Return the reference of the largest score with the noise of this name."""
+    return Reference(
+        "report-noisy-max", {"epsilon": 1.0, "noise": name}, choice(partial(choices.noisy_max, 1.0, name)), stated=True
+    )
+
+
+def _sparse_vector(answers: int, share: float) -> Reference:
+    """Return the reference of a number of answers, for which the threshold has this share of epsilon."""
+    return Reference(
+        "sparse-vector",
+        {"epsilon": 1.0, "answers": answers, "threshold_share": share},
+        choice(partial(choices.above_threshold, 1.0, answers, share)),
+        stated=True,
+    )
+
+
+CHOICES = (
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3, "blank": "uniform"}, responses(1.0, 3, None), stated=True),
-    Reference("exponential", {"epsilon": 1.0}, choice(lambda score: choices.exponential(1.0, score)), stated=True),
-    *(
-        Reference(
-            "report-noisy-max",
-            {"epsilon": 1.0, "noise": name},
-            choice(lambda score, name=name: choices.noisy_max(1.0, name, score)),  # type: ignore[misc]
-            stated=True,
-        )
-        for name in choices.NOISES
-    ),
-    Reference("permute-and-flip", {"epsilon": 1.0}, choice(lambda score: choices.permute_and_flip(1.0, score)), stated=True),
-    *(
-        Reference(
-            "sparse-vector",
-            {"epsilon": 1.0, "answers": answers, "threshold_share": share},
-            choice(lambda score, a=answers, s=share: choices.above_threshold(1.0, a, s, score)),  # type: ignore[misc]
-            stated=True,
-        )
-        for answers, share in ((1, 0.5), (2, 0.3))
-    ),
-    Reference(
-        "propose-test-release",
-        {"epsilon": 1.0, "delta": 0.05},
-        lambda s: stability.tested_modes(s.adjacency, 1.0, 0.05),
-        stated=True,
-    ),
+    Reference("exponential", {"epsilon": 1.0}, choice(partial(choices.exponential, 1.0)), stated=True),
+    *map(_noisy_max, choices.NOISES),
+    Reference("permute-and-flip", {"epsilon": 1.0}, choice(partial(choices.permute_and_flip, 1.0)), stated=True),
+    _sparse_vector(1, 0.5),
+    _sparse_vector(2, 0.3),
+)
+
+
+# Weights of discrete noise of scale or sigma 1.5, by the key that states it.
+HISTOGRAM_WEIGHTS: dict[str, Callable[[int], float]] = {
+    "scale": lambda x: math.exp(-abs(x) / 1.5),
+    "sigma": lambda x: math.exp(-x * x / 4.5),
+}
+
+
+def _histogram(noise_key: str, threshold: int, keys: int, rows: int) -> Reference:
+    """Return the reference of a stability histogram. A unit adds at most `rows` to at most `keys` keys."""
+    return Reference(
+        "stability-histogram",
+        {noise_key: 1.5, "threshold": threshold, "max_groups": keys, "max_rows": rows},
+        partial(stability.shown_keys, HISTOGRAM_WEIGHTS[noise_key], threshold, keys, rows),
+    )
+
+
+STABILITY = (
+    Reference("propose-test-release", {"epsilon": 1.0, "delta": 0.05}, partial(stability.tested_modes, 1.0, 0.05), stated=True),
     Reference(
         "propose-test-release",
         {"epsilon": 0.5, "delta": 0.1, "mechanism": "m1"},
-        lambda s: stability.tested_number(0.5, 0.1, 2.0, s),
+        partial(stability.tested_number, 0.5, 0.1, 2.0),
         members={"m1": {"type": "laplace", "scale": 2.0, "sensitivity": 1.0}},
         stated=True,
     ),
-    *(
-        Reference(
-            "stability-histogram",
-            {"scale": 1.5, "threshold": least, "max_groups": keys, "max_rows": rows},
-            lambda s, t=least, k=keys, r=rows: stability.shown_keys(lambda x: math.exp(-abs(x) / 1.5), t, k, r, s),  # type: ignore[misc]
-        )
-        for least, keys, rows in ((5, 1, 1), (6, 2, 1), (7, 1, 2))
-    ),
-    *(
-        Reference(
-            "stability-histogram",
-            {"sigma": 1.5, "threshold": least, "max_groups": keys, "max_rows": rows},
-            lambda s, t=least, k=keys, r=rows: stability.shown_keys(lambda x: math.exp(-x * x / 4.5), t, k, r, s),  # type: ignore[misc]
-        )
-        for least, keys, rows in ((4, 1, 1), (3, 2, 1), (6, 1, 2))
-    ),
+    _histogram("scale", 5, 1, 1),
+    _histogram("scale", 6, 2, 1),
+    _histogram("scale", 7, 1, 2),
+    _histogram("sigma", 4, 1, 1),
+    _histogram("sigma", 3, 2, 1),
+    _histogram("sigma", 6, 1, 2),
+)
+STATED = (
     Reference("pure-dp", {"epsilon": 0.8}, stated_pure(0.8), stated=True),
-    Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda s: iter([_bit(s, 0.8, 0.02)]), stated=True),
+    Reference("approx-dp", {"epsilon": 0.8, "delta": 0.02}, lambda situation: iter([_bit(situation, 0.8, 0.02)]), stated=True),
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
-    Reference("composed", {"mechanisms": ("m1", "m2")}, laplace_and_gaussian, members=MEMBERS, loss=0.03),
-    # The weighted mean of the two Gaussian outcomes is a sufficient statistic, with a noise multiplier of 1.2.
-    Reference("composed", {"mechanisms": ("m1", "m2")}, contribution(noise.normal, 1.2), members=NORMAL),
-    *(
-        Reference(
-            "tree-aggregation",
-            {"noise_multiplier": 3.0, "iterations": 6, "max_participations": k, "min_separation": b},
-            matrix_release(tree(6), b, k, 3.0),
-        )
-        for k, b in ((1, 1), (2, 3))
-    ),
-    *(
-        Reference(
-            "banded-toeplitz",
-            {
-                "noise_multiplier": 3.0,
-                "iterations": 7,
-                "max_participations": k,
-                "min_separation": b,
-                "coefficients": (1.0, 0.5, 0.25),
-            },
-            matrix_release(toeplitz((1.0, 0.5, 0.25), 7), b, k, 3.0),
-        )
-        for k, b in ((1, 1), (2, 3), (9, 2))
-    ),
-    *(
-        Reference(
-            "banded-matrix",
-            {"noise_multiplier": 3.0, "iterations": 7, "max_participations": k, "min_separation": b, "bands": bands},
-            matrix_release(banded(bands, 7), b, k, 3.0),
-        )
-        for k, b, bands in ((1, 3, 3), (3, 3, 2), (9, 2, 2))
-    ),
+)
+GROUPS = (
     Reference(
-        "buffered-toeplitz",
-        {
-            "noise_multiplier": 3.0,
-            "iterations": 6,
-            "max_participations": 2,
-            "min_separation": 2,
-            "buf_decay": (0.9, 0.5),
-            "output_scale": (0.4, 0.3),
-        },
-        matrix_release(blt((0.9, 0.5), (0.4, 0.3), 6), 2, 2, 3.0),
+        "composed",
+        {"mechanisms": ("m1", "m2")},
+        laplace_and_gaussian,
+        members={"m1": {"type": "laplace", "noise_multiplier": 2.0}, "m2": {"type": "gaussian", "noise_multiplier": 1.5}},
+        loss=0.03,
     ),
-    *(
-        Reference(
-            "repeat-and-select", {"mechanism": "trial", "trials": TRIALS[name]}, best_of_trials(name), members={"trial": LAPLACE}
-        )
-        for name in TRIALS
+    # The weighted mean of the two Gaussian outcomes is a sufficient statistic, with a noise multiplier of 1.2.
+    Reference(
+        "composed",
+        {"mechanisms": ("m1", "m2")},
+        contribution(noise.normal, 1.2),
+        members={"m1": {"type": "gaussian", "noise_multiplier": 1.5}, "m2": {"type": "gaussian", "noise_multiplier": 2.0}},
     ),
-    *(
-        Reference("gnmax", {"sigma": level}, lambda s, level=level: predictions.voting("normal", level, s))  # type: ignore[misc]
-        for level in (1.0, 3.0)
-    ),
-    Reference("lnmax", {"scale": 2.0}, lambda s: predictions.voting("laplace", 2.0, s)),
-    *(
-        Reference(
-            "confident-gnmax",
-            {"queries": 2, "threshold": 3.0, "threshold_sigma": 2.0, "sigma": 2.0, **({"answers": answers} if answers else {})},
-            lambda s, answers=answers: predictions.sessions(2, answers or 2, 3.0, 2.0, 2.0, s),  # type: ignore[misc]
-        )
-        for answers in (None, 1)
-    ),
-    *(
-        Reference(
-            "pmixed",
-            {"shards": shards, "model_rate": rate, "radius": radius, "change": change},
-            lambda s, n=shards, q=rate, r=radius, c=change: predictions.ensembles(  # type: ignore[misc]
-                n, q, r, c == "remove-shard" and s.adjacency == "add-remove", s
-            ),
-        )
-        for (shards, rate, radius), change in itertools.product(((3, 0.5, 0.6), (2, 1.0, 0.4)), ("replace-shard", "remove-shard"))
-    ),
-    Reference("private-decoding", {"clip": 2.0, "references": 3, "temperature": 0.8}, lambda s: predictions.decoding(2.0, 3, 0.8)),
-    *(
-        Reference(
-            "private-decoding",
-            {"clip": clip, "references": 3, "temperature": 0.8, "threshold": threshold, "scale": 0.2},
-            lambda s, clip=clip, threshold=threshold: predictions.compared(clip, 3, 0.8, threshold, 0.2),  # type: ignore[misc]
-        )
-        for clip, threshold in ((0.2, 0.0), (2.0, 0.4))
-    ),
+)
+
+
+def _stream(kind: str, encoder: Array, participations: int, separation: int, keys: dict[str, object]) -> Reference:
+    """Return the reference of an encoder, which has a column for each step. keys: keys of this type alone."""
+    stream_keys = {
+        "noise_multiplier": 3.0,
+        "iterations": encoder.shape[1],
+        "max_participations": participations,
+        "min_separation": separation,
+    }
+    return Reference(kind, stream_keys | keys, matrix_release(encoder, separation, participations, 3.0))
+
+
+def _banded_toeplitz(participations: int, separation: int) -> Reference:
+    column = (1.0, 0.5, 0.25)
+    return _stream("banded-toeplitz", toeplitz(column, 7), participations, separation, {"coefficients": column})
+
+
+def _banded_matrix(participations: int, separation: int, bands: int) -> Reference:
+    return _stream("banded-matrix", banded(bands, 7), participations, separation, {"bands": bands})
+
+
+def _buffered_toeplitz(decays: tuple[float, ...], scales: tuple[float, ...]) -> Reference:
+    return _stream("buffered-toeplitz", blt(decays, scales, 6), 2, 2, {"buf_decay": decays, "output_scale": scales})
+
+
+STREAMS = (
+    _stream("tree-aggregation", tree(6), 1, 1, {}),
+    _stream("tree-aggregation", tree(6), 2, 3, {}),
+    _banded_toeplitz(1, 1),
+    _banded_toeplitz(2, 3),
+    _banded_toeplitz(9, 2),
+    _banded_matrix(1, 3, bands=3),
+    _banded_matrix(3, 3, bands=2),
+    _banded_matrix(9, 2, bands=2),
+    _buffered_toeplitz((0.9, 0.5), (0.4, 0.3)),
+)
+
+
+def _selection(trials: dict[str, object], generating: Function) -> Reference:
+    """Return the reference of a selection among trials with Laplace noise. generating: that of the number of trials."""
+    trial = {"type": "laplace", "noise_multiplier": 1.0}
+    return Reference(
+        "repeat-and-select", {"mechanism": "trial", "trials": trials}, best_of_trials(generating), members={"trial": trial}
+    )
+
+
+SELECTIONS = (
+    _selection({"distribution": "poisson", "mean": 2.0}, lambda x: np.exp(2.0 * (x - 1.0))),
+    _selection({"distribution": "geometric", "gamma": 0.5}, lambda x: 0.5 * x / (1.0 - 0.5 * x)),
+    _selection({"distribution": "logarithmic", "gamma": 0.5}, lambda x: np.log1p(-0.5 * x) / math.log(0.5)),
+)
+
+
+def _confident_votes(keys: dict[str, object], answers: int) -> Reference:
+    """Return the reference of a session of two queries, of which at most `answers` are answered. keys: further keys."""
+    session_keys: dict[str, object] = {"queries": 2, "threshold": 3.0, "threshold_sigma": 2.0, "sigma": 2.0}
+    return Reference("confident-gnmax", session_keys | keys, partial(predictions.sessions, 2, answers, 3.0, 2.0, 2.0))
+
+
+def _ensemble(shards: int, rate: float, radius: float, change: str) -> Reference:
+    return Reference(
+        "pmixed",
+        {"shards": shards, "model_rate": rate, "radius": radius, "change": change},
+        partial(predictions.ensembles, shards, rate, radius, change),
+    )
+
+
+def _decoding_with_threshold(clip: float, threshold: float) -> Reference:
+    """Return the reference of tokens that are public if the distance of the predictions is below a noisy threshold."""
+    return Reference(
+        "private-decoding",
+        {"clip": clip, "references": 3, "temperature": 0.8, "threshold": threshold, "scale": 0.2},
+        lambda _: predictions.compared(clip, 3, 0.8, threshold, 0.2),
+    )
+
+
+PREDICTIONS = (
+    Reference("gnmax", {"sigma": 1.0}, partial(predictions.voting, "normal", 1.0)),
+    Reference("gnmax", {"sigma": 3.0}, partial(predictions.voting, "normal", 3.0)),
+    Reference("lnmax", {"scale": 2.0}, partial(predictions.voting, "laplace", 2.0)),
+    _confident_votes({}, 2),
+    _confident_votes({"answers": 1}, 1),
+    _ensemble(3, 0.5, 0.6, "replace-shard"),
+    _ensemble(3, 0.5, 0.6, "remove-shard"),
+    _ensemble(2, 1.0, 0.4, "replace-shard"),
+    _ensemble(2, 1.0, 0.4, "remove-shard"),
+    Reference("private-decoding", {"clip": 2.0, "references": 3, "temperature": 0.8}, lambda _: predictions.decoding(2.0, 3, 0.8)),
+    _decoding_with_threshold(0.2, 0.0),
+    _decoding_with_threshold(2.0, 0.4),
+)
+REFERENCES: tuple[Reference, ...] = (
+    *ADDITIVE_NOISE,
+    *CHOICES,
+    *STABILITY,
+    *STATED,
+    *GROUPS,
+    *STREAMS,
+    *SELECTIONS,
+    *PREDICTIONS,
     Reference("post-processing", {}, empty_release),
 )

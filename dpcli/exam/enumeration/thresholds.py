@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpcli.exam.enumeration.additive_noise import cells, laplace
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation, product
 
 SIDE = 12  # largest count that the search covers; the distances that matter are less than half of it
 Counts = tuple[int, int]
@@ -40,28 +40,26 @@ def distances(adjacency: str) -> dict[Counts, int]:
     The search begins at the pairs of distance 0.
     """
     steps = ((1, -1), (-1, 1)) if adjacency == "replace-one" else ((1, 0), (-1, 0), (0, 1), (0, -1))
-    neighbours = {
-        counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
-        for counts in itertools.product(range(SIDE + 1), range(SIDE + 1))
-    }
+    all_counts = set(itertools.product(range(SIDE + 1), range(SIDE + 1)))
+    neighbours = {(x, y): all_counts.intersection((x + dx, y + dy) for dx, dy in steps) for x, y in all_counts}
     distance: dict[Counts, int] = {}
-    edge = [counts for counts, near in neighbours.items() if any(mode(counts) != mode(other) for other in near)]
+    edge = [counts for counts in all_counts if any(mode(counts) != mode(neighbour) for neighbour in neighbours[counts])]
     for depth in itertools.count():
         distance |= dict.fromkeys(edge, depth)
-        edge = list({near for counts in edge for near in neighbours[counts]} - distance.keys())
+        edge = list(set().union(*(neighbours[counts] for counts in edge)) - distance.keys())
         if not edge:
             return distance
     raise AssertionError
 
 
-def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Release]:
+def tested_modes(epsilon: float, delta: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of the more frequent of two values, which are empty if the test fails. Each record is a unit."""
-    level, far = threshold(epsilon, delta), distances(adjacency)
+    level, distance = threshold(epsilon, delta), distances(situation.adjacency)
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
         def release(records: Records, base: Counts = base) -> Array:
             counts = base[0] + records.count("x"), base[1] + records.count("y")
-            passed = beyond(1.0 / epsilon, level - far.get(counts, SIDE))
+            passed = beyond(1.0 / epsilon, level - distance.get(counts, SIDE))
             law = [1.0 - passed, 0.0, 0.0]
             law[1 + mode(counts)] = passed
             return np.array(law)
@@ -118,8 +116,9 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
             laws = []
             for letter, others_count in zip("xy", others, strict=False):
                 units = situation.changed_units(records, letter)
-                counts = [sum(units)] if sets == 1 else list(map(int, units))
-                laws += [distribution(others_count + rows * count) for count in counts for _ in range(keys)]
-            return functools.reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
+                counts = [sum(units)] if sets == 1 else units
+                for count in counts:
+                    laws += [distribution(others_count + rows * count)] * keys
+            return product(laws)
 
         yield release

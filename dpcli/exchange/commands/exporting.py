@@ -28,7 +28,7 @@ def command() -> None:
     """
 
 
-@click.command(short_help="The state of an Opacus accountant.")
+@click.command(short_help=SUBCOMMANDS["opacus"][1])
 @click.argument("file")
 @click.option(
     "--accountant",
@@ -58,7 +58,7 @@ def export_opacus(file: str, accountant: str, output: str | None) -> None:
     write_new(output, json_text(state), None if output is None or output.endswith(".json") else torch_bytes(state))
 
 
-@click.command(short_help="A DpEvent of dp-accounting, as JSON.")
+@click.command(short_help=SUBCOMMANDS["dp-accounting"][1])
 @click.argument("file")
 @new_file_option
 def export_dp_accounting(file: str, output: str | None) -> None:
@@ -80,7 +80,7 @@ def export_dp_accounting(file: str, output: str | None) -> None:
             )
 
 
-@click.command(short_help="The budget of a Tumult Analytics Session, as JSON.")
+@click.command(short_help=SUBCOMMANDS["tumult"][1])
 @click.argument("file")
 @click.option("--table", default="data", show_default=True, metavar="NAME", help="Name of the Session's table with the records.")
 @new_file_option
@@ -97,7 +97,7 @@ def export_tumult(file: str, table: str, output: str | None) -> None:
     write_new(output, session_of(load(file), table))
 
 
-@click.command(short_help="A trained model with its model card.")
+@click.command(short_help=SUBCOMMANDS["hugging-face"][1])
 @click.argument("run")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="Write to FOLDER, which must not exist.")
 def export_hugging_face(run: str, output: str) -> None:

@@ -28,6 +28,8 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "schedule": ("dpcli.exchange.commands.importing:import_schedule", "The noise of each step, from a csv."),
 }
 
+MOST_BYTES = 16 << 20  # largest number of bytes of a record, unless its format has another limit
+
 asserted_options = composed(
     adjacency_option("of the record"),
     click.option("--delta", type=float, help="Delta at which epsilon is reported."),
@@ -50,14 +52,14 @@ def ignored_option(part: str) -> Callable[[Any], Any]:
 
 
 def convert_and_write(
-    output: str | None, file: str, given: Mapping[str, Any], make: Callable[[Asserted, str], str], note: str = ""
+    output: str | None, file: str, stated: Mapping[str, Any], make: Callable[[Asserted, str], str], note: str = ""
 ) -> None:
     """Convert a record to the text of a pipeline file, and print the text or write it to a new file.
 
     Args:
         output: Path of the new file; None to print the text.
         file: Path of the record.
-        given: Values of `asserted_options` by name.
+        stated: Values of `asserted_options` by name.
         make: Function that returns the text, from the keys that the user states and the name of the record in messages.
         note: Line that is printed to standard error, if any.
 
@@ -69,33 +71,39 @@ def convert_and_write(
     from dpcli.exchange.foreign import Asserted
     from dpcli.file.toml.limits import title
 
-    with naming_file(file, given):
-        text = make(Asserted(**given), title(file))
+    with naming_file(file, stated):
+        text = make(Asserted(**stated), title(file))
     write_new_pipeline(output, text)
-    _warn_about_delta(text, title(file), given["delta"])
+    _warn_about_delta(text, title(file), stated["delta"])
     if note:
         with standard_error():
             click.echo(f"dpcli: {note}", err=True)
 
 
 def _read_convert_and_write(
-    output: str | None, file: str, given: Mapping[str, Any], what: str, make: Callable[..., str], *more: Any, most: int = 16 << 20
+    output: str | None,
+    file: str,
+    stated: Mapping[str, Any],
+    record: str,
+    make: Callable[..., str],
+    *more: Any,
+    most: int = MOST_BYTES,
 ) -> None:
     """Read a record, convert it, and print or write the pipeline file.
 
     Args:
-        output, file, given: As in `convert_and_write`.
-        what: Description of the expected record, for messages.
+        output, file, stated: As in `convert_and_write`.
+        record: Description of the expected record, for messages.
         make: Function that returns the text, from the data, the stated keys, `more`, and the name of the record.
         more: Further arguments of `make`.
         most: Largest number of bytes of the record.
     """
     from dpcli.file.toml.limits import read_head, title
 
-    data = read_head(file, most, what)
+    data = read_head(file, most, record)
     if len(data) > most:
-        raise InputError(f"{title(file)}: expected at most {most >> 20} MiB of {what}")
-    convert_and_write(output, file, given, lambda asserted, place: make(data, asserted, *more, place))
+        raise InputError(f"{title(file)}: expected at most {most >> 20} MiB of {record}")
+    convert_and_write(output, file, stated, lambda asserted, place: make(data, asserted, *more, place))
 
 
 def _warn_about_delta(text: str, path: str, delta: float | None) -> None:
@@ -111,12 +119,12 @@ def _warn_about_delta(text: str, path: str, delta: float | None) -> None:
 
 
 @contextmanager
-def naming_file(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+def naming_file(file: str, stated: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
     """Put the name of the file in front of the message of every InputError that is raised inside.
 
     Args:
         file: Path of the file.
-        given: Values of flags by the key of [privacy] that they state. Messages name the flag in place of the key.
+        stated: Values of flags by the key of [privacy] that they state. Messages name the flag in place of the key.
     """
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import title
@@ -125,19 +133,22 @@ def naming_file(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> I
     try:
         yield
     except InvalidFile as refused:
-        lines = "; ".join(dict.fromkeys(_by_flags(d.key, d.message, given) for d in refused.diagnostics))
+        messages = (_by_flags(diagnostic.key, diagnostic.message, stated) for diagnostic in refused.diagnostics)
+        lines = "; ".join(dict.fromkeys(messages))
         raise InputError(f"{place}: {lines}") from None
     except InputError as error:
         raise InputError(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
 
 
-def _by_flags(key: str, message: str, given: Mapping[str, Any]) -> str:
+def _by_flags(key: str, message: str, stated: Mapping[str, Any]) -> str:
     """Return a message of the reader in which flags replace the keys that they state, or that are missing."""
     lacking = re.search(r"found (nothing|none)(;|$)", message)
-    for name, value in given.items():
+    for name, value in stated.items():
         if lacking or value is not None:
-            flag = f"--{name.replace('_', '-')}"
-            message, key = message.replace(f"privacy.{name}", flag), flag if key == f"privacy.{name}" else key
+            flag, flag_key = f"--{name.replace('_', '-')}", f"privacy.{name}"
+            message = message.replace(flag_key, flag)
+            if key == flag_key:
+                key = flag
     return f"{key}: {message}" if key else message
 
 
@@ -150,7 +161,7 @@ def command() -> None:
     """
 
 
-@click.command(short_help="The history of an Opacus accountant, from a checkpoint.")
+@click.command(short_help=SUBCOMMANDS["opacus"][1])
 @click.argument("checkpoint")
 @click.option(
     "--sampling",
@@ -158,7 +169,7 @@ def command() -> None:
     help="How batches were drawn: poisson_sampling of make_private  [default: poisson, marked in the file as an assumption].",
 )
 @asserted_options
-def import_opacus(checkpoint: str, sampling: str | None, output: str | None, **given: Any) -> None:
+def import_opacus(checkpoint: str, sampling: str | None, output: str | None, **stated: Any) -> None:
     """Convert the history of the accountant in CHECKPOINT to a pipeline file. CHECKPOINT is a file of PrivacyEngine.save_checkpoint, a file
     of torch.save that contains the accountant or its state_dict, or the state_dict as JSON ("-" for standard input).
 
@@ -177,13 +188,13 @@ def import_opacus(checkpoint: str, sampling: str | None, output: str | None, **g
     with naming_file(checkpoint):
         state = state_in(read_checkpoint(checkpoint))
     note = ASSUMED if is_assumed(state, sampling) else ""
-    convert_and_write(output, checkpoint, given, lambda asserted, place: file_of_state(state, asserted, sampling, place), note)
+    convert_and_write(output, checkpoint, stated, lambda asserted, place: file_of_state(state, asserted, sampling, place), note)
 
 
-@click.command(short_help="A DpEvent of dp-accounting, from JSON.")
+@click.command(short_help=SUBCOMMANDS["dp-accounting"][1])
 @click.argument("file")
 @asserted_options
-def import_dp_accounting(file: str, output: str | None, **given: Any) -> None:
+def import_dp_accounting(file: str, output: str | None, **stated: Any) -> None:
     """Convert the DpEvent in FILE ("-" for standard input), as json.dump(event.to_named_tuple(), file) writes it, to a pipeline file.
 
     An event may also be a JSON table with the names of its class and of its fields: { "type": "PoissonSampledDpEvent",
@@ -195,15 +206,15 @@ def import_dp_accounting(file: str, output: str | None, **given: Any) -> None:
     """
     from dpcli.exchange.events.dp_event import file_of_json
 
-    _read_convert_and_write(output, file, given, "a DpEvent", file_of_json)
+    _read_convert_and_write(output, file, stated, "a DpEvent", file_of_json)
 
 
-@click.command(short_help="Flags of tensorflow-privacy's compute_dp_sgd_privacy.")
+@click.command(short_help=SUBCOMMANDS["tf-privacy"][1])
 @click.argument("file")
 @sampling_option("How batches were drawn. The program does not check this.", "poisson", "shuffle")
 @ignored_option("FLAG")
 @asserted_options
-def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
+def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **stated: Any) -> None:
     """Convert the flags of compute_dp_sgd_privacy in FILE, a flagfile or a command line ("-" for standard input), to a pipeline file. Such
     flags are --N=60000 --batch_size=256 --noise_multiplier=1.12 --epochs=60.
 
@@ -213,15 +224,15 @@ def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output
     """
     from dpcli.exchange.tf_privacy import file_of_flags
 
-    _read_convert_and_write(output, file, given, "flags", file_of_flags, sampling, ignored)
+    _read_convert_and_write(output, file, stated, "flags", file_of_flags, sampling, ignored)
 
 
-@click.command(short_help="A DPKerasConfig of jax-privacy, from JSON.")
+@click.command(short_help=SUBCOMMANDS["jax-privacy"][1])
 @click.argument("file")
 @sampling_option("How batches were drawn. jax-privacy does not check this.", "poisson", "shuffle")
 @ignored_option("FIELD")
 @asserted_options
-def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
+def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **stated: Any) -> None:
     """Convert the DPKerasConfig in FILE, the JSON of json.dumps(dataclasses.asdict(config)) ("-" for standard input), to a pipeline file.
 
     The epsilon of the config becomes the budget of the file. jax-privacy accounts for every step as Poisson sampling: state with --sampling
@@ -232,14 +243,14 @@ def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], outpu
     """
     from dpcli.exchange.jax_privacy import file_of_config
 
-    _read_convert_and_write(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
+    _read_convert_and_write(output, file, stated, "a DPKerasConfig", file_of_config, sampling, ignored)
 
 
-@click.command(short_help="The budget of an OpenDP Context, as OpenDP serialises it.")
+@click.command(short_help=SUBCOMMANDS["opendp"][1])
 @click.argument("file")
 @ignored_option("ARGUMENT")
 @asserted_options
-def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
+def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **stated: Any) -> None:
     """Convert the budget of an OpenDP Context to a pipeline file. FILE has the output of opendp.prelude.serialize(context.accountant) ("-"
     for standard input). No code in FILE is run.
 
@@ -248,14 +259,14 @@ def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **giv
     """
     from dpcli.exchange.opendp import file_of_accountant
 
-    _read_convert_and_write(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
+    _read_convert_and_write(output, file, stated, "an accountant of OpenDP", file_of_accountant, ignored)
 
 
-@click.command(short_help="The budget of a Tumult Analytics Session, from JSON.")
+@click.command(short_help=SUBCOMMANDS["tumult"][1])
 @click.argument("file")
 @ignored_option("FIELD")
 @asserted_options
-def import_tumult(file: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
+def import_tumult(file: str, ignored: tuple[str, ...], output: str | None, **stated: Any) -> None:
     """Convert the budget and the protected changes of a Session, as JSON in FILE ("-" for standard input), to a pipeline file. The JSON has
     the names of Tumult's classes and fields: { "privacy_budget": { "type": "ApproxDPBudget", "epsilon": 1, "delta": 1e-9 },
     "protected_changes": { "visits": { "type": "AddMaxRows", "max_rows": 3 } } }. A Session itself writes no file.
@@ -265,15 +276,15 @@ def import_tumult(file: str, ignored: tuple[str, ...], output: str | None, **giv
     """
     from dpcli.exchange.tumult import file_of_session
 
-    _read_convert_and_write(output, file, given, "a Session", file_of_session, ignored)
+    _read_convert_and_write(output, file, stated, "a Session", file_of_session, ignored)
 
 
-@click.command(short_help="The noise of each step, from a csv.")
+@click.command(short_help=SUBCOMMANDS["schedule"][1])
 @click.argument("file")
 @sampling_option("How batches were drawn: each is a new sample, and contains each record independently.", "poisson")
 @ignored_option("COLUMN")
 @asserted_options
-def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **given: Any) -> None:
+def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: str | None, **stated: Any) -> None:
     """Convert the schedule in FILE, a csv with a header row ("-" for standard input), to a pipeline file.
 
     A row is a step or, with a column steps, a stage of several steps. The columns are: noise_multiplier, the noise over the bound of one
@@ -284,6 +295,7 @@ def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: 
 
     Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may contain a record twice.
     """
-    from dpcli.exchange.schedule_csv import MOST_BYTES, file_of_schedule
+    from dpcli.exchange.schedule_csv import MOST_BYTES as MOST_BYTES_OF_CSV
+    from dpcli.exchange.schedule_csv import file_of_schedule
 
-    _read_convert_and_write(output, file, given, "a csv", file_of_schedule, ignored, most=MOST_BYTES)
+    _read_convert_and_write(output, file, stated, "a csv", file_of_schedule, ignored, most=MOST_BYTES_OF_CSV)

@@ -109,27 +109,27 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(event, EventTree):
         return event.name, dict(event.fields)
     if isinstance(event, dict):
-        own = {key: value for key, value in event.items() if key not in ("type", "class_name", "module_name")}
+        fields = {key: value for key, value in event.items() if key not in ("type", "class_name", "module_name")}
         named = [event[key] for key in ("type", "class_name") if key in event]
-        if not named or not all(type(key) is str for key in own):
+        if not named or not all(type(key) is str for key in fields):
             raise InputError(
                 f'expected a DpEvent as a table {{ "type": "GaussianDpEvent", ... }}, found no "type" in it; {SNIPPET}'
             )
         _require_home(event.get("module_name", HOME))
-        return _one_name(named), own
+        return _one_name(named), fields
     if isinstance(event, list):
         return _parts_of_list(event)
-    fields = getattr(event, "_fields", None)
-    if isinstance(fields, tuple) and "class_name" in fields:
+    tuple_fields = getattr(event, "_fields", None)
+    if isinstance(tuple_fields, tuple) and "class_name" in tuple_fields:
         _require_home(getattr(event, "module_name", HOME))
-        return str(event.class_name), {
-            field: getattr(event, field) for field in fields if field not in ("module_name", "class_name")
-        }
+        names = [field for field in tuple_fields if field not in ("module_name", "class_name")]
+        return str(event.class_name), {field: getattr(event, field) for field in names}
     name = type(event).__name__
     required, optional = EVENTS.get(name, ((), ()))
     # Unknown fields are read too, and refused later, as a new field of dp_accounting may change the meaning of the event.
     stated = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
-    return name, {field: getattr(event, field) for field in dict.fromkeys((*required, *optional, *stated)) if hasattr(event, field)}
+    known = [field for field in dict.fromkeys((*required, *optional, *stated)) if hasattr(event, field)]
+    return name, {field: getattr(event, field) for field in known}
 
 
 def _parts_of_list(values: list[Any]) -> tuple[str, dict[str, Any]]:
@@ -169,7 +169,9 @@ def _require_home(module: Any) -> None:
 
 def is_number(value: Any) -> bool:
     """Return whether a value is a number that fits into a float, or infinity."""
-    return (type(value) is float and not math.isnan(value)) or (type(value) is int and abs(value) < 1e300)
+    if type(value) is int:
+        return abs(value) < 1e300
+    return type(value) is float and not math.isnan(value)
 
 
 def _value(value: Any, depth: int) -> Value:

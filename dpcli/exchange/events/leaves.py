@@ -20,6 +20,8 @@ from dpcli.exchange.events.event_tree import EventTree, is_number
 from dpcli.exchange.rounded import rounded_down, rounded_up
 
 Keys = dict[str, Any]
+# Shape of an event for distributions of the number of trials. Other shapes are truncated negative binomial distributions.
+SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 LEAST_OF_KEEP = 1e-3  # smallest noise parameter that the key `keep` can state with 13 digits
 
 
@@ -105,11 +107,14 @@ def _discrete_gaussian_keys(event: EventTree, change: RecordChange) -> Keys:
     _require_one_record(event, change)
     sensitivity = event.number("sensitivity") if "sensitivity" in event.fields else 1.0
     dimension = None if event.fields.get("dimension") is None else event.count("dimension")
+    keys: Keys = {"sigma": event.number("sigma")}
     if dimension == 1 and sensitivity.is_integer():
-        bound: Keys = {"sensitivity": int(sensitivity), "dimension": 1}
+        keys["sensitivity"] = int(sensitivity)
     else:
-        bound = {"l2_sensitivity": sensitivity, **({} if dimension is None else {"dimension": dimension})}
-    return {"sigma": event.number("sigma"), **bound}
+        keys["l2_sensitivity"] = sensitivity
+    if dimension is not None:
+        keys["dimension"] = dimension
+    return keys
 
 
 def _discrete_gaussian_fields(keys: Keys, change: RecordChange) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree
-from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
+from dpcli.exchange.events.leaves import LEAVES, PURE, SHAPES, Keys, RecordChange
 from dpcli.exchange.foreign import Asserted
 from dpcli.file.toml.shown import first_names
 
@@ -19,9 +19,8 @@ REFUSED = {
     "UnsupportedDpEvent": "its privacy loss is not defined",
     "SampledWithReplacementDpEvent": "dpcli has no proof of amplification for samples drawn with replacement",
 }
-# Distributions of the number of trials by the shape of the event. Other shapes are truncated negative binomial distributions.
-SHAPES = {float("inf"): "poisson", 1.0: "geometric", 0.0: "logarithmic"}
-MOST = 10**18  # largest number of repetitions of an event
+DISTRIBUTIONS = {shape: distribution for distribution, shape in SHAPES.items()}
+MOST_RUNS = 10**18  # largest number of repetitions of an event
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class EventReader:
     def repeated(self, event: EventTree, count: int) -> tuple[Draft, ...]:
         """Return the entries of a self-composed event, with multiplied steps."""
         times = count * event.count("count")
-        if times > MOST:
+        if times > MOST_RUNS:
             raise event.refused("expected at most 10^18 runs, found more")
         return self.drafts(event.event(), times)
 
@@ -81,7 +80,7 @@ class EventReader:
         events = event["events"]
         if not isinstance(events, tuple) or not all(isinstance(event, EventTree) for event in events):
             raise event.refused("expected events to be a list of DpEvents")
-        return merged(draft for event in events for draft in self.drafts(event, count))
+        return merged(chain.from_iterable(self.drafts(event, count) for event in events))
 
     def sampled(self, event: EventTree, count: int, sample: Mapping[str, Any]) -> tuple[Draft, ...]:
         """Return the entry that runs the inner event on one sample. Several mechanisms become a composed entry."""
@@ -90,8 +89,9 @@ class EventReader:
             raise event.refused(
                 "expected no sample of a sample: state one sample with the rate at which a record is in the inner sample"
             )
-        if any(draft.parts for draft in inner):
-            raise event.refused(f"expected mechanisms in a sample, found {next(d.type for d in inner if d.parts)}")
+        types_with_parts = [draft.type for draft in inner if draft.parts]
+        if types_with_parts:
+            raise event.refused(f"expected mechanisms in a sample, found {types_with_parts[0]}")
         if len(inner) == 1 and inner[0].steps == 1:
             return (replace(inner[0], steps=count, sample=sample),)
         if not inner:
@@ -123,8 +123,9 @@ class EventReader:
             raise event.refused("expected one mechanism to be repeated, or several without sampling of their own")
         run = inner if len(inner) == 1 else (Draft("composed", {}, parts=inner, naming="mechanisms"),)
         shape, mean = event.number("shape"), event.number("mean")
-        distribution = SHAPES.get(shape, "truncated-negative-binomial")
-        trials = {"distribution": distribution, "mean": mean, **({} if shape in SHAPES else {"eta": shape})}
+        trials: dict[str, Any] = {"distribution": DISTRIBUTIONS.get(shape, "truncated-negative-binomial"), "mean": mean}
+        if shape not in DISTRIBUTIONS:
+            trials["eta"] = shape
         return (Draft("repeat-and-select", {"trials": trials}, count, None, run, "mechanism"),)
 
 
@@ -145,7 +146,7 @@ def _has_sample(draft: Draft) -> bool:
     return draft.sample is not None or any(_has_sample(part) for part in draft.parts)
 
 
-def merged(drafts: Iterator[Draft]) -> tuple[Draft, ...]:
+def merged(drafts: Iterable[Draft]) -> tuple[Draft, ...]:
     """Merge consecutive entries that differ only in their steps. The steps are added up."""
     groups = [list(group) for _, group in groupby(drafts, key=lambda draft: repr(replace(draft, steps=1)))]
     return tuple(replace(group[0], steps=sum(draft.steps for draft in group)) for group in groups)
@@ -165,30 +166,41 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
     drafts = reader.drafts(event)
     if not drafts:
         raise event.refused("it contains no mechanism")
-    sizes = reader.sizes | ({asserted.dataset_size} if asserted.dataset_size is not None else set())
+    sizes = set(reader.sizes)
+    if asserted.dataset_size is not None:
+        sizes.add(asserted.dataset_size)
     if len(sizes) > 1:
         raise InputError(
             f"expected one dataset size, found {first_names(map(str, sorted(sizes)))}: a pipeline file describes one dataset"
         )
-    privacy = {**asserted.table, **({"dataset_size": sizes.pop()} if sizes else {})}
+    privacy = asserted.table
+    if sizes:
+        privacy["dataset_size"] = sizes.pop()
     return {"format": 1, "privacy": privacy, "mechanism": list(_entries(drafts))}
 
 
 def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
     """Yield the [[mechanism]] tables. Each is named by its type, with a number if several have the type. Parts come before their owners."""
-    ordered = [table for draft in drafts for table in _with_parts(draft)]
-    own = {"sample": "own"} if sum(draft.sample is not None for draft in ordered) > 1 else {}  # every event draws a separate sample
-    often = Counter(draft.type for draft in ordered)
+    ordered = list(chain.from_iterable(map(_with_parts, drafts)))
+    draws_several_samples = sum(draft.sample is not None for draft in ordered) > 1
+    count_of_type = Counter(draft.type for draft in ordered)
     numbers: Counter[str] = Counter()
     names: dict[int, str] = {}
     for draft in ordered:
         numbers[draft.type] += 1
-        names[id(draft)] = draft.type if often[draft.type] == 1 else f"{draft.type}-{numbers[draft.type]}"
-        parts = [names[id(part)] for part in draft.parts]
-        naming = {draft.naming: parts if draft.naming == "mechanisms" else parts[0]} if parts else {}
-        steps = {} if draft.steps == 1 else {"steps": draft.steps}
-        sample = {} if draft.sample is None else {"sampling": dict(draft.sample), **own}
-        yield {"name": names[id(draft)], "type": draft.type, **draft.keys, **naming, **steps, **sample}
+        name = draft.type if count_of_type[draft.type] == 1 else f"{draft.type}-{numbers[draft.type]}"
+        names[id(draft)] = name
+        table: dict[str, Any] = {"name": name, "type": draft.type, **draft.keys}
+        if draft.parts:
+            parts = [names[id(part)] for part in draft.parts]
+            table[draft.naming] = parts if draft.naming == "mechanisms" else parts[0]
+        if draft.steps != 1:
+            table["steps"] = draft.steps
+        if draft.sample is not None:
+            table["sampling"] = dict(draft.sample)
+            if draws_several_samples:
+                table["sample"] = "own"  # every event draws a separate sample
+        yield table
 
 
 def _with_parts(draft: Draft) -> Iterator[Draft]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil
 from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree
-from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
+from dpcli.exchange.events.leaves import LEAVES, PURE, SHAPES, Keys, RecordChange
 from dpcli.exchange.rounded import rate_of
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -22,7 +22,6 @@ RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE", "z
 EVENT_OF = {leaf.type: name for name, leaf in LEAVES.items()}
 # Keys of every entry that the structure of the event expresses, or that do not matter.
 SHARED = ("name", "type", "steps", "epochs", "sampling", "sample", "description")
-SHAPES = {"poisson": inf, "geometric": 1.0, "logarithmic": 0.0}
 
 
 def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
@@ -39,9 +38,17 @@ def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
     writer = EventWriter.of(pipeline)
     members = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
     shared = samples_of(pipeline.mechanisms)
-    draws = ((entry, shared.get(entry.sample, (entry,))) for entry in pipeline.mechanisms if entry.name not in members)
-    events = tuple(writer.event(*(each.name for each in one)) for entry, one in draws if entry is one[0])
-    return events[0] if len(events) == 1 else EventTree("ComposedDpEvent", {"events": events})
+    events = []
+    for entry in pipeline.mechanisms:
+        readers = shared.get(entry.sample, (entry,))  # the entries that read the sample of this entry
+        if entry.name not in members and entry is readers[0]:
+            events.append(writer.event(*(reader.name for reader in readers)))
+    return _composed(events)
+
+
+def _composed(events: Sequence[EventTree]) -> EventTree:
+    """Return the composition of events, or the only event."""
+    return events[0] if len(events) == 1 else EventTree("ComposedDpEvent", {"events": tuple(events)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +75,12 @@ class EventWriter:
 
     def event(self, *names: str) -> EventTree:
         """Return the event of all steps of an entry or, with several names, of entries that share a sample."""
-        inner = tuple(map(self._event_of, names))
+        inner = _composed([self._event_of(name) for name in names])
         try:
-            once, steps = self._sampled(
-                self.entries[names[0]], inner[0] if len(inner) == 1 else EventTree("ComposedDpEvent", {"events": inner})
-            )
+            step, count = self._sampled(self.entries[names[0]], inner)
         except InputError as error:
             raise _refusal(names[0], error) from None
-        return once if steps == 1 else EventTree("SelfComposedDpEvent", {"event": once, "count": steps})
+        return step if count == 1 else EventTree("SelfComposedDpEvent", {"event": step, "count": count})
 
     def _event_of(self, name: str) -> EventTree:
         """Return the event of one run of an entry on all of the data."""

@@ -15,15 +15,15 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import read_fields
 from dpcli.exchange.opacus.inert_pickle import Inert, read_pickle
-from dpcli.file.pipeline.series import MOST as ENTRIES
+from dpcli.file.pipeline.series import MOST as MOST_PHASES
 from dpcli.file.toml.limits import read_head, title
 from dpcli.file.toml.shown import escaped, shown
 
 MAX_PICKLE = 64 * 1024 * 1024  # largest size of the pickled values in bytes; tensors are stored elsewhere in the file
 MAX_JSON = 16 * 1024 * 1024  # largest size of a JSON file in bytes
-LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
-ZIP = b"PK\x03\x04"
-MOST = 1_000_000  # largest number of values of a checkpoint that are searched
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
+ZIP_MAGIC = b"PK\x03\x04"
+MOST_SEARCHED_VALUES = 1_000_000  # largest number of values of a checkpoint that are searched
 MOST_STEPS = 10**18  # largest number of steps of a phase
 
 
@@ -39,7 +39,7 @@ def read_checkpoint(path: str) -> Any:
             raise InputError(f"{name}: expected at most {MAX_JSON >> 20} MiB of JSON")
         return read_fields(head, name).fields
     try:
-        if head.startswith(ZIP):
+        if head.startswith(ZIP_MAGIC):
             return read_pickle(io.BytesIO(_zipped(io.BytesIO(head) if path == "-" else path)))
         return _pickled(io.BytesIO(head))
     except InputError as error:
@@ -67,7 +67,7 @@ def _zipped(source: str | io.BytesIO) -> bytes:
 def _pickled(stream: io.BytesIO) -> Any:
     """Return the value in a pickle. A file of torch before 1.6 has it in the fourth pickle."""
     value = read_pickle(stream)
-    if type(value) is int and value == LEGACY:
+    if type(value) is int and value == LEGACY_MAGIC:
         for _ in range(3):
             value = read_pickle(stream)
     return value
@@ -112,7 +112,7 @@ def state_in(checkpoint: Any) -> OpacusState:
             "PrivacyEngine.save_checkpoint, or torch.save(privacy_engine.accountant.state_dict(), PATH)"
         )
     if len(states) > 1:  # two equal states may be of two runs
-        places = ", ".join(escaped(where) for where, _ in states[:4])
+        places = ", ".join(escaped(key) for key, _ in states[:4])
         raise InputError(f"expected one accountant, found {len(states)}, at {places}: save only one")
     state = states[0][1]
     if not state.phases:
@@ -122,26 +122,28 @@ def state_in(checkpoint: Any) -> OpacusState:
 
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
     """Yield the state of every accountant, with the key under which it is stored."""
-    left: list[tuple[str, Any]] = [("the top", checkpoint)]
+    unvisited: list[tuple[str, Any]] = [("the top", checkpoint)]
     visited: set[int] = set()
-    while left:
-        if len(visited) > MOST:
-            raise InputError(f"expected a checkpoint of at most {MOST:,} values, found more: save only the accountant")
-        where, value = left.pop()
+    while unvisited:
+        if len(visited) > MOST_SEARCHED_VALUES:
+            raise InputError(
+                f"expected a checkpoint of at most {MOST_SEARCHED_VALUES:,} values, found more: save only the accountant"
+            )
+        key, value = unvisited.pop()
         if id(value) in visited:
             continue
         visited.add(id(value))
         if isinstance(value, Inert):
             state = _of_object(value)
             if state is not None:
-                yield where, state
-            left.append((where, value.state))
+                yield key, state
+            unvisited.append((key, value.state))
         elif isinstance(value, dict):
             if isinstance(value.get("history"), list) and isinstance(value.get("mechanism"), str):
-                yield where, _state(value["mechanism"], value["history"], value.get("dpcli"))
-            left.extend((key if type(key) is str else _described(key), item) for key, item in value.items())
+                yield key, _state(value["mechanism"], value["history"], value.get("dpcli"))
+            unvisited.extend((name if type(name) is str else _described(name), item) for name, item in value.items())
         elif isinstance(value, list | tuple):
-            left.extend((where, item) for item in value)
+            unvisited.extend((key, item) for item in value)
 
 
 def _of_object(value: Inert) -> OpacusState | None:
@@ -149,16 +151,19 @@ def _of_object(value: Inert) -> OpacusState | None:
     if not value.name.startswith("opacus.accountants.") or not isinstance(value.state, dict):
         return None
     history = value.state.get("history")
-    return _state(value.name.partition(" ")[0].rpartition(".")[2], history, None) if isinstance(history, list) else None
+    if not isinstance(history, list):
+        return None
+    module = value.name.partition(" ")[0]
+    return _state(module.rpartition(".")[2], history, None)
 
 
 def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
     """Return the state with this history. Raises InputError if it is too long or invalid."""
     if carried is not None and not isinstance(carried, dict):
         raise InputError(f'expected "dpcli" to be a table, as dpcli export wrote it, found {_described(carried)}')
-    if len(history) > ENTRIES:
+    if len(history) > MOST_PHASES:
         raise InputError(
-            f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a pipeline file cannot have more"
+            f"expected a history of at most {MOST_PHASES:,} phases, found {len(history):,}: a pipeline file cannot have more"
         )
     phases = tuple(_phase(item, place) for place, item in enumerate(history, 1))
     return OpacusState(mechanism, phases, carried)

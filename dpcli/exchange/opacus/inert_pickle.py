@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickletools
 import re
 from collections.abc import Hashable
+from itertools import chain
 from typing import IO, Any
 
 from dpcli.base.errors import InputError
@@ -20,9 +21,9 @@ KNOWN = re.compile(
     r"|opacus\.accountants\.\w+ \w+Accountant"
 )
 LONGEST_KEY = 20  # largest number of values in a dict key that is a tuple, including nested tuples
-MOST = 4_000_000  # largest number of instructions of a pickle
-DICTS = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
-PLAIN = frozenset(
+MOST_INSTRUCTIONS = 4_000_000  # largest number of instructions of a pickle
+DICT_TYPES = frozenset({"collections OrderedDict", "collections defaultdict", "builtins dict", "__builtin__ dict"})
+PLAIN_INSTRUCTIONS = frozenset(
     {
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
         *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
@@ -66,8 +67,10 @@ def read_pickle(stream: IO[bytes]) -> Any:
     machine = _Machine()
     try:
         for count, (code, argument, _) in enumerate(pickletools.genops(stream)):
-            if count > MOST:
-                raise InputError(f"expected a pickle of at most {MOST:,} instructions, found more: save only the accountant")
+            if count > MOST_INSTRUCTIONS:
+                raise InputError(
+                    f"expected a pickle of at most {MOST_INSTRUCTIONS:,} instructions, found more: save only the accountant"
+                )
             if code.name == "STOP":
                 return machine.pop()
             machine.step(code.name, argument)
@@ -168,7 +171,7 @@ class _Machine:
                 push(Inert("storage", ()))
             case "BINPERSID":
                 push(Inert("storage", self.pop()))
-            case _ if name in PLAIN:
+            case _ if name in PLAIN_INSTRUCTIONS:
                 push(argument)
             case _:
                 raise InputError(f"expected a pickle of plain values, found the instruction {name}")
@@ -176,7 +179,7 @@ class _Machine:
     def call(self, function: Any, arguments: Any) -> None:
         if not isinstance(function, Global) or not isinstance(arguments, tuple):
             raise ValueError
-        self.stack.append(_pairs(arguments) if function.name in DICTS else Inert(function.name, arguments))
+        self.stack.append(_pairs(arguments) if function.name in DICT_TYPES else Inert(function.name, arguments))
 
     def build(self, state: Any) -> None:
         target = self.stack[-1]
@@ -214,10 +217,11 @@ def _named(name: str) -> Global:
 
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
     """Return the dict of OrderedDict([(key, value), ...]), which protocol 2 writes. Later protocols write the items one by one."""
-    pairs = [tuple(pair) for argument in arguments if isinstance(argument, list) for pair in argument]
+    lists = [argument for argument in arguments if isinstance(argument, list)]
+    pairs = [tuple(pair) for pair in chain.from_iterable(lists)]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError
-    return _updated({}, [value for pair in pairs for value in pair])
+    return _updated({}, list(chain.from_iterable(pairs)))
 
 
 def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, Any]:
@@ -235,10 +239,11 @@ def _require_shallow(key: Any) -> None:
 
     The hash of a tuple that contains another one many times, at several levels, could take exponential time.
     """
-    left, visited = [key], 0
-    while left:
+    unvisited, visited = [key], 0
+    while unvisited:
         visited += 1
-        part = left.pop()
+        part = unvisited.pop()
         if visited > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
             raise ValueError
-        left.extend(part if isinstance(part, tuple) else ())
+        if isinstance(part, tuple):
+            unvisited.extend(part)

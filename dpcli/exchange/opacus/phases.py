@@ -86,9 +86,8 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         yield "it has max_batch_size, which Opacus cannot express"
     if entry.partition is not None:
         yield "it has a partition, which Opacus cannot express"
-    companions = [
-        quoted(other.name) for other in together(entry, pipeline.mechanisms) if other is not entry and not other.spec.free
-    ]
+    charged = [reader for reader in together(entry, pipeline.mechanisms) if not reader.spec.free]
+    companions = [quoted(reader.name) for reader in charged if reader is not entry]
     if companions:
         yield f"it shares its sample with {first_names(companions)}, but in Opacus each has a separate sample"
 
@@ -102,7 +101,8 @@ def torch_bytes(state: OpacusState) -> bytes:
     """Return the state as a file that torch.load(PATH, weights_only=True) reads. Equal states give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in (("data.pkl", pickle.dumps(_plain(state), protocol=2)), ("byteorder", b"little"), ("version", b"3\n")):
+        files = {"data.pkl": pickle.dumps(_plain(state), protocol=2), "byteorder": b"little", "version": b"3\n"}
+        for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(f"opacus/{name}"), data)
     return buffer.getvalue()
 

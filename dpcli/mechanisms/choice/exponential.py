@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 BLOCK = 128  # most choices whose worst curve is computed together
-LEAST, MOST = 1e-3, 16.0  # ranges for which this is worthwhile, and for which rounding, which grows with e^epsilon, is well covered
-STEPS = 4096  # number of grid steps that all choices together should have
-FEWEST, MANY = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
-SERIES = 8.0  # largest argument of the power series in `RangeLoss.cgf`
+SMALLEST_RANGE = 1e-3  # smallest range for which the worst curve of several choices is worthwhile
+LARGEST_RANGE = 16.0  # largest range for which its rounding, which grows with e^epsilon, is well covered
+GRID_STEPS = 4096  # number of grid steps that all choices together should have
+FEWEST_STEPS, MOST_STEPS = 32, 128  # least and largest number of grid steps for one choice, per unit of epsilon
+LARGEST_SERIES_ARGUMENT = 8.0  # largest argument of the power series in `RangeLoss.cgf`
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges for which the probabilities of `TwoCandidates` do not underflow or round to 1
 
 
@@ -51,13 +52,13 @@ class RangeLoss:
         """Return log(sinhc((z + 1/2) eps) / sinhc(eps / 2)), with sinhc(a) = sinh(a) / a, rounded up."""
         b = 0.5 * self.epsilon
         a = (z + 0.5) * self.epsilon
-        near = np.minimum(a, SERIES)
+        near = np.minimum(a, LARGEST_SERIES_ARGUMENT)
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
-            low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < SERIES else np.zeros_like(a)
+            low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
             ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
-        return np.asarray(np.where((a < SERIES) & (b < SERIES), low, high) * (1.0 + 1e-13))
+        return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 
     def tilted(self, t: float) -> TiltedRange:
         return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
@@ -111,7 +112,8 @@ class ChoicesLoss:
 
 def curve_of(epsilon: float, count: int) -> ChoiceCurve:
     """Return bounds on the worst curve of `count` choices. The fewer choices there are, the finer is the grid for each."""
-    return choice_curve(epsilon, count, math.ceil(max(1.0, epsilon) * min(max(STEPS // count, FEWEST), MANY)))
+    steps_per_unit = min(max(GRID_STEPS // count, FEWEST_STEPS), MOST_STEPS)
+    return choice_curve(epsilon, count, math.ceil(max(1.0, epsilon) * steps_per_unit))
 
 
 @shared(16)
@@ -126,13 +128,13 @@ def choices(epsilon: float, count: int) -> tuple[tuple[RangeLoss | ChoicesLoss, 
 
     They are blocks of choices whose worst curve is computed, and single choices with the closed form.
     """
-    block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if LEAST <= epsilon <= MOST else 1
+    block = min(count, BLOCK, int(FURTHEST_TOTAL / epsilon)) if SMALLEST_RANGE <= epsilon <= LARGEST_RANGE else 1
     if block == 1:
         return ((RangeLoss(epsilon), count),)
-    times, rest = divmod(count, block)
-    parts: list[tuple[RangeLoss | ChoicesLoss, int]] = [(ChoicesLoss(epsilon, block), times)]
-    if rest:
-        parts.append((RangeLoss(epsilon) if rest == 1 else ChoicesLoss(epsilon, rest), 1))
+    blocks, remaining = divmod(count, block)
+    parts: list[tuple[RangeLoss | ChoicesLoss, int]] = [(ChoicesLoss(epsilon, block), blocks)]
+    if remaining:
+        parts.append((RangeLoss(epsilon) if remaining == 1 else ChoicesLoss(epsilon, remaining), 1))
     return tuple(parts)
 
 
@@ -193,13 +195,13 @@ class BoundedRange(Mechanism):
         """Return the divergences from the largest moment p_t e^{z t} + (1-p_t) e^{z (t-eps)}, or eps if it cannot be computed."""
         z, e0 = orders - 1.0, self.epsilon
         with np.errstate(all="ignore"):
-            t, left = _largest_moment(z, e0)
-            log_high = np.log(-np.expm1(-left)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, the probability under Q
+            t, distance = _largest_moment(z, e0)
+            log_high = np.log(-np.expm1(-distance)) - math.log(-math.expm1(-e0)) - t  # log of p_t e^-t, the probability under Q
             log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
-            result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -left), axis=1)) / z
+            result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -distance), axis=1)) / z
             result = result * (1.0 + 1e-15 * e0)  # covers the rounding of sums of logarithms as large as eps
         # If a probability or a loss underflows, the result is not usable. eps itself is a bound at every order.
-        return np.where((t > 0.0) & (left > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
+        return np.where((t > 0.0) & (distance > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +213,11 @@ class ExponentialChoice(BoundedRange):
 
         The keys allow any scores. If there are several records, all of them may move the scores in the same way.
         """
+        if not LEAST_WITNESS <= self.epsilon <= MOST_WITNESS:
+            return None
         with np.errstate(all="ignore"):
-            t, left = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
-        plain = LEAST_WITNESS <= self.epsilon <= MOST_WITNESS
-        return TwoCandidates(self.epsilon, t) if plain and 0.0 < t < self.epsilon and left > 0.0 else None
+            t, distance = (float(x[0]) for x in _largest_moment(np.array([order - 1.0]), self.epsilon))
+        return TwoCandidates(self.epsilon, t) if 0.0 < t < self.epsilon and distance > 0.0 else None
 
 
 def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
@@ -226,10 +229,10 @@ def _largest_moment(z: Array, epsilon: float) -> tuple[Array, Array]:
     y = z * epsilon
     near = np.exp(-y) * (_beyond(y) + z * _beyond(-epsilon))
     far = -np.expm1(-y) + z * np.exp(-y) * np.expm1(-epsilon)
-    left = np.log1p(np.where(y < 1.0, near, far) / (z * -np.expm1(-y - epsilon)))
+    distance = np.log1p(np.where(y < 1.0, near, far) / (z * -np.expm1(-y - epsilon)))  # epsilon - t
     if epsilon > 1.0:
-        return epsilon - left, left
-    return np.log1p((z * _beyond(epsilon) + _beyond(-y)) / ((z + 1.0) * -np.expm1(-y))), left
+        return epsilon - distance, distance
+    return np.log1p((z * _beyond(epsilon) + _beyond(-y)) / ((z + 1.0) * -np.expm1(-y))), distance
 
 
 def _beyond(x: Array | float) -> Array:

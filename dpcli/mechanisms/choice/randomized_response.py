@@ -18,6 +18,8 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
+LARGE_EPSILON = 30.0  # epsilon from which on a formula without e^epsilon is used, which cannot overflow
+
 
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse(Mechanism):
@@ -32,7 +34,7 @@ class RandomizedResponse(Mechanism):
     categories: int
 
     def _log_probabilities(self) -> tuple[float, float]:
-        """Return the log probabilities of the true category and of each other one."""
+        """Return the log probabilities of the true category, and of each false one."""
         log_total = self.epsilon + math.log1p((self.categories - 1) * math.exp(-self.epsilon))
         return self.epsilon - log_total, -log_total
 
@@ -40,9 +42,9 @@ class RandomizedResponse(Mechanism):
         """Return epsilon from the exact delta(eps) = p - e^eps (1-p)/(k-1)."""
         if delta == 0.0:
             return self.epsilon
-        log_kept, log_other = self._log_probabilities()
-        rest = math.exp(log_kept) * (1.0 + 1e-15) - delta
-        return max(0.0, math.log(rest) - log_other) if rest > 0.0 else 0.0
+        log_true, log_false = self._log_probabilities()
+        excess = math.exp(log_true) * (1.0 + 1e-15) - delta
+        return max(0.0, math.log(excess) - log_false) if excess > 0.0 else 0.0
 
     def zcdp(self) -> float:
         return Pure(self.epsilon).zcdp()
@@ -51,8 +53,7 @@ class RandomizedResponse(Mechanism):
         return True
 
     def losses(self) -> tuple[AtomicLoss]:
-        log_kept, log_other = self._log_probabilities()
-        return (AtomicLoss((log_kept, log_other), (-self.epsilon, self.epsilon)),)
+        return (AtomicLoss(self._log_probabilities(), (-self.epsilon, self.epsilon)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +70,20 @@ class BlankedResponse(Mechanism):
     def _log_ratios(self) -> tuple[float, float]:
         """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all digits at a small epsilon."""
         k, e0 = self.categories, self.epsilon
-        kept = -math.log1p((k - 1) / k * math.expm1(-e0))
-        other = -math.log1p(math.expm1(e0) / k) if e0 < 30.0 else math.log(k) - e0 - math.log1p((k - 1) * math.exp(-e0))
-        return kept, other
+        log_true = -math.log1p((k - 1) / k * math.expm1(-e0))
+        if e0 < LARGE_EPSILON:
+            return log_true, -math.log1p(math.expm1(e0) / k)
+        return log_true, math.log(k) - e0 - math.log1p((k - 1) * math.exp(-e0))
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon from delta(eps) = p - e^eps / k, or (k-1)/k - e^eps (1-p) in the other direction, rounded up."""
-        k, (kept, other) = self.categories, self._log_ratios()
-        ends = [0.0]
-        for most, mass in ((kept, math.exp(kept) / k), (-other, (k - 1) / k)):
+        k, (log_true, log_false) = self.categories, self._log_ratios()
+        epsilons = [0.0]
+        for largest_loss, mass in ((log_true, math.exp(log_true) / k), (-log_false, (k - 1) / k)):
             if delta < mass:
-                less = math.log1p(-delta / mass)
-                ends.append(most + less + 1e-15 * (most - less))
-        return max(ends)
+                log_kept = math.log1p(-delta / mass)
+                epsilons.append(largest_loss + log_kept + 1e-15 * (largest_loss - log_kept))
+        return max(epsilons)
 
     def zcdp(self) -> float:
         return Pure(self.approx_dp(0.0)).zcdp()
@@ -90,11 +92,12 @@ class BlankedResponse(Mechanism):
         return True
 
     def losses(self) -> tuple[AtomicLoss, AtomicLoss]:
-        log_k, (kept, other) = math.log(self.categories), self._log_ratios()
-        log_rest = math.log1p(-1.0 / self.categories)  # log probability of the k - 1 other categories under the uniform response
+        log_true, log_false = self._log_ratios()
+        # Log probabilities of the true category and of all false ones under the uniform response.
+        uniform_true, uniform_false = -math.log(self.categories), math.log1p(-1.0 / self.categories)
         return (
-            AtomicLoss((-log_k, log_rest), (kept, other)),
-            AtomicLoss((kept - log_k, other + log_rest), (-kept, -other)),
+            AtomicLoss((uniform_true, uniform_false), (log_true, log_false)),
+            AtomicLoss((log_true + uniform_true, log_false + uniform_false), (-log_true, -log_false)),
         )
 
 
@@ -161,10 +164,12 @@ class RandomizedResponseSpec(StatedSpec):
             raise InputError(
                 f'blank = "uniform" says how a blanked record responds: it needs adjacency = zero-out, not {neighbours.adjacency.value}'
             )
-        changes, one = self.changes(neighbours), self.stated()
+        response: Mechanism = self.stated()
         # In a group, some units may be blanked while others cease to be blank, so BlankedResponse is for one unit only.
         known_blank = self.blank is not None and neighbours.group == 1
-        response: Mechanism = BlankedResponse(one.epsilon, one.categories) if known_blank else one
+        if known_blank:
+            response = BlankedResponse(self.stated().epsilon, self.categories)
+        changes = self.changes(neighbours)
         if changes > 1:
             response = Composed(((response, changes),))
         # Without `blank`, the category for which a blanked record responds is not stated. It may be the same as before, so the pair need

@@ -204,11 +204,12 @@ class RepeatAndSelect(Mechanism):
         pure = self.pure()
         if delta <= 0.0:
             return pure
+        log_delta = math.log(delta)
         best = Pure(pure).approx_dp(delta) if pure < math.inf else math.inf
         with suppress(NotRepresentable):
-            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), math.log(delta)), SHORT)[1])
+            best = min(best, least_over_orders(lambda x: balle(1.0 + x, _rdp(self, 1.0 + x), log_delta), SHORT)[1])
         with suppress(NotRepresentable):
-            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure).epsilon(math.log(delta)))
+            best = min(best, SelectionLoss(rough_run(self.inner), self.trials, self, pure).epsilon(log_delta))
         if math.isinf(best):
             raise NotRepresentable("selection needs a run whose delta falls far enough, or whose pure or Renyi guarantee is known")
         return best
@@ -263,8 +264,10 @@ class TrialsTable:
         if (self.distribution == "truncated-negative-binomial") != (self.eta is not None):
             expected = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
             yield "trials", expected, "nothing" if self.eta is None else repr(self.eta)
-        elif self.distribution != "poisson" and self.mean is not None and not self.mean <= (most := _largest_mean(self.eta)):
-            yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
+        elif self.distribution != "poisson" and self.mean is not None:
+            most = _largest_mean(self.eta)
+            if not self.mean <= most:
+                yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
 
     def distributed(self) -> Trials:
         return _DISTRIBUTIONS[self.distribution](self)

@@ -46,7 +46,7 @@ LOG_LEAST = -180.0  # logarithm of the height of the curve at the last point
 EPSILONS = 1600  # number of epsilons at which the curve of one run is evaluated
 REACHES = 200  # number of epsilons that are tried as the last point of the grid of losses
 ROUNDING = 1e-12  # error, relative and in the logarithm, by which bounds are raised
-RUN = 4e6  # units of work that the pair of one run may take
+WORK_OF_RUN = 4e6  # units of work that the pair of one run may take
 EVENTS = 400  # number of probabilities q', and again of q, at which the edge of A is evaluated; twice as many change epsilon by about 1e-5
 NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
 STRAIGHT = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
@@ -114,13 +114,13 @@ class SelectionLoss:
     def log_heights(self, x: Array) -> Array:
         """Return upper bounds on log delta at increasing epsilons x >= 0, from the run's profile and the pure epsilon."""
         shifts, log_weights = _terms(self.run, self.trials)
-        at, places = np.unique(x[:, None] - shifts, return_inverse=True)
-        log_terms = log_run(self.run, at)[places.reshape(len(x), len(shifts))] + log_weights
+        epsilons, places = np.unique(x[:, None] - shifts, return_inverse=True)
+        log_terms = log_run(self.run, epsilons)[places.reshape(len(x), len(shifts))] + log_weights
         result = np.asarray(log_sum(log_terms)) + math.log(self.trials.mean) + ROUNDING
         if self.pure < math.inf:
             with np.errstate(divide="ignore"):
-                left = np.log(-np.expm1(np.minimum(x - self.pure, 0.0))) - math.log1p(math.exp(-self.pure))
-            result = np.minimum(result, left + ROUNDING)
+                pure_heights = np.log(-np.expm1(np.minimum(x - self.pure, 0.0))) - math.log1p(math.exp(-self.pure))
+            result = np.minimum(result, pure_heights + ROUNDING)
         return np.minimum(result, 0.0)
 
     def epsilon(self, log_delta: float) -> float:
@@ -140,11 +140,11 @@ class SelectionLoss:
 
 
 def own_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """Return the losses of the run's own pairs if they take at most RUN units of work; otherwise those of `rough_run`.
+    """Return the losses of the run's own pairs if they take at most WORK_OF_RUN units of work; otherwise those of `rough_run`.
 
-    RUN does not depend on the work that was spent before.
+    WORK_OF_RUN does not depend on the work that was spent before.
     """
-    with suppress(NotRepresentable), allowance(RUN, RUN):
+    with suppress(NotRepresentable), allowance(WORK_OF_RUN, WORK_OF_RUN):
         losses = inner.losses()
         log_run(losses, np.zeros(1))
         return losses
@@ -169,18 +169,18 @@ def log_run(run: tuple[PrivacyLoss, ...], x: Array) -> Array:
 def _terms(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Array]:
     """Return log y_j, increasing, and log w_j of the module's docstring."""
     log_rates, log_ratios = _edge(run, trials)
-    last = float(log_ratios.max()) * (1.0 + ROUNDING) + ROUNDING
-    shifts = np.linspace(LOG_LEAST_SHIFT, min(last, FAR_SHIFT), SHIFTS)
-    if last > FAR_SHIFT:
-        shifts = np.append(shifts, np.geomspace(FAR_SHIFT, last, SHIFTS)[1:])
+    largest_shift = float(log_ratios.max()) * (1.0 + ROUNDING) + ROUNDING  # where G ends
+    shifts = np.linspace(LOG_LEAST_SHIFT, min(largest_shift, FAR_SHIFT), SHIFTS)
+    if largest_shift > FAR_SHIFT:
+        shifts = np.append(shifts, np.geomspace(FAR_SHIFT, largest_shift, SHIFTS)[1:])
     lines = [_largest_line(log_rates, log_ratios, shift) for shift in shifts[:-1].tolist()]
     values = np.append(np.maximum(lines, LEAST_G), 0.0)  # G at y_j
     with np.errstate(over="ignore", divide="ignore"):
         steps = np.diff(shifts)
         falls = np.append(1.0, values[:-1]) - values
-        before = falls / np.append(1.0, -np.expm1(-steps))  # minus y_j times the slope of the chord that ends at y_j
-        after = np.append(falls[1:] / np.expm1(steps), 0.0)  # minus y_j times the slope of the chord that begins at y_j
-        log_weights = np.log(np.maximum(before - after, 0.0)) + ROUNDING
+        ending_falls = falls / np.append(1.0, -np.expm1(-steps))  # minus y_j times the slope of the chord that ends at y_j
+        beginning_falls = np.append(falls[1:] / np.expm1(steps), 0.0)  # minus y_j times the slope of the chord that begins there
+        log_weights = np.log(np.maximum(ending_falls - beginning_falls, 0.0)) + ROUNDING
     used = log_weights > -math.inf
     return shifts[used], log_weights[used]
 
@@ -207,15 +207,15 @@ def _edge(run: tuple[PrivacyLoss, ...], trials: TrialCounts) -> tuple[Array, Arr
     w = _probabilities(epsilons, deltas, trials)
     left, right = w[:-1], w[1:]
     middle = 0.5 * (left + right)
-    line = np.array([int(np.argmin(slopes * at + heights)) for at in middle.tolist()])
-    z_left, z_middle, z_right = (slopes[line] * at + heights[line] for at in (left, middle, right))
+    line = np.array([int(np.argmin(slopes * w_middle + heights)) for w_middle in middle.tolist()])
+    z_left, z_middle, z_right = (slopes[line] * ends + heights[line] for ends in (left, middle, right))
     rate = trials.depth_slope(z_middle)
     straight = rate * (z_right - z_middle) < STRAIGHT
     rise, fall = (np.where(straight, rate * np.abs(z - z_middle), 0.0) for z in (z_left, z_right))
     depth_left, depth_right = trials.depth(left), trials.depth(right)
-    depth_middle = trials.depth(z_middle)
-    ratio_left = np.where(straight, depth_middle - np.log1p(rise), trials.depth(np.minimum(z_right, 1.0))) - depth_left
-    ratio_right = np.where(straight, depth_middle - np.log1p(-fall) - depth_right, ratio_left)
+    z_depth_middle, z_depth_right = trials.depth(z_middle), trials.depth(np.minimum(z_right, 1.0))
+    ratio_left = np.where(straight, z_depth_middle - np.log1p(rise), z_depth_right) - depth_left
+    ratio_right = np.where(straight, z_depth_middle - np.log1p(-fall) - depth_right, ratio_left)
     log_rates = -np.concatenate((depth_left, np.where(straight, depth_right, depth_left)))
     log_ratios = np.concatenate((ratio_left, ratio_right))
     return log_rates + ROUNDING * (1.0 - log_rates), np.maximum(log_ratios, 0.0) + ROUNDING * (1.0 - log_rates)
@@ -228,18 +228,20 @@ def _probabilities(epsilons: Array, deltas: Array, trials: TrialCounts) -> Array
     if deepest > NEAR_DEPTH:
         depths = np.append(depths, np.geomspace(NEAR_DEPTH, deepest, EVENTS)[1:])
     events = np.clip(trials.at_depth(depths), 0.0, 1.0)
-    least = np.array([((z - deltas) * np.exp(-epsilons)).max() for z in events.tolist()])
-    least = np.maximum(least, [(1.0 - deltas - (1.0 - z) * np.exp(epsilons)).max() for z in events.tolist()])
+    # The least w for each z by the two kinds of lines of `_edge`.
+    by_steep_lines = [((z - deltas) * np.exp(-epsilons)).max() for z in events.tolist()]
+    by_flat_lines = [(1.0 - deltas - (1.0 - z) * np.exp(epsilons)).max() for z in events.tolist()]
+    least = np.maximum(by_steep_lines, by_flat_lines)
     return np.unique(np.clip(np.concatenate((events, least, [0.0, 1.0])), 0.0, 1.0))
 
 
 @shared(16)
 def _pair(loss: SelectionLoss) -> ChordPair:
     """Return the pair, cached."""
-    at = np.geomspace(1e-6, FURTHEST, REACHES)
-    falls = loss.log_heights(at)
+    epsilons = np.geomspace(1e-6, FURTHEST, REACHES)
+    falls = loss.log_heights(epsilons)
     end = int(np.argmax(falls <= max(LOG_LEAST, float(falls[-1]))))
-    reach = min(float(at[end]), loss.pure * (1.0 + ROUNDING))
+    reach = min(float(epsilons[end]), loss.pure * (1.0 + ROUNDING))
     x = reach / POINTS * np.arange(POINTS + 1, dtype=float)
     heights = loss.log_heights(x)
     with suppress(NotRepresentable):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
@@ -30,8 +31,8 @@ from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared
 
 _SHOWS = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
-SURE = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
-LEAST = 5e-324  # the smallest positive float, in place of a probability that underflows
+SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
+LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
 ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
 RANGES = 8  # ranges of the number of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
 POINTS = 2048  # points of the grid of losses
@@ -53,16 +54,15 @@ class ShownLoss(TailsOnly):
 
     def tails(self, at: Array) -> Tails:
         """Return the tails: mass at +inf under P, mass at -inf under Q, and one atom between them."""
-        log_remainders = math.log1p(-self.of_p), math.log1p(-self.of_q)
-        above = at < log_remainders[0] - log_remainders[1]
+        log_p_hidden, log_q_hidden = math.log1p(-self.of_p), math.log1p(-self.of_q)
         with np.errstate(divide="ignore"):
-            own_p, own_q = (np.full_like(at, np.log(own)) for own in (self.of_p, self.of_q))
-        everything, nothing = np.zeros_like(at), np.full_like(at, -np.inf)
+            log_p_shown, log_q_shown = np.log(self.of_p), np.log(self.of_q)
+        is_below_atom = at < log_p_hidden - log_q_hidden
         return Tails(
-            np.where(above, everything, own_p),
-            np.where(above, nothing, log_remainders[0]),
-            np.where(above, log_remainders[1], nothing),
-            np.where(above, own_q, everything),
+            np.where(is_below_atom, 0.0, log_p_shown),
+            np.where(is_below_atom, -np.inf, log_p_hidden),
+            np.where(is_below_atom, log_q_hidden, -np.inf),
+            np.where(is_below_atom, log_q_shown, 0.0),
         )
 
 
@@ -70,20 +70,21 @@ class ShownLoss(TailsOnly):
 class Shown(Mechanism):
     """A release that shows a unit's own keys with probability `delta`.
 
-    both: whether each of two neighbours may have keys of its own.
+    in_both: whether each of two neighbours may have keys of its own.
     """
 
     delta: float
-    both: bool
+    in_both: bool
 
     @property
     def everything(self) -> bool:
         """Return whether the keys are shown with probability 1, up to rounding, so that nothing is claimed."""
-        return self.delta > SURE
+        return self.delta > SURELY_SHOWN
 
     def approx_dp(self, delta: float) -> float:
         """Return 0 from the probability of showing on, and inf below it. Both are exact."""
-        return 0.0 if delta >= self.delta * (1.0 - 1e-12) and delta > 0.0 and not self.everything else math.inf
+        covers_keys = delta > 0.0 and delta >= self.delta * (1.0 - 1e-12)
+        return 0.0 if covers_keys and not self.everything else math.inf
 
     def delta_floor(self) -> float:
         return self.delta
@@ -94,14 +95,14 @@ class Shown(Mechanism):
     def losses(self) -> tuple[ShownLoss, ...]:
         if self.everything:
             raise NotRepresentable("a key that only one unit holds is certainly shown")
-        if self.both:
+        if self.in_both:
             return (ShownLoss(self.delta, self.delta),)
         return ShownLoss(self.delta, 0.0), ShownLoss(0.0, self.delta)
 
 
-def shown(log_hidden: float, both: bool) -> Shown:
-    """Return the release that hides all of a unit's own keys with probability e^log_hidden. Its delta is rounded up."""
-    return Shown(min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST), 1.0), both)
+def shown_delta(log_hidden: float) -> float:
+    """Return the probability, rounded up, that some of a unit's own keys are shown, if all are hidden with probability e^log_hidden."""
+    return min(max(-math.expm1(log_hidden) * (1.0 + 1e-12), LEAST_PROBABILITY), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,8 @@ class OwnOrMovedLoss(TailsOnly):
     """The loss of a pair that dominates a histogram, whichever of a unit's keys it alone holds.
 
     Each key of the unit is either held by others too, and the noise hides how much its count moves, or only the unit holds it, and it is
-    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own` of, and let p be the
-    probability that one of min(k, own) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
+    hidden with a certain probability. Let k keys in total be the unit's own, which neither version has more than `own_keys` of, and let p
+    be the probability that one of min(k, own_keys) own keys is shown. With (P, Q) the pair of the noise on the other keys, and s = e^eps,
 
         (P - s (1-p) Q)+ <= p P + (1-p) (P - s Q)+.
 
@@ -119,14 +120,14 @@ class OwnOrMovedLoss(TailsOnly):
     the own keys.
 
     noise: the loss of the noise on one key, which is the same in both directions. keys: number of keys that change.
-    own: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
+    own_keys: largest number of keys that only one version of the unit holds. log_hidden: log probability that one of these is hidden.
     """
 
     reason: ClassVar[str] = _SHOWS
 
     noise: PrivacyLoss
     keys: int
-    own: int
+    own_keys: int
     log_hidden: float
 
     def tails(self, at: Array) -> Tails:
@@ -135,29 +136,31 @@ class OwnOrMovedLoss(TailsOnly):
     def log_heights(self, x: Array) -> Array:
         """Return upper bounds on log delta at increasing epsilons x >= 0."""
         heights = []
-        first = 0
-        for last in self._range_ends():
-            moved = self.keys - first
-            share = shown(min(last, self.own) * self.log_hidden, both=False).delta if last else 0.0
+        fewest = 0
+        for most in self._range_ends():
+            moved_keys = self.keys - fewest
+            share = shown_delta(min(most, self.own_keys) * self.log_hidden) if most else 0.0
             log_share = math.log(share) if share else -math.inf
-            log_noise = log_deltas(SumLoss(((self.noise, moved),)), x) if moved else np.full_like(x, -np.inf)
+            log_noise = log_deltas(SumLoss(((self.noise, moved_keys),)), x) if moved_keys else np.full_like(x, -np.inf)
             heights.append(np.logaddexp(log_noise + math.log1p(-share), log_share))
-            first = last + 1
+            fewest = most + 1
         return np.asarray(np.minimum(np.maximum.reduce(heights), 0.0))
 
     def _range_ends(self) -> list[int]:
-        """Return the last number of own keys of each range. The first range is no own keys, which is usually the worst case."""
-        return [0, *sorted({-(-self.keys * part // (RANGES - 1)) for part in range(1, RANGES)})]
+        """Return the largest number of own keys of each range. The first range is no own keys, which is usually the worst case."""
+        even_parts = {math.ceil(Fraction(self.keys * part, RANGES - 1)) for part in range(1, RANGES)}
+        return [0, *sorted(even_parts)]
 
 
 @shared(16)
 def _own_or_moved_pair(loss: OwnOrMovedLoss) -> ChordPair:
     """Return the pair, cached."""
-    at = np.geomspace(1e-6, FURTHEST, REACHES)
-    log_noise = log_deltas(SumLoss(((loss.noise, loss.keys),)), at)
-    log_shown = math.log(shown(loss.own * loss.log_hidden, both=False).delta)
-    end = int(np.argmax(log_noise <= max(log_shown + math.log(NEGLIGIBLE), LOG_LEAST, float(log_noise[-1]))))
-    x = float(at[end]) / POINTS * np.arange(POINTS + 1, dtype=float)
+    epsilons = np.geomspace(1e-6, FURTHEST, REACHES)
+    log_noise = log_deltas(SumLoss(((loss.noise, loss.keys),)), epsilons)
+    log_shown = math.log(shown_delta(loss.own_keys * loss.log_hidden))
+    log_height_at_end = max(log_shown + math.log(NEGLIGIBLE), LOG_LEAST, float(log_noise[-1]))
+    end = int(np.argmax(log_noise <= log_height_at_end))
+    x = float(epsilons[end]) / POINTS * np.arange(POINTS + 1, dtype=float)
     return symmetric_pair(float(x[1]), np.exp(loss.log_heights(x)))
 
 
@@ -168,7 +171,7 @@ class OwnOrMoved(Mechanism):
     loss: OwnOrMovedLoss
 
     def delta_floor(self) -> float:
-        return shown(self.loss.own * self.loss.log_hidden, both=False).delta
+        return shown_delta(self.loss.own_keys * self.loss.log_hidden)
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         return (self.loss,)
@@ -223,7 +226,7 @@ class StabilityHistogramSpec(Spec):
 
     @property
     def delta_spent(self) -> float:
-        return shown(self._all_hidden(1), both=False).delta
+        return shown_delta(self._all_hidden(1))
 
     def log_shown(self, count: int) -> float:
         """Return an upper bound on the log probability that a key with this count is released."""
@@ -234,15 +237,16 @@ class StabilityHistogramSpec(Spec):
         return log_gaussian_beyond(self.sigma, least)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        noise, shows = self._noise(neighbours), shown(self._all_hidden(neighbours.group), neighbours.replaces)
-        both = Composed((*noise, (shows, 1)))
-        if neighbours.group > 1 or shows.everything:
-            return both
-        ((one_key, keys),) = noise
+        noise, count = self._noise(neighbours)
+        shown = Shown(shown_delta(self._all_hidden(neighbours.group)), neighbours.replaces)
+        noise_and_own_keys = Composed(((noise, count), (shown, 1)))
+        if neighbours.group > 1 or shown.everything:
+            return noise_and_own_keys
         with suppress(NotRepresentable):
-            (loss,) = one_key.losses()
-            return LeastOf((both, OwnOrMoved(OwnOrMovedLoss(loss, keys, self.max_groups, self._log_hidden(1, 1)))))
-        return both
+            (loss,) = noise.losses()
+            either = OwnOrMoved(OwnOrMovedLoss(loss, count, self.max_groups, self._log_hidden(1, 1)))
+            return LeastOf((noise_and_own_keys, either))
+        return noise_and_own_keys
 
     def _all_hidden(self, group: int) -> float:
         """Return a lower bound on the log probability that no key is shown that only the units of a group hold."""
@@ -253,21 +257,21 @@ class StabilityHistogramSpec(Spec):
         p = math.exp(self.log_shown(self.max_rows * most))
         return math.log1p(-p) / least if p < 1.0 else -math.inf
 
-    def _noise(self, neighbours: Neighbours) -> tuple[tuple[Mechanism, int], ...]:
-        """Return the noise on the keys that change.
+    def _noise(self, neighbours: Neighbours) -> tuple[Mechanism, int]:
+        """Return the noise on the keys that change, as (mechanism, count).
 
         For one unit, each key changes by at most max_rows. For a group, the counts are priced as a vector, by its norm.
         """
         keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
         one_unit = Neighbours(neighbours.adjacency)
         if self.scale is not None:
-            moved, times = (self.max_rows, keys) if group == 1 else (self.max_rows * group * keys, 1)
-            return ((DiscreteLaplaceSpec(scale=self.scale, sensitivity=moved).resolve(one_unit).unclaimed(), times),)
+            sensitivity, count = (self.max_rows, keys) if group == 1 else (self.max_rows * group * keys, 1)
+            return DiscreteLaplaceSpec(scale=self.scale, sensitivity=sensitivity).resolve(one_unit).unclaimed(), count
         assert self.sigma is not None
         if group == 1:
             noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one_unit)
-            return ((noise.unclaimed(), keys),)
-        return ((Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys),)
+            return noise.unclaimed(), keys
+        return Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys
 
 
 def _sharing(group: int) -> tuple[list[int], list[int]]:

@@ -13,7 +13,7 @@ from dpcli.base.fields import Key
 from dpcli.base.premise import SECRET, Premises, moves
 from dpcli.base.stated import total
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
@@ -68,18 +68,21 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
     by_step: whether all steps get equal shares of the rest. Otherwise all parts get equal shares in total.
     Raises NotRepresentable if the floors alone exceed delta.
     """
-    floors = [mechanism.delta_floor() for mechanism, _ in parts]
-    slack = delta - math.fsum(count * floor for (_, count), floor in zip(parts, floors, strict=True))
+    slack = delta - math.fsum(count * mechanism.delta_floor() for mechanism, count in parts)
     if slack < -1e-12 * delta:
         raise NotRepresentable(f"the stated deltas add up to {delta - slack:.6g}, more than delta = {delta:g}")
-    needs = [_needs_more(mechanism) for mechanism, _ in parts]
-    shares = sum(needs) if not by_step else sum(count for (_, count), need in zip(parts, needs, strict=True) if need)
-    if any(needs) and slack <= 0.0:
+    needing_counts = [count for mechanism, count in parts if _needs_more(mechanism)]
+    if needing_counts and slack <= 0.0:
         raise NotRepresentable("the stated deltas use all of delta, and other steps need a part of it")
-    return [
-        floor + (max(slack, 0.0) * (1 - 1e-13) / shares / (1 if by_step else count) if need else 0.0)
-        for (_, count), floor, need in zip(parts, floors, needs, strict=True)
-    ]
+    shares = sum(needing_counts) if by_step else len(needing_counts)
+    deltas = []
+    for mechanism, count in parts:
+        extra = 0.0
+        if _needs_more(mechanism):
+            share = max(slack, 0.0) * (1 - 1e-13) / shares
+            extra = share if by_step else share / count
+        deltas.append(mechanism.delta_floor() + extra)
+    return deltas
 
 
 @shared(256)
@@ -122,7 +125,10 @@ class Composed(Mechanism):
         for by_step in (True, False):
             with suppress(NotRepresentable):  # if delta does not cover the parts' floors, there is no finite epsilon
                 deltas = split_delta(self.parts, delta, by_step)
-                best = min(best, math.fsum(n * m.approx_dp(d) for (m, n), d in zip(self.parts, deltas, strict=True)))
+                steps = zip(self.parts, deltas, strict=True)
+                best = min(
+                    best, math.fsum(count * mechanism.approx_dp(delta_of_step) for (mechanism, count), delta_of_step in steps)
+                )
         return best
 
     def delta_floor(self) -> float:
@@ -143,9 +149,12 @@ class Composed(Mechanism):
         return Composed(tuple((mechanism.unclaimed(), count) for mechanism, count in self.parts))
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        sides = [(mechanism.losses(), count) for mechanism, count in self.parts]
-        directions = max(len(losses) for losses, _ in sides)
-        return tuple(SumLoss(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides)) for side in range(directions))
+        losses_of_parts = [(mechanism.losses(), count) for mechanism, count in self.parts]
+        sums = []
+        for direction in range(max(len(losses) for losses, _ in losses_of_parts)):
+            terms = [(in_direction(losses, direction), count) for losses, count in losses_of_parts]
+            sums.append(SumLoss(tuple(terms)))
+        return tuple(sums)
 
     def rdp(self, orders: Array) -> Array:
         total = 0.0 * orders

@@ -13,6 +13,10 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_expm1
 from dpcli.numerics.work import spend
 
+HALVINGS = 48  # steps of the bisection for the delta of one change
+WORK = 700.0  # units of work of this bisection
+LOG_LEAST_DELTA = -744.0  # logarithm of the least delta that is tried; e^-744 is one of the least positive floats
+
 
 def grouped(inner: Mechanism, size: int) -> Mechanism:
     """Return the mechanism of `inner` for `size` changes at once. With size 2, an add-remove guarantee becomes one for replace-one."""
@@ -42,10 +46,10 @@ class Group(Mechanism):
         pure = multiple(k, self.inner.approx_dp(0.0)) if floor == 0.0 else math.inf
         if delta <= 0.0 or pure == 0.0:
             return pure
-        spend(700.0)
+        spend(WORK)
         high, best = math.log(delta) - math.log(k), pure
-        low = max(high - 800.0, -744.0, math.log(floor) if floor > 0.0 else -744.0)
-        for _ in range(48):
+        low = max(math.log(floor), LOG_LEAST_DELTA) if floor > 0.0 else LOG_LEAST_DELTA
+        for _ in range(HALVINGS):
             log_part = 0.5 * (low + high)
             epsilon = self.inner.approx_dp(math.exp(log_part))
             growth = log_expm1(k * epsilon) - log_expm1(epsilon) if epsilon > 0.0 else math.log(k)
@@ -62,8 +66,8 @@ class Group(Mechanism):
         return multiple(self.size**2, self.inner.zcdp())
 
     def rdp(self, orders: Array) -> Array:
-        c = math.ceil(math.log2(self.size))
-        bound = 3.0**c * self.inner.rdp(2.0**c * np.maximum(orders, 2.0))
+        doublings = math.ceil(math.log2(self.size))
+        bound = 3.0**doublings * self.inner.rdp(2.0**doublings * np.maximum(orders, 2.0))
         with suppress(NotRepresentable):
             bound = np.minimum(bound, self.zcdp() * orders)
         with suppress(NotRepresentable):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, in_direction
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails, mixed
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 HALVINGS = 40  # steps of a bisection
+WORK = 50.0 * HALVINGS  # units of work of a bisection, each step of which asks both mechanisms
+LARGE_TERM = 30.0  # size of a logarithm from which on the weighted mean of powers of e is computed on logarithms
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:
     """Return log of the sum of weights times e^terms along the first axis. The weights add up to 1. A small result keeps its digits."""
     with np.errstate(over="ignore"):
-        small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
-    return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
+        near_one = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
+    return np.asarray(np.where(terms.max(axis=0) < LARGE_TERM, near_one, np.logaddexp.reduce(terms + log_weights, axis=0)))
 
 
 class TiltedLabelled:
@@ -86,9 +88,9 @@ class LabelledLoss:
 
     def tails(self, at: Array) -> Tails:
         tails = [part.tails(at - offset) for part, offset in zip(self.parts, self._offsets().tolist(), strict=True)]
-        p, q = list(self.log_weights), list(self.log_others or self.log_weights)
-        columns = zip((p, p, q, q), zip(*tails, strict=True), strict=True)
-        return Tails(*(mixed(weights, list(column)) for weights, column in columns))
+        p_above, p_below, q_above, q_below = (list(logs) for logs in zip(*tails, strict=True))
+        p_weights, q_weights = list(self.log_weights), list(self.log_others or self.log_weights)
+        return Tails(mixed(p_weights, p_above), mixed(p_weights, p_below), mixed(q_weights, q_above), mixed(q_weights, q_below))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +114,23 @@ class Labelled(Mechanism):
 
         Any such deltas give an upper bound. The best ones found by bisection are used.
         """
-        share, best = math.exp(self.log_rare), math.inf
-        low, high = math.log(max(delta, 1e-320)), min(0.0, math.log(max(delta, 1e-320)) - self.log_rare)
+        share = math.exp(self.log_rare)
         if delta <= 0.0 or share == 0.0:
             return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
-        spend(50.0 * HALVINGS)
+        spend(WORK)
+        log_delta = math.log(max(delta, 1e-320))
+        low, high = log_delta, min(0.0, log_delta - self.log_rare)  # logarithms of deltas of `rare`
+        best = math.inf
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
             often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
-            two = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
-            best = min(best, max(often_epsilon, two))
-            low, high = (low, middle) if often_epsilon > two else (middle, high)
+            rare_epsilon = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
+            best = min(best, max(often_epsilon, rare_epsilon))
+            if often_epsilon > rare_epsilon:
+                high = middle
+            else:
+                low = middle
         return best
 
     def delta_floor(self) -> float:
@@ -134,9 +141,10 @@ class Labelled(Mechanism):
         return max(self.often.zcdp(), self.rare.zcdp())
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        weights, sides = (self._log_often, self.log_rare), (self.often.losses(), self.rare.losses())
-        number = max(map(len, sides))
-        return tuple(LabelledLoss(weights, tuple(side[min(k, len(side) - 1)] for side in sides)) for k in range(number))
+        weights = (self._log_often, self.log_rare)
+        often, rare = self.often.losses(), self.rare.losses()
+        directions = range(max(len(often), len(rare)))
+        return tuple(LabelledLoss(weights, (in_direction(often, k), in_direction(rare, k))) for k in directions)
 
     def attained(self) -> bool:
         """Return False, because the choice may be hidden, and the probabilities may be bounds."""
@@ -155,27 +163,27 @@ class LeastOf(Mechanism):
     Accountants may use each of the mechanisms (`ways`).
     """
 
-    each: tuple[Mechanism, ...]
+    mechanisms: tuple[Mechanism, ...]
 
     def ways(self) -> tuple[Mechanism, ...]:
-        return self.each
+        return self.mechanisms
 
     def approx_dp(self, delta: float) -> float:
         epsilons = []
-        for way in self.each:
+        for way in self.mechanisms:
             with suppress(NotRepresentable):
                 epsilons.append(way.approx_dp(delta))
-        return min(epsilons) if epsilons else self.each[0].approx_dp(delta)
+        return min(epsilons) if epsilons else self.mechanisms[0].approx_dp(delta)
 
     def delta_floor(self) -> float:
-        return min(way.delta_floor() for way in self.each)
+        return min(way.delta_floor() for way in self.mechanisms)
 
     def zcdp(self) -> float:
-        return self.each[0].zcdp()
+        return self.mechanisms[0].zcdp()
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
         """Return the losses of the first mechanism, for callers that need a single pair."""
-        return self.each[0].losses()
+        return self.mechanisms[0].losses()
 
     def rdp(self, orders: Array) -> Array:
-        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.each]))
+        return np.asarray(np.minimum.reduce([way.rdp(orders) for way in self.mechanisms]))

@@ -71,7 +71,7 @@ def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: floa
     replaced. A stated sensitivity is that of the query under the file's adjacency and unit, so only a group increases it.
     """
     if multiplier is not None:
-        ratio = quotient(neighbours.records * (2.0 if neighbours.replaces else 1.0), multiplier)
+        ratio = quotient(neighbours.contribution_bounds, multiplier)
     else:
         assert noise is not None and sensitivity is not None
         ratio = quotient(multiple(neighbours.group, sensitivity), noise)

@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import COUNT, NON_NEGATIVE, POSITIVE, Constraint, Key
@@ -27,8 +28,8 @@ from dpcli.numerics.work import shared
 
 LENGTH = Constraint("a whole number from 1 to 10^7", lambda x: 1 <= x <= 10**7, (("minimum", 1), ("maximum", 10**7)))
 DECAY = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)))
-MOST = 1_024  # largest number of steps of an encoder whose matrix is computed
-SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST, (("minimum", 1), ("maximum", MOST)))
+MOST_STEPS = 1_024  # largest number of steps of an encoder whose matrix is computed
+SHORT = Constraint("a whole number from 1 to 1,024", lambda x: 1 <= x <= MOST_STEPS, (("minimum", 1), ("maximum", MOST_STEPS)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +143,11 @@ class ToeplitzSpec(CorrelatedSpec):
         if self.coefficients is not None:
             if not self.coefficients or self.coefficients[0] <= 0.0:
                 yield "coefficients", "a first coefficient > 0", str(list(self.coefficients[:3]))
-            rise = next((k for k in range(1, len(self.coefficients)) if self.coefficients[k] > self.coefficients[k - 1]), None)
-            if rise is not None:
-                change = f"{self.coefficients[rise]!r} after {self.coefficients[rise - 1]!r}"
-                yield "coefficients", "coefficients that never increase (the worst participation is proved only for these)", change
+            rises = [(earlier, later) for earlier, later in pairwise(self.coefficients) if later > earlier]
+            if rises:
+                earlier, later = rises[0]
+                expected = "coefficients that never increase (the worst participation is proved only for these)"
+                yield "coefficients", expected, f"{later!r} after {earlier!r}"
 
     def encoded_norm(self) -> float:
         column = np.array(self.coefficients) if self.coefficients is not None else square_root(self.bands or 1)
@@ -180,11 +182,8 @@ class BufferedToeplitzSpec(CorrelatedSpec):
         if len(self.buf_decay) != len(self.output_scale):
             yield "output_scale", f"one weight for each of {len(self.buf_decay)} decays", str(len(self.output_scale))
         if sum(self.output_scale) > 1.0:
-            yield (
-                "output_scale",
-                "weights that add up to at most 1, so that coefficients never increase",
-                repr(sum(self.output_scale)),
-            )
+            expected = "weights that add up to at most 1, so that coefficients never increase"
+            yield "output_scale", expected, repr(sum(self.output_scale))
 
     def encoded_norm(self) -> float:
         return toeplitz_sensitivity(self._column(), self.iterations, self.min_separation, self.max_participations)
@@ -242,11 +241,8 @@ class BandedSpec(CorrelatedSpec):
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if self.bands > self.min_separation:
-            yield (
-                "bands",
-                f"at most min_separation = {self.min_separation}, so that a record's columns never overlap",
-                f"{self.bands}",
-            )
+            expected = f"at most min_separation = {self.min_separation}, so that a record's columns never overlap"
+            yield "bands", expected, f"{self.bands}"
 
     def encoded_norm(self) -> float:
         """Return sqrt(m), where m = min(max_participations, ceil(iterations / min_separation)) is the largest number of participations.

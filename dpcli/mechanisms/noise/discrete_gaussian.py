@@ -37,9 +37,12 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 
+SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
 MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed, outcome by outcome
+MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
 NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2
+TOO_MANY_OUTCOMES = "a discrete Gaussian of sigma above 2000 has too many outcomes"
 MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST = 300.0  # largest norm for which shifts are enumerated
@@ -66,7 +69,8 @@ class DiscreteGaussianLoss:
             return bound
         shift = z * self.sensitivity
         shift = shift - np.round(shift)
-        y = np.arange(-math.ceil(40.0 * self.sigma) - 2, math.ceil(40.0 * self.sigma) + 3)
+        reach = _reach(self.sigma)
+        y = np.arange(-reach, reach + 1)
         scale = 2.0 * self.sigma * self.sigma
         log_theta = np.logaddexp.reduce(-((y[None, :] - shift[:, None]) ** 2) / scale, axis=1)
         log_top = float(np.logaddexp.reduce(-(y**2) / scale))
@@ -74,10 +78,10 @@ class DiscreteGaussianLoss:
 
     def tilted(self, t: float) -> TiltedAtoms:
         """Return the tilted loss over the outcomes within forty sigma of its centre. The other outcomes have mass below e^-800."""
-        s, scale = self.sensitivity, 2.0 * self.sigma * self.sigma
+        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
         if self.sigma > MAX_SUM:
-            raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
-        x = np.arange(-math.ceil(40.0 * self.sigma) - 2.0, math.ceil(40.0 * self.sigma) + 3.0) + s + round(t * s)
+            raise NotRepresentable(TOO_MANY_OUTCOMES)
+        x = np.arange(-reach, reach + 1, dtype=float) + s + round(t * s)
         spend(3.0 * len(x))
         loss = (2.0 * x * s - s * s) / scale
         return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss, float(self.cgf(np.array([t]))[0]))
@@ -87,34 +91,45 @@ class DiscreteGaussianLoss:
 
         The other outcomes have mass below e^-800, and count as infinite loss.
         """
-        if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
-            raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
-        loss, log_p, log_q = self._lattice()
-        return atom_tails(at, loss, log_p, log_q)
+        losses, log_p, log_q = self._lattice()
+        return atom_tails(at, losses, log_p, log_q)
 
     def outcomes(self) -> Outcomes:
         """Return the outcomes within forty sigma of either centre. The other outcomes have mass below e^-800."""
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
-            raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
-        loss, _, log_q = self._lattice()
-        return Outcomes(log_q, loss)
+        losses, _, log_q = self._lattice()
+        return Outcomes(log_q, losses)
 
     def _lattice(self) -> tuple[Array, Array, Array]:
-        """Return losses, log P and log Q of the outcomes within forty sigma of either centre."""
-        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, math.ceil(40.0 * self.sigma) + 2
+        """Return losses, log P and log Q of the outcomes within forty sigma of either centre.
+
+        Raises NotRepresentable if there are too many.
+        """
+        if _has_many_outcomes(self.sigma, self.sensitivity):
+            raise NotRepresentable(TOO_MANY_OUTCOMES)
+        s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, _reach(self.sigma)
         spend(0.3 * (2 * reach + s))
         x = np.arange(-reach, s + reach + 1, dtype=float)
         log_total = float(np.logaddexp.reduce(-((x - round(0.5 * s)) ** 2) / scale))
         return (2.0 * x * s - s * s) / scale, -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
 
 
+def _reach(sigma: float) -> int:
+    """Return the distance from a centre within which outcomes are summed. The mass beyond it is below e^-800."""
+    return math.ceil(SIGMAS * sigma) + 2
+
+
+def _has_many_outcomes(sigma: float, sensitivity: int) -> bool:
+    """Return whether the outcomes within forty sigma of either centre are too many to sum over."""
+    return sigma > MAX_SUM or sensitivity > MAX_MOVE * max(sigma, 1.0)
+
+
 @lru_cache(maxsize=64)
 def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
     """Return masses under P, rounded up, and losses in increasing order, for the outcomes within forty sigma of the centre of P."""
-    scale = 2.0 * sigma * sigma
-    x = np.arange(sensitivity - math.ceil(40.0 * sigma) - 2, sensitivity + math.ceil(40.0 * sigma) + 3, dtype=float)
+    scale, reach = 2.0 * sigma * sigma, _reach(sigma)
+    x = np.arange(sensitivity - reach, sensitivity + reach + 1, dtype=float)
     mass = np.exp(-((x - sensitivity) ** 2) / scale)
     return mass / mass.sum() * (1.0 + 1e-13), (2.0 * x * sensitivity - sensitivity * sensitivity) / scale
 
@@ -138,7 +153,7 @@ class DiscreteGaussian(Mechanism):
         if delta <= 0.0:
             return math.inf
         bound = zcdp_epsilon(self.zcdp(), delta)
-        if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
+        if _has_many_outcomes(self.sigma, self.sensitivity):
             return bound
         excess = self._excess(delta)
         return 0.0 if excess(0.0) <= 0.0 else min(bound, bracket_root(excess, 0.0, bound)[1])
@@ -148,9 +163,9 @@ class DiscreteGaussian(Mechanism):
         mass, loss = _outcomes(self.sigma, self.sensitivity)
 
         def excess(epsilon: float) -> float:
-            first = int(np.searchsorted(loss, epsilon, side="right"))
-            spend(0.2 * (len(loss) - first))
-            return float((mass[first:] * -np.expm1(epsilon - loss[first:])).sum()) / delta - 1.0
+            start = int(np.searchsorted(loss, epsilon, side="right"))  # the first outcome whose loss exceeds epsilon
+            spend(0.2 * (len(loss) - start))
+            return float((mass[start:] * -np.expm1(epsilon - loss[start:])).sum()) / delta - 1.0
 
         return excess
 
@@ -190,8 +205,9 @@ class Norms:
         at least the sum of the absolute values, as these are whole numbers.
         """
         squared = math.floor(l2 * l2 + NORM_TOLERANCE)
-        most, total = min(linf or squared, math.isqrt(squared)), min(l1 or squared, squared)
-        return cls(squared * group**2, most * group, total * group, min(dimension or total * group, total * group))
+        most = min(linf or squared, math.isqrt(squared)) * group
+        total = min(l1 or squared, squared) * group
+        return cls(squared * group**2, most, total, min(dimension or total, total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +236,9 @@ class DiscreteGaussianVector(Mechanism):
         return len(self.shifts) == 1
 
     def witness(self, order: float) -> Mechanism:
-        at = np.array([order])
-        return max(
-            (DiscreteGaussianVector(self.sigma, (shift,)) for shift in self.shifts),
-            key=lambda candidate: float(candidate.rdp(at)[0]),
-        )
+        orders = np.array([order])
+        worst_shift = max(self.shifts, key=lambda shift: float(_renyi(self.sigma, shift, orders)[0]))
+        return DiscreteGaussianVector(self.sigma, (worst_shift,))
 
     def losses(self) -> tuple[PrivacyLoss]:
         return (_loss(self.sigma, self.shifts),)

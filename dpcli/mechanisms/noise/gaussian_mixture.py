@@ -27,7 +27,7 @@ Weights = dict[float, float]  # positive shift -> probability; the remaining pro
 
 MAX_SHIFTS = 256  # largest number of different shifts; if there are more, shifts are rounded up
 SMALLEST_WEIGHT = 1e-300  # least probability of an outcome of the draw that is possible
-EQUAL = 1e-13  # Sums within this relative distance count as equal, as they differ by rounding alone.
+EQUAL_DISTANCE = 1e-13  # Sums within this relative distance count as equal, as they differ by rounding alone.
 MAX_RECORDS = 64  # In a larger group, every draw that is not 0 counts as the largest one.
 
 
@@ -134,14 +134,12 @@ class GaussianMixtureSpec(Spec):
     sigma: Annotated[float, Key("noise standard deviation, in units of the sensitivities", POSITIVE)]
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
+        total = math.fsum(self.probabilities)
         if len(self.probabilities) != len(self.sensitivities) or not self.sensitivities:
-            yield (
-                "probabilities",
-                f"one probability for each of {len(self.sensitivities)} sensitivities",
-                str(len(self.probabilities)),
-            )
-        elif abs(math.fsum(self.probabilities) - 1.0) > 1e-9:
-            yield "probabilities", "numbers that add up to 1", f"{math.fsum(self.probabilities):.12g}"
+            expected = f"one probability for each of {len(self.sensitivities)} sensitivities"
+            yield "probabilities", expected, str(len(self.probabilities))
+        elif abs(total - 1.0) > 1e-9:
+            yield "probabilities", "numbers that add up to 1", f"{total:.12g}"
 
     @property
     def contribution_form(self) -> bool:
@@ -171,14 +169,18 @@ class GaussianMixtureSpec(Spec):
         It may if a missing probability counts as the largest contribution, a small contribution or its probability is raised, sums are
         rounded up, or all draws of a large group count as the largest.
         """
-        least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
-        return (
-            abs(math.fsum(self.probabilities) - 1.0) > 4e-16
-            or least / self.sigma < self._least_shift()
-            or records > MAX_RECORDS
-            or _sums(single, records) > MAX_SHIFTS
-            or records * math.log(min(single.values())) <= math.log(SMALLEST_WEIGHT)
-        )
+        least_sensitivity = min((sensitivity for sensitivity, _ in self._possible_draws()), default=math.inf)
+        lacks_probability = abs(math.fsum(self.probabilities) - 1.0) > 4e-16
+        raises_shift = least_sensitivity / self.sigma < self._least_shift()
+        raises_weight = records * math.log(min(single.values())) <= math.log(SMALLEST_WEIGHT)
+        merges_sums = records > MAX_RECORDS or _sums(single, records) > MAX_SHIFTS
+        return lacks_probability or raises_shift or raises_weight or merges_sums
+
+    def _possible_draws(self) -> Iterator[tuple[float, float]]:
+        """Yield each positive sensitivity with its probability, if that is positive."""
+        for sensitivity, probability in zip(self.sensitivities, self.probabilities, strict=True):
+            if sensitivity > 0.0 and probability > 0.0:
+                yield sensitivity, probability
 
     def _least_shift(self) -> float:
         """Return the least positive shift of the mixture, to which smaller shifts are raised."""
@@ -191,10 +193,9 @@ class GaussianMixtureSpec(Spec):
         """
         least = self._least_shift()
         weights: Weights = {}
-        for sensitivity, probability in zip(self.sensitivities, self.probabilities, strict=True):
-            if sensitivity > 0.0 and probability > 0.0:
-                shift = max(sensitivity / self.sigma, least)
-                weights[shift] = weights.get(shift, 0.0) + probability
+        for sensitivity, probability in self._possible_draws():
+            shift = max(sensitivity / self.sigma, least)
+            weights[shift] = weights.get(shift, 0.0) + probability
         if weights:
             weights[max(weights)] += max(1.0 - math.fsum(self.probabilities), 0.0)
             total = math.fsum(weights.values())
@@ -202,9 +203,9 @@ class GaussianMixtureSpec(Spec):
         return weights
 
 
-def _product(first: float, second: float) -> float:
+def _product(p: float, q: float) -> float:
     """Return the product of two probabilities. A positive product that would underflow is raised to SMALLEST_WEIGHT."""
-    return max(first * second, SMALLEST_WEIGHT) if first > 0.0 < second else 0.0
+    return max(p * q, SMALLEST_WEIGHT) if p > 0.0 and q > 0.0 else 0.0
 
 
 def repeated(single: Weights, records: int) -> Weights:
@@ -221,7 +222,8 @@ def repeated(single: Weights, records: int) -> Weights:
         if rate == 1.0 or records > MOST_RECORDS:
             return {most * records: any_sampled(rate, records)}
         mixture = binomial_mixture(most, rate, records)
-        return {shift: max(math.exp(log), SMALLEST_WEIGHT) for shift, log in zip(mixture.shifts, mixture.log_weights, strict=True)}
+        weights = [max(math.exp(log_weight), SMALLEST_WEIGHT) for log_weight in mixture.log_weights]
+        return dict(zip(mixture.shifts, weights, strict=True))
     if _sums(single, records) <= MAX_SHIFTS:
         return _every_sum(single, records)
     total = _coarse(single)
@@ -237,28 +239,30 @@ def _sums(single: Weights, records: int) -> int:
 
 def _every_sum(single: Weights, records: int) -> Weights:
     """Return the weights of the sum, by how often each shift is drawn, so that rounding does not separate equal sums."""
-    rest = max(1.0 - math.fsum(single.values()), 0.0)
+    weight_at_zero = max(1.0 - math.fsum(single.values()), 0.0)
+    weight_of = {0.0: weight_at_zero, **single}
     total: Weights = {}
-    for drawn in combinations_with_replacement((0.0, *single), records):
+    for drawn in combinations_with_replacement(weight_of, records):
         counts = Counter(drawn)
         orders = math.factorial(records) // math.prod(map(math.factorial, counts.values()))
-        weight = orders * math.prod((single[shift] if shift else rest) ** count for shift, count in counts.items())
+        weight = orders * math.prod(weight_of[shift] ** count for shift, count in counts.items())
         shift = math.fsum(shift * count for shift, count in counts.items())
-        if shift > 0.0 and (rest > 0.0 or not counts[0.0]):
+        is_possible = weight_at_zero > 0.0 or not counts[0.0]
+        if shift > 0.0 and is_possible:
             total[shift] = total.get(shift, 0.0) + max(weight, SMALLEST_WEIGHT)
     return total
 
 
-def _sum_of_draws(first: Weights, second: Weights) -> Weights:
+def _sum_of_draws(a: Weights, b: Weights) -> Weights:
     """Return the weights of the sum of two independent draws."""
-    rest = [max(1.0 - math.fsum(weights.values()), 0.0) for weights in (first, second)]
+    a_at_zero, b_at_zero = (max(1.0 - math.fsum(weights.values()), 0.0) for weights in (a, b))
     total: Weights = {}
-    for shift, weight in first.items():
-        total[shift] = total.get(shift, 0.0) + _product(weight, rest[1])
-        for other, share in second.items():
-            total[shift + other] = total.get(shift + other, 0.0) + _product(weight, share)
-    for other, share in second.items():
-        total[other] = total.get(other, 0.0) + _product(share, rest[0])
+    for a_shift, a_weight in a.items():
+        total[a_shift] = total.get(a_shift, 0.0) + _product(a_weight, b_at_zero)
+        for b_shift, b_weight in b.items():
+            total[a_shift + b_shift] = total.get(a_shift + b_shift, 0.0) + _product(a_weight, b_weight)
+    for b_shift, b_weight in b.items():
+        total[b_shift] = total.get(b_shift, 0.0) + _product(b_weight, a_at_zero)
     return {shift: weight for shift, weight in total.items() if weight > 0.0}
 
 
@@ -268,7 +272,7 @@ def _coarse(weights: Weights) -> Weights:
         apart: Weights = {}
         largest = math.inf
         for shift in sorted(weights, reverse=True):
-            if shift < largest * (1.0 - EQUAL):
+            if shift < largest * (1.0 - EQUAL_DISTANCE):
                 largest = shift
             apart[largest] = apart.get(largest, 0.0) + weights[shift]
         weights = apart

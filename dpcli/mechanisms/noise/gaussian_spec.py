@@ -154,9 +154,8 @@ class GaussianSpec(Spec):
         if rate == 1.0 or ratio > LARGEST_RATIO:
             return self.resolve(neighbours)
         self.require_contribution_form(neighbours)
-        if neighbours.replaces:
-            return sampled_gaussian(0.5 * ratio / neighbours.records, rate, neighbours.records, SampledGaussianReplaced)
         if self.contribution_form:
-            return sampled_gaussian(ratio / neighbours.records, rate, neighbours.records)
+            kind = SampledGaussianReplaced if neighbours.replaces else SampledGaussian
+            return sampled_gaussian(ratio / neighbours.contribution_bounds, rate, neighbours.records, kind)
         sampled = sampled_gaussian(ratio, any_sampled(rate, neighbours.records), 1)
         return sampled if self.moved_by_any(neighbours) else sampled.unclaimed()

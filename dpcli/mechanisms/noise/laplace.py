@@ -12,6 +12,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise_ratio, with_noise
+from dpcli.mechanisms.sampling.poisson import with_ends
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
-NEAR = 1.5  # largest product of a loss and an order for which the power series is used
-TERMS, LAST = 24, 2e-20  # most terms of the series, and the size of a term at which it ends; the rest is then below 4e-20
+LARGEST_SERIES_ARGUMENT = 1.5  # largest product of a loss and an order for which the power series is used
+MOST_TERMS, LAST_TERM = 24, 2e-20  # most terms of the series, and the size of a term at which it ends; the rest is then below 4e-20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class LaplaceLoss:
         """Return K = log((z+1)/(2z+1) e^{z e0} + z/(2z+1) e^{-(z+1) e0}), rounded up. Nothing overflows or cancels."""
         e0 = self.epsilon
         high, low = z * e0, -(z + 1.0) * e0
-        near = -low <= NEAR
+        near = -low <= LARGEST_SERIES_ARGUMENT
         with np.errstate(over="ignore", invalid="ignore"):
             small = np.log1p(z * (z + 1.0) * e0 * e0 * _slope_between(np.where(near, high, 0.0), np.where(near, low, 0.0)))
             large = high + np.log1p(z / (2.0 * z + 1.0) * np.expm1(low - high))
@@ -53,7 +54,7 @@ class LaplaceLoss:
 
         def cgf(z: ComplexArray) -> ComplexArray:
             high, low = z * e0, -(z + 1.0) * e0
-            near = np.abs(low) <= NEAR
+            near = np.abs(low) <= LARGEST_SERIES_ARGUMENT
             small = log1p_complex(np.where(near, z * (z + 1.0) * e0 * e0 * _slope_between(high * near, low * near), 0.0))
             large = high + log1p_complex(z / (2.0 * z + 1.0) * np.expm1(low - high))
             return np.where(near, small, large)
@@ -73,14 +74,12 @@ class LaplaceLoss:
         e0 = self.epsilon
         inside = np.clip(at, -e0, e0)
         p_below, q_above = 0.5 * (inside - e0) - math.log(2.0), -0.5 * (inside + e0) - math.log(2.0)
-        low, high = at < -e0, at >= e0
-        tails = (np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
-        ends = ((0.0, -np.inf), (-np.inf, 0.0), (0.0, -np.inf), (-np.inf, 0.0))
-        return Tails(*(np.where(low, end[0], np.where(high, end[1], tail)) for tail, end in zip(tails, ends, strict=True)))
+        inner_tails = Tails(np.log1p(-np.exp(p_below)), p_below, q_above, np.log1p(-np.exp(q_above)))
+        return with_ends(inner_tails, at < -e0, at >= e0)
 
 
 def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
-    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to NEAR.
+    """Return (f(a) - f(b)) / (a - b) for f(x) = (e^x - 1) / x, for arguments up to LARGEST_SERIES_ARGUMENT.
 
     The series is SUM_k (a^k-1 + a^k-2 b + ... + b^k-1) / (k+1)! over k = 1, 2, .... E_Q[r^{z+1}] - 1 is z (z+1) e0^2 times the result at
     a = z e0 and b = -(z+1) e0.
@@ -88,8 +87,8 @@ def _slope_between(a: ArrayOrComplex, b: ArrayOrComplex) -> ArrayOrComplex:
     power, sums = np.ones_like(b), np.ones_like(a)
     total = 0.5 * sums
     furthest = max(float(np.abs(a).max(initial=0.0)), float(np.abs(b).max(initial=0.0)))
-    for k in range(2, TERMS):
-        if furthest ** (k - 1) / math.factorial(k) <= LAST:  # a bound on this term, which exceeds the sum of all later ones
+    for k in range(2, MOST_TERMS):
+        if furthest ** (k - 1) / math.factorial(k) <= LAST_TERM:  # a bound on this term, which exceeds the sum of all later ones
             break
         power = power * b
         sums = a * sums + power
@@ -191,11 +190,12 @@ class LaplaceSpec(Spec):
         from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture, LaplaceMixtureReplaced
         from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 
-        ratio, records = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours), neighbours.records
-        least = 1 if neighbours.replaces else 2
-        if not self.contribution_form or not least <= records <= MOST_RECORDS or rate == 1.0 or ratio > LARGEST_RATIO:
+        ratio = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours)
+        records = neighbours.records
+        fewest = 1 if neighbours.replaces else 2  # one added or removed record has an exact pair of its own
+        has_mixture = self.contribution_form and fewest <= records <= MOST_RECORDS
+        if not has_mixture or rate == 1.0 or ratio > LARGEST_RATIO:
             return Spec.poisson(self, rate, neighbours)
         kind = LaplaceMixtureReplaced if neighbours.replaces else LaplaceMixture
-        moved = ratio / (2.0 if neighbours.replaces else 1.0) / records
-        sampled = kind(binomial_mixture(moved, rate, records))
+        sampled = kind(binomial_mixture(ratio / neighbours.contribution_bounds, rate, records))
         return sampled if records <= EXACT else sampled.unclaimed()

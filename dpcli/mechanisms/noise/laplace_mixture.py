@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, joined
+from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss, joined, with_ends
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.mixture import Mixture, unmix
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
@@ -60,6 +60,11 @@ class LaplaceMixtureLoss(SampledLoss):
         """Return log m at the shifts, with all digits where it is near 0, as an array of shape (shifts + 1,)."""
         return _knots(self.mixture)[0]
 
+    @property
+    def largest(self) -> float:
+        """The largest loss."""
+        return float(self.log_knots()[-1])
+
     def log_shares(self) -> Array:
         """Return for each shift but the last the log share of m that grows as e^{2y} from there on, as an array of shape (shifts,)."""
         return _knots(self.mixture)[1]
@@ -77,11 +82,11 @@ class LaplaceMixtureLoss(SampledLoss):
         """
         from dpcli.numerics.contour.outcomes import LossPiece
 
-        shifts, knots, pieces = (0.0, *self.mixture.shifts), self.log_knots().tolist(), []
-        for i, (shift, later) in enumerate(pairwise(shifts)):
+        knots, pieces = self.log_knots().tolist(), []
+        for i, (shift, next_shift) in enumerate(pairwise(self._shifts)):
             share, start = self._share(i)
             log_density = -2.0 * LOG_TWO - shift + 0.5 * start
-            pieces.append(LossPiece(start, start + 2.0 * (later - shift), log_density, -0.5, share, sign, knots[i]))
+            pieces.append(LossPiece(start, start + 2.0 * (next_shift - shift), log_density, -0.5, share, sign, knots[i]))
         return tuple(pieces)
 
     def _share(self, i: int) -> tuple[float, float]:
@@ -92,25 +97,33 @@ class LaplaceMixtureLoss(SampledLoss):
 
     def outcome(self, at: Array) -> Array:
         """Return y with log m(y) = at, between 0 and the last shift."""
-        knots, shifts = self.log_knots(), (0.0, *self.mixture.shifts)
-        i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(shifts) - 2)
+        knots, shifts = self.log_knots(), self._shifts
+        pieces = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(shifts) - 2)  # for each `at`, the index of its piece
         y = np.empty(len(at))
-        for one in np.unique(i).tolist():
-            rows, (share, start) = i == one, self._share(one)
-            rest = math.log1p(-share) if share < 1.0 else -math.inf
-            width = 2.0 * (shifts[one + 1] - shifts[one])
-            y[rows] = shifts[one] + 0.5 * np.clip(unmix(at[rows] - knots[one], rest, share) - start, 0.0, width)
+        for piece in np.unique(pieces).tolist():
+            in_piece = pieces == piece
+            share, start = self._share(piece)
+            log_constant_share = math.log1p(-share) if share < 1.0 else -math.inf
+            width = 2.0 * (shifts[piece + 1] - shifts[piece])
+            g = unmix(at[in_piece] - knots[piece], log_constant_share, share)
+            y[in_piece] = shifts[piece] + 0.5 * np.clip(g - start, 0.0, width)
         return y
 
     def tails(self, at: Array) -> Tails:
         knots, y = self.log_knots(), self.outcome(at)
-        shifts = (0.0, *self.mixture.shifts)
-        ends = [_laplace_tails(y - shift) for shift in shifts]
+        tails = Tails(*self.mixed_tails(y, 1.0), *_laplace_tails(y))
+        return with_ends(tails, at < knots[0], at >= knots[-1])
+
+    def mixed_tails(self, y: Array, sign: float) -> tuple[Array, Array]:
+        """Return log P(Y > y) and log P(Y <= y) for noise Y that is moved by a random shift times `sign`."""
         weights = [self.mixture.log_rest, *self.mixture.log_weights]
-        p_above, p_below = (mixed(weights, [end[side] for end in ends]) for side in (0, 1))
-        low, high = at < knots[0], at >= knots[-1]
-        columns = zip((p_above, p_below, *ends[0]), (0.0, -np.inf, 0.0, -np.inf), (-np.inf, 0.0, -np.inf, 0.0), strict=True)
-        return Tails(*(np.where(low, below, np.where(high, above, inside)) for inside, below, above in columns))
+        above, below = zip(*(_laplace_tails(y - sign * shift) for shift in self._shifts), strict=True)
+        return mixed(weights, list(above)), mixed(weights, list(below))
+
+    @property
+    def _shifts(self) -> tuple[float, ...]:
+        """The shifts, of which the first is 0."""
+        return (0.0, *self.mixture.shifts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,11 @@ class LaplaceMixtureAddLoss(SampledLoss):
     """The loss of the reversed pair, from the reference to the mixture: minus the loss of `removal`."""
 
     removal: LaplaceMixtureLoss
+
+    @property
+    def largest(self) -> float:
+        """The largest loss."""
+        return -float(self.removal.log_knots()[0])
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
@@ -147,20 +165,22 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
 
     @property
     def largest(self) -> float:
-        """Return the largest loss."""
-        return float(self.removal.log_knots()[-1]) - self._log_scale
+        """The largest loss."""
+        return self.removal.largest - self._log_scale
 
     def outcomes(self) -> Outcomes:
         """Return the atom and the pieces with y > 0, and their mirror images."""
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        atom, scale = self._log_scale - LOG_TWO - self.removal.mixture.reach, self._log_scale
-        pieces = tuple(
-            replace(piece, log_density=piece.log_density + scale, log_scale=piece.log_scale - scale, sign=sign)
-            for sign in (1.0, -1.0)
+        scale = self._log_scale
+        atom = scale - LOG_TWO - self.removal.mixture.reach
+        positive = [
+            replace(piece, log_density=piece.log_density + scale, log_scale=piece.log_scale - scale)
             for piece in self.removal.pieces(1.0)
-        )
-        return Outcomes(np.array([atom, atom + self.largest]), np.array([self.largest, -self.largest]), pieces)
+        ]
+        negative = [replace(piece, sign=-1.0) for piece in positive]
+        ends = np.array([self.largest, -self.largest])
+        return Outcomes(np.array([atom, atom + self.largest]), ends, (*positive, *negative))
 
     def tails(self, at: Array) -> Tails:
         """Return the tails from 0 on, and their mirror image below 0."""
@@ -168,13 +188,9 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
         return joined(self._upper_tails(-at[:split][::-1]).mirrored(), self._upper_tails(at[split:]))
 
     def _upper_tails(self, at: Array) -> Tails:
-        mixture, shifts = self.removal.mixture, (0.0, *self.removal.mixture.shifts)
-        y, beyond = self.removal.outcome(at + self._log_scale), at >= self.largest
-        weights = [mixture.log_rest, *mixture.log_weights]
-        p_above, p_below = (mixed(weights, [_laplace_tails(y - shift)[side] for shift in shifts]) for side in (0, 1))
-        q_above, q_below = (mixed(weights, [_laplace_tails(y + shift)[side] for shift in shifts]) for side in (0, 1))
-        columns = zip((p_above, p_below, q_above, q_below), (-np.inf, 0.0, -np.inf, 0.0), strict=True)
-        return Tails(*(np.where(beyond, end, inside) for inside, end in columns))
+        y = self.removal.outcome(at + self._log_scale)
+        tails = Tails(*self.removal.mixed_tails(y, 1.0), *self.removal.mixed_tails(y, -1.0))
+        return with_ends(tails, np.zeros(len(at), dtype=bool), at >= self.largest)
 
 
 def _laplace_tails(x: Array) -> tuple[Array, Array]:
@@ -188,13 +204,16 @@ def _laplace_tails(x: Array) -> tuple[Array, Array]:
 def _knots(mixture: Mixture) -> tuple[Array, Array]:
     """Return `log_knots` and `log_shares` of the loss, cached."""
     weights, shifts = np.array([mixture.log_rest, *mixture.log_weights]), np.array([0.0, *mixture.shifts])
-    at, by = shifts[:, None], shifts[None, :]
-    rise = np.where(by <= at, by, 2.0 * at - by)  # log of Lap(by, 1) over Lap(0, 1) at y = at
-    change = (np.exp(weights) * np.expm1(np.minimum(rise, LARGEST))).sum(axis=1)
-    far = np.logaddexp.reduce(weights + rise, axis=1)
-    knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), far)
-    later = np.where(by > at, weights + rise, -np.inf)[:-1]
-    return knots, np.minimum(np.logaddexp.reduce(later, axis=1) - knots[:-1], 0.0)
+    y, shift = shifts[:, None], shifts[None, :]
+    log_ratios = np.where(shift <= y, shift, 2.0 * y - shift)  # log of Lap(shift, 1) over Lap(0, 1) at y
+    change = (np.exp(weights) * np.expm1(np.minimum(log_ratios, LARGEST))).sum(axis=1)  # m - 1
+    log_sums = np.logaddexp.reduce(weights + log_ratios, axis=1)
+    knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), log_sums)
+    log_growing = np.where(shift > y, weights + log_ratios, -np.inf)[:-1]
+    return knots, np.minimum(np.logaddexp.reduce(log_growing, axis=1) - knots[:-1], 0.0)
+
+
+LossOfSum = LaplaceMixtureLoss | LaplaceMixtureAddLoss | LaplaceMixtureReplaceLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +226,9 @@ class LaplaceMixture(Mechanism):
     mixture: Mixture
 
     def approx_dp(self, delta: float) -> float:
-        remove, add = self.losses()
         if delta <= 0.0:
-            knots = remove.log_knots()
-            return max(float(knots[-1]), -float(knots[0])) * (1.0 + 1e-13)
-        return max(single_epsilon(loss, math.log(delta))[1] for loss in (remove, add))
+            return max(loss.largest for loss in self.losses()) * (1.0 + 1e-13)
+        return max(single_epsilon(loss, math.log(delta))[1] for loss in self.losses())
 
     def zcdp(self) -> float:
         raise NotRepresentable(NO_RHO)
@@ -219,29 +236,17 @@ class LaplaceMixture(Mechanism):
     def attained(self) -> bool:
         return True
 
-    def losses(self) -> tuple[LaplaceMixtureLoss, LaplaceMixtureAddLoss]:
+    def losses(self) -> tuple[LossOfSum, ...]:
         loss = LaplaceMixtureLoss(self.mixture)
         return loss, LaplaceMixtureAddLoss(loss)
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceMixtureReplaced(Mechanism):
-    """Laplace noise on a sum that replaced records move by a random amount both before and after; shifts in units of the scale.
+class LaplaceMixtureReplaced(LaplaceMixture):
+    """Laplace noise on a sum that replaced records move by a random amount both before and after.
 
     Attained: by one number to which each of the records first adds its whole bound, and then takes it.
     """
 
-    mixture: Mixture
-
-    def approx_dp(self, delta: float) -> float:
-        (loss,) = self.losses()
-        return loss.largest * (1.0 + 1e-13) if delta <= 0.0 else single_epsilon(loss, math.log(delta))[1]
-
-    def zcdp(self) -> float:
-        raise NotRepresentable(NO_RHO)
-
-    def attained(self) -> bool:
-        return True
-
-    def losses(self) -> tuple[LaplaceMixtureReplaceLoss]:
+    def losses(self) -> tuple[LossOfSum, ...]:
         return (LaplaceMixtureReplaceLoss(LaplaceMixtureLoss(self.mixture)),)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # most entries of a table of tails that is computed at a time
-LOUD = 6.0  # contribution over noise from which on the noise counts as very small
+NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small
 MAX_REACH = 120.0  # largest contribution over noise for which the contour accountant is used
 
 
@@ -67,7 +67,7 @@ class MixtureLoss:
     @property
     def nearly_noiseless(self) -> bool:
         """Tell whether the outcome of a step nearly always shows if the record took part, because the noise is very small."""
-        return self.counted and self.mixture.single and self.mixture.reach >= LOUD
+        return self.counted and self.mixture.single and self.mixture.reach >= NEARLY_NOISELESS
 
     def line(self, x: Line) -> tuple[Line, Line]:
         """Return log Q and log r at x."""
@@ -79,9 +79,11 @@ class MixtureLoss:
 
     def cgf(self, z: Array) -> Array:
         """Return upper bounds on K, about 1e-12 too large, relative. Orders that need too many nodes get the bound by convexity."""
-        stretch = self.stretch
-        bound = lambda z: self.mixture.moment_bound(z, stretch)  # noqa: E731
-        return power_moment(z, self.line, self._whole_window, self.step, bound)
+        return power_moment(z, self.line, self._whole_window, self.step, self._bound_by_convexity)
+
+    def _bound_by_convexity(self, z: Array) -> Array:
+        """Return the bound on the CGF by joint convexity."""
+        return self.mixture.moment_bound(z, self.stretch)
 
     def _whole_window(self, z: float) -> tuple[float, float]:
         """Return `window`, widened for the integrand of the CGF, which is about Q (r - 1)^2 at small z."""
@@ -115,7 +117,7 @@ class MixtureLoss:
         from dpcli.numerics.contour.few_steps import SampledStep
 
         mixture = self.mixture
-        if not mixture.single or mixture.log_rest == -math.inf or mixture.reach > LOUD:
+        if not mixture.single or mixture.log_rest == -math.inf or mixture.reach > NEARLY_NOISELESS:
             return None
         rate = math.exp(mixture.log_weights[0]) if mixture.weights is None else mixture.weights[0]
         return SampledStep(mixture.reach, rate, *self.moved)
@@ -286,8 +288,8 @@ class MixtureReplaceLoss(MixtureLoss):
 
         def excess(x: Array) -> tuple[Array, Array]:
             (up, rising), (down, falling) = m.log_sum_and_slope(x), m.log_sum_and_slope(-x)
-            other = np.logaddexp(size + down, log_rise)
-            return up - other + most, rising + falling * np.exp(size + down - other)
+            right_side = np.logaddexp(size + down, log_rise)
+            return up - right_side + most, rising + falling * np.exp(size + down - right_side)
 
         low = half / m.reach  # the slope of log r is at most twice the reach
         return increasing_root(excess, most, low, np.maximum(m.bracket(most)[1], low))

@@ -38,14 +38,14 @@ SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )
 CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # the corners of (log x, log y), in units of h
-ROUNDED = 1e-13  # relative slack for ratios and masses, each the result of a few operations
-LOST = 2e-15  # relative slack for the logarithm of a mass
-FEW = 64.0  # size of such a logarithm up to which ROUNDED covers its rounding
-WIDEST = 100.0  # largest radius at which the corners are solved for in floating point
-ABSOLUTE = 1e-13  # absolute slack for the logarithm of a moment near 1
-BEYOND = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
-BEYOND_WORDS = "the radius is too large to protect anything or to compute with"
-FAR = 600.0  # e^FAR is finite
+RATIO_SLACK = 1e-13  # relative slack for ratios and masses, each the result of a few operations
+LOG_MASS_SLACK = 2e-15  # relative slack for the logarithm of a mass
+LARGE_LOG_MASS = 64.0  # size of such a logarithm up to which RATIO_SLACK covers its rounding
+LARGEST_SOLVED_RADIUS = 100.0  # largest radius at which the corners are solved for in floating point
+LOG_MOMENT_SLACK = 1e-13  # absolute slack for the logarithm of a moment near 1
+LARGEST_RADIUS = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
+TOO_LARGE_RADIUS = "the radius is too large to protect anything or to compute with"
+LARGEST_EXPONENT = 600.0  # e^LARGEST_EXPONENT is finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class EnsembleMixture(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon: log of the maximum of (P(S) - delta) / Q(S) over sets S of the largest ratios. It is exact for the pair."""
-        return max(_epsilon(loss, delta) for loss in self.losses()) * (1.0 + ROUNDED)
+        return max(_epsilon(loss, delta) for loss in self.losses()) * (1.0 + RATIO_SLACK)
 
     def zcdp(self) -> float:
         """Return rho from a search over all orders. It is at most the rho of the pure epsilon."""
@@ -89,7 +89,7 @@ class EnsembleMixture(Mechanism):
 
     def rdp(self, orders: Array) -> Array:
         bound = np.minimum(Mechanism.rdp(self, orders), self.approx_dp(0.0))
-        cornered = self.replaces and self.shards > 1 and self.radius <= WIDEST
+        cornered = self.replaces and self.shards > 1 and self.radius <= LARGEST_SOLVED_RADIUS
         return np.asarray(np.minimum(bound, self._over_corners(orders)) if cornered else bound)
 
     def _over_corners(self, orders: Array) -> Array:
@@ -107,13 +107,13 @@ class EnsembleMixture(Mechanism):
         best = np.full((len(orders), self.shards - 1), -np.inf)
         with np.errstate(over="ignore"):
             for corners, masses in _triangles(float(h[-1])):
-                parts = [
-                    log_mass + orders[:, None] * step[x[corner]] + (1.0 - orders[:, None]) * step[y[corner]]
-                    for corner, log_mass in zip(corners, masses, strict=True)
-                ]
-                best = np.maximum(best, np.logaddexp.reduce(parts))
+                terms = []
+                for corner, log_mass in zip(corners, masses, strict=True):
+                    log_before, log_after = step[x[corner]], step[y[corner]]
+                    terms.append(log_mass + orders[:, None] * log_before + (1.0 - orders[:, None]) * log_after)
+                best = np.maximum(best, np.logaddexp.reduce(terms))
         moments = np.logaddexp.reduce(np.column_stack((single_model[:, None], best + log_weight[None, 1:])), axis=1)
-        return np.asarray(np.maximum(moments, 0.0) / (orders - 1.0) + ABSOLUTE * orders / (orders - 1.0))
+        return np.asarray(np.maximum(moments, 0.0) / (orders - 1.0) + LOG_MOMENT_SLACK * orders / (orders - 1.0))
 
 
 def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
@@ -132,20 +132,24 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
 
 def _sampled_models(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
     """Return log P(m), t and h for each number m of other models."""
+    if not radius <= LARGEST_RADIUS:
+        raise NotRepresentable(TOO_LARGE_RADIUS)
     m = np.arange(float(shards))
-    if not radius <= BEYOND:
-        raise NotRepresentable(BEYOND_WORDS)
-    return _log_weights(shards - 1, rate), rate / (m + 1.0), np.where((m == 0.0) & (not apart), 1.0, 2.0) * radius * (1.0 + ROUNDED)
+    h = np.full(shards, 2.0)
+    if not apart:
+        h[0] = 1.0
+    return _log_weights(shards - 1, rate), rate / (m + 1.0), h * radius * (1.0 + RATIO_SLACK)
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
     """Return log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), accurate to a few units in the last place however small they are."""
     with np.errstate(divide="ignore", over="ignore"):
-        rest, own = np.log1p(-t), np.log(t)
-        up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(rest, own + h))
+        log_others, log_t = np.log1p(-t), np.log(t)
+        small_up = np.log1p(t * np.expm1(np.minimum(h, LARGEST_EXPONENT)))
+        up = np.where(h < LARGEST_EXPONENT, small_up, np.logaddexp(log_others, log_t + h))
         moved = t * np.expm1(-h)
         # If a model is alone, 1 - t is 0, and nothing but t e^-h is left.
-        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(rest, own - h))
+        return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(log_others, log_t - h))
 
 
 @shared(64)
@@ -164,7 +168,7 @@ def _losses(shards: int, rate: float, radius: float, replaces: bool, apart: bool
     log_w = -np.logaddexp(0.0, h)
     if replaces:
         below = np.where(np.arange(shards) == 0, down, 0.0)
-        spread = (up - below) * (1.0 + ROUNDED)
+        spread = (up - below) * (1.0 + RATIO_SLACK)
         return (_loss(log_weight + log_w + below, spread, log_weight + log_w + up, -spread),)
     high, low = log_weight + log_w, log_weight - np.logaddexp(0.0, -h)
     return _loss(high, up, low, down), _loss(high + up, -up, low + down, -down)
@@ -174,9 +178,10 @@ def _loss(log_high: Array, high: Array, log_low: Array, low: Array) -> AtomicLos
     """Return the loss with these log masses and log ratios. Outcomes of mass 0 are left out. Raises NotRepresentable on overflow."""
     mass, ratio = np.concatenate((log_high, log_low)), np.concatenate((high, low))
     with np.errstate(invalid="ignore"):
-        mass = np.where((mass < -FEW) & (mass > -np.inf), mass * (1.0 - LOST), mass)  # the same increase under P and Q
+        is_raised = (mass < -LARGE_LOG_MASS) & (mass > -np.inf)
+        mass = np.where(is_raised, mass * (1.0 - LOG_MASS_SLACK), mass)  # the same increase under P and Q
     if np.isnan(mass).any() or not np.isfinite(ratio[mass > -np.inf]).all():
-        raise NotRepresentable(BEYOND_WORDS)
+        raise NotRepresentable(TOO_LARGE_RADIUS)
     possible = mass > -np.inf
     return AtomicLoss(tuple(mass[possible].tolist()), tuple(ratio[possible].tolist()))
 
@@ -201,11 +206,12 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
     ratio, log_q = ratio[order], log_q[order]
     if delta == 0.0:
         return max(math.ulp(0.0), float(ratio[0]))
-    p, log_below = np.cumsum(np.exp(log_q + ratio)) * (1.0 + ROUNDED), np.logaddexp.accumulate(log_q)
-    left = p - delta
-    if not np.any(left > 0.0):
+    p, log_below = np.cumsum(np.exp(log_q + ratio)) * (1.0 + RATIO_SLACK), np.logaddexp.accumulate(log_q)
+    excess = p - delta
+    positive = excess > 0.0
+    if not np.any(positive):
         return 0.0
-    return max(0.0, float(np.max(np.log(left[left > 0.0]) - log_below[left > 0.0])))
+    return max(0.0, float(np.max(np.log(excess[positive]) - log_below[positive])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 
-LEAST = 1e-300  # least epsilon of a token; a smaller one might underflow to 0
+LEAST_EPSILON = 1e-300  # least epsilon of a token; a smaller one might underflow to 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,10 @@ class PrivateDecodingSpec(Spec):
         return "whose batches are fixed by each unit alone"
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        moved = neighbours.records * (2.0 if neighbours.replaces else 1.0) * self.clip / self.references
-        token = BoundedRange(max(2.0 * moved / self.temperature * (1.0 + 1e-15), LEAST))
+        logit_move = neighbours.contribution_bounds * self.clip / self.references
+        token = BoundedRange(max(2.0 * logit_move / self.temperature * (1.0 + 1e-15), LEAST_EPSILON))
         if self.scale is None:
             return token
-        further = 0.5 * neighbours.records * (2.0 if neighbours.replaces else 1.0) / self.references
-        return Composed(((Pure(max(3.0 * further / self.scale * (1.0 + 2e-15), LEAST)), 1), (token, 1)))
+        distance_move = 0.5 * neighbours.contribution_bounds / self.references
+        comparisons = Pure(max(3.0 * distance_move / self.scale * (1.0 + 2e-15), LEAST_EPSILON))
+        return Composed(((comparisons, 1), (token, 1)))

@@ -23,7 +23,7 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.spec import Spec
 
-MOVED = math.sqrt(2.0)  # L2 sensitivity of the counts to one vote; the floating-point value is above the exact one
+SENSITIVITY = math.sqrt(2.0)  # L2 sensitivity of the counts to one vote; the floating-point value is above the exact one
 
 
 class VoteSpec(Spec):
@@ -66,7 +66,7 @@ class GnMaxSpec(VoteSpec):
     sigma: Annotated[float, Key("noise standard deviation on each count, in votes", POSITIVE)]
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        return with_noise(Gaussian, neighbours.group * MOVED / self.sigma * (1.0 + 1e-15)).unclaimed()
+        return with_noise(Gaussian, neighbours.group * SENSITIVITY / self.sigma * (1.0 + 1e-15)).unclaimed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

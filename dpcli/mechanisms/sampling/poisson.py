@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.arrays import Array, BoolArray, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.mixture import unmix
 from dpcli.numerics.tails import Tails, mixed
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_ORDER = 256  # largest integer order of the expansions; above it, the bound without sampling is used
-TABLE = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
+TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
 FURTHEST = 1e100  # a finite loss that stands for an infinite one, as inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
@@ -60,9 +60,9 @@ def log_binomials(orders: Array, rate: float) -> Array:
     top = int(orders[-1])
     log_factorial = log_factorials(top)
     a, k = orders.astype(int)[:, None], np.arange(top + 1)[None, :]
-    rest = np.maximum(a - k, 0)
-    value = log_factorial[a] - log_factorial[k] - log_factorial[rest] + k * math.log(rate) + rest * math.log1p(-rate)
-    return np.where(k <= a, value, -np.inf)
+    others = np.maximum(a - k, 0)
+    log_counts = log_factorial[a] - log_factorial[k] - log_factorial[others]
+    return np.where(k <= a, log_counts + k * math.log(rate) + others * math.log1p(-rate), -np.inf)
 
 
 def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
@@ -89,7 +89,7 @@ def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: 
 def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
     """Return log chi^2, and the log moments of the remove direction at all integer orders from 2 on, cached."""
     integers = np.arange(2.0, MAX_ORDER + 1)
-    spend(TABLE)
+    spend(TABLE_WORK)
     log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
     terms = _times(log_binomials(integers, rate), np.concatenate(([-np.inf, -np.inf], log_moments)))
     return float(log_moments[0]), np.logaddexp(0.0, log_sum(terms))
@@ -99,7 +99,7 @@ def _expansion(inner: Mechanism, rate: float) -> tuple[float, Array]:
 def _ternary(inner: Mechanism, rate: float) -> Array:
     """Return the ternary bound on the log moments at the integer orders from 2 on."""
     k = np.arange(2.0, MAX_ORDER + 1)
-    spend(TABLE)
+    spend(TABLE_WORK)
     moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
     log_range = float(log_expm1_array(np.array([min(pure, 700.0)]))[0]) if pure < math.inf else math.inf
     cap = np.minimum(math.log(2.0), k * log_range)
@@ -163,12 +163,10 @@ class PoissonSampled(Mechanism):
         log_first, remove = _expansion(self.inner, q)
         inner = z * self.inner.rdp(orders)
         convex = np.logaddexp(0.0, math.log(q) + log_expm1_array(inner))
-        base = 1.0 - q + q * math.exp(-finite_loss(self.inner))
-        log_taylor = (
-            2.0 * math.log(q) + np.log(0.5 * orders * z) - (orders + 1.0) * math.log(base)
-            if base > 0.0
-            else np.full_like(z, np.inf)
-        )
+        least_ratio = 1.0 - q + q * math.exp(-finite_loss(self.inner))
+        log_taylor = np.full_like(z, np.inf)
+        if least_ratio > 0.0:
+            log_taylor = 2.0 * math.log(q) + np.log(0.5 * orders * z) - (orders + 1.0) * math.log(least_ratio)
         add = np.minimum(np.logaddexp(0.0, log_taylor + log_first), convex)
         pure = finite_loss(self)
         beyond = extend_by_line(z, integers - 1.0, remove, pure, convex)
@@ -224,6 +222,16 @@ def blend(rate: float, without: Array, present: Array) -> Array:
 def joined(first: Tails, second: Tails) -> Tails:
     """Return the tails at the losses of `first`, followed by those of `second`."""
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
+
+
+def with_ends(tails: Tails, below: BoolArray, beyond: BoolArray) -> Tails:
+    """Return the tails with exact values outside of the range of the losses.
+
+    below: for each loss of the tails, whether it is less than every possible loss. beyond: whether no possible loss exceeds it.
+    """
+    p_above, q_above = (np.where(below, 0.0, np.where(beyond, -np.inf, log)) for log in (tails.p_above, tails.q_above))
+    p_below, q_below = (np.where(below, -np.inf, np.where(beyond, 0.0, log)) for log in (tails.p_below, tails.q_below))
+    return Tails(p_above, p_below, q_above, q_below)
 
 
 class SampledLoss:
@@ -286,13 +294,8 @@ class SampledRemoveLoss(SampledLoss):
     def tails(self, at: Array) -> Tails:
         """Return the tails, as exact as the inner ones. All mass is above a loss below log(1 - q)."""
         p_above, p_below, q_above, q_below = self.inner.tails(unsampled(at, self.rate))
-        some = at > math.log1p(-self.rate)
-        return Tails(
-            np.where(some, blend(self.rate, q_above, p_above), 0.0),
-            np.where(some, blend(self.rate, q_below, p_below), -np.inf),
-            np.where(some, q_above, 0.0),
-            np.where(some, q_below, -np.inf),
-        )
+        sampled = Tails(blend(self.rate, q_above, p_above), blend(self.rate, q_below, p_below), q_above, q_below)
+        return with_ends(sampled, at <= math.log1p(-self.rate), np.zeros(len(at), dtype=bool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,13 +314,8 @@ class SampledAddLoss(SampledLoss):
     def tails(self, at: Array) -> Tails:
         """Return the tails, as exact as the inner ones. No mass is above a loss of -log(1 - q) or more."""
         p_above, p_below, q_above, q_below = self.inner.tails(-unsampled(-at, self.rate))
-        some = at < -math.log1p(-self.rate)
-        return Tails(
-            np.where(some, p_above, -np.inf),
-            np.where(some, p_below, 0.0),
-            np.where(some, blend(self.rate, p_above, q_above), -np.inf),
-            np.where(some, blend(self.rate, p_below, q_below), 0.0),
-        )
+        sampled = Tails(p_above, p_below, blend(self.rate, p_above, q_above), blend(self.rate, p_below, q_below))
+        return with_ends(sampled, np.zeros(len(at), dtype=bool), at >= -math.log1p(-self.rate))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,9 +73,9 @@ class FiniteOutcomes:
 
     def log_delta(self, epsilon: float) -> float:
         """Return log of the hockey-stick divergence at e^epsilon, rounded up."""
-        first = int(np.searchsorted(self.losses, epsilon, side="right"))
-        spend(0.3 * (len(self.losses) - first))
-        terms = self.log_p[first:] + np.log(-np.expm1(epsilon - self.losses[first:]))
+        start = int(np.searchsorted(self.losses, epsilon, side="right"))  # the first outcome whose loss exceeds epsilon
+        spend(0.3 * (len(self.losses) - start))
+        terms = self.log_p[start:] + np.log(-np.expm1(epsilon - self.losses[start:]))
         top = float(terms.max(initial=-1e300))
         total = float(np.exp(terms - top).sum())
         return top + math.log(total) + 1e-12 if total > 0.0 else -math.inf
@@ -212,15 +212,16 @@ class AllocatedAdd(Allocated):
         losses, log_p, log_q = pair.losses[1:-1], pair.log_p[1:-1], pair.log_q[1:-1]
         zero, excess = float(pair.log_q[0]), float(pair.log_p[-1])
         points, mass = np.exp(losses), np.exp(log_q)
-        short = points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(zero) * points[1:]
+        shortfalls = points[1:] * np.cumsum(mass)[:-1] - np.cumsum(mass * points)[:-1] + math.exp(zero) * points[1:]  # E[(s - R)+]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            log_below = min(0.0, math.log(max(float((short / (points[1:] - points[0])).min()), 1e-300)) + 1e-9)
+            below = float((shortfalls / (points[1:] - points[0])).min())  # a bound on P(R < r)
+            log_below = min(0.0, math.log(max(below, 1e-300)) + 1e-9)
             t = float(self.bins)
-            rest = 0.5 * (t * self.inner.cgf(2.0 * z / t) + log_below)
+            log_difference = 0.5 * (t * self.inner.cgf(2.0 * z / t) + log_below)
             tangent = zero - z * losses[0] + np.log1p(z)
             base_cgf = atomic_cgf(z, log_p[None, :], -losses[None, :])
             log_excess = np.where(base_cgf > 0.0, log_expm1_array(base_cgf), -np.inf)
-            extra = np.logaddexp(np.logaddexp(rest, tangent), excess + np.log1p(z))
+            extra = np.logaddexp(np.logaddexp(log_difference, tangent), excess + np.log1p(z))
             return np.asarray(np.logaddexp(0.0, np.logaddexp(log_excess, extra)) * (1.0 + 1e-11))
 
     def outcomes(self) -> FiniteOutcomes | None:
@@ -237,11 +238,11 @@ class RandomAllocation(Mechanism):
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon from the dominating pair, or that of one step if it is smaller or there is no such pair."""
-        own = self.inner.approx_dp(delta)
+        epsilon_of_step = self.inner.approx_dp(delta)
         with suppress(NotRepresentable):
             pairs = [loss.outcomes() for loss in self.losses()]
-            return min(own, max(math.inf if pair is None else _epsilon(pair, delta) for pair in pairs))
-        return own
+            return min(epsilon_of_step, max(math.inf if pair is None else _epsilon(pair, delta) for pair in pairs))
+        return epsilon_of_step
 
     def delta_floor(self) -> float:
         return self.inner.delta_floor()
@@ -293,7 +294,10 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
         return math.inf
     if pair.log_delta(0.0) <= math.log(delta):
         return 0.0
-    excess = lambda epsilon: math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0  # noqa: E731
+
+    def excess(epsilon: float) -> float:
+        return math.exp(min(pair.log_delta(epsilon) - math.log(delta), 700.0)) - 1.0
+
     return bracket_root(excess, 0.0, float(pair.losses[-2]))[1]
 
 
@@ -306,9 +310,12 @@ def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbour
 
     Raises InputError if no amplification is proven.
     """
-    short, longer = divmod(steps, participations)
-    blocks = [(size, count) for size, count in ((short, participations - longer), (short + 1, longer)) if count]
-    parts = [(mechanism, count * times) for size, count in blocks for mechanism, times in (_one_of(spec, size, neighbours),)]
+    short_size, long_blocks = divmod(steps, participations)
+    parts = []
+    for size, blocks in ((short_size, participations - long_blocks), (short_size + 1, long_blocks)):
+        if blocks:
+            mechanism, count = _one_of(spec, size, neighbours)
+            parts.append((mechanism, count * blocks))
     return parts[0] if len(parts) == 1 else (Composed(tuple(parts)), 1)
 
 
@@ -321,7 +328,9 @@ def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, i
         return _without_privacy(spec.resolve(neighbours)), 1
     if bins == 1:
         return spec.resolve(neighbours), 1
-    return (RandomAllocation(spec.resolve(neighbours), bins), 1) if mu is None else _gaussian_one_of(mu, bins, neighbours)
+    if mu is None:
+        return RandomAllocation(spec.resolve(neighbours), bins), 1
+    return _gaussian_one_of(mu, bins, neighbours)
 
 
 def _without_privacy(step: Mechanism) -> Mechanism:

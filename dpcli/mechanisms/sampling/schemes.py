@@ -105,17 +105,21 @@ class Batched(Scheme):
             yield "rate", f"batch_size / dataset_size = {self.batch_size / dataset_size:.7g}, or no rate", repr(self.rate)
 
     def exact_rate(self, dataset_size: int | None) -> Fraction | None:
-        if self.batch_size is not None and dataset_size is not None:
-            stated = Fraction(self.batch_size, dataset_size)
-            return max(stated, Fraction(repr(float(self.rate)))) if self.rate is not None else stated
-        return Fraction(repr(float(self.rate))) if self.rate is not None and isfinite(self.rate) else None
+        """Return the larger of the stated rates, without rounding; None if none is stated."""
+        return max(self._stated_rates(dataset_size), default=None)
 
     def lower_rate(self, dataset_size: int | None) -> Fraction | None:
-        """Return the smaller of two stated rates, at which an epoch has more steps; `exact_rate` if only one is stated."""
-        rate = self.exact_rate(dataset_size)
-        if rate is None or self.rate is None or self.batch_size is None or dataset_size is None:
-            return rate
-        return min(Fraction(repr(float(self.rate))), Fraction(self.batch_size, dataset_size))
+        """Return the smaller of the stated rates, at which an epoch has more steps; None if none is stated."""
+        return min(self._stated_rates(dataset_size), default=None)
+
+    def _stated_rates(self, dataset_size: int | None) -> list[Fraction]:
+        """Return the rate that the keys state as a number, and the one that they state as a batch size."""
+        rates = []
+        if self.rate is not None and isfinite(self.rate):
+            rates.append(Fraction(repr(float(self.rate))))
+        if self.batch_size is not None and dataset_size is not None:
+            rates.append(Fraction(self.batch_size, dataset_size))
+        return rates
 
     def rounded(self, dataset_size: int | None) -> bool:
         """Return whether two different rates are stated, so that charging the larger one gives only an upper bound."""
@@ -223,9 +227,8 @@ class FixedSize(Batched):
                 "other units take the place of those not drawn, and a bound per unit does not cover several units at once"
             )
         assert rate is not None
-        return fixed_size(spec.resolve(neighbours), float(rate), neighbours.records), runs.steps_at(
-            self.lower_rate(runs.dataset_size)
-        )
+        sampled = fixed_size(spec.resolve(neighbours), float(rate), neighbours.records)
+        return sampled, runs.steps_at(self.lower_rate(runs.dataset_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +362,10 @@ class BallsInBins(OncePerEpoch):
         """Return whether all passes are complete and have exactly as many steps as are charged."""
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
-        complete = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
-        return (self.participations / rate).denominator == complete.denominator == 1 and not self.rounded(runs.dataset_size)
+        steps_of_pass = self.participations / rate
+        passes = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(steps_of_pass))
+        are_complete = steps_of_pass.denominator == passes.denominator == 1
+        return are_complete and not self.rounded(runs.dataset_size)
 
 
 @dataclass(frozen=True, slots=True)

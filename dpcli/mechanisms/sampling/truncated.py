@@ -37,6 +37,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.values import dataclass
@@ -52,17 +53,24 @@ from dpcli.numerics.closed.discrete_tails import log_binomial_tail, log_binomial
 from dpcli.numerics.tails import single_epsilon_upper
 
 FEW_OTHERS = 64  # largest number of other records for which tau is computed for every smaller number too
-FEW = 32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
+SMALL_BOUND = (
+    32  # largest bound on the sample for which a record that is drawn and cut has a smaller shift of its own in the mixture
+)
+
+
+class CutSamplePart(NamedTuple):
+    """A mechanism that is chosen with a probability. log_p, log_q: the logarithm of this probability under P and Q."""
+
+    mechanism: Mechanism
+    log_p: float
+    log_q: float
 
 
 @dataclass(frozen=True, slots=True)
 class CutSample(Mechanism):
-    """A mechanism that is chosen at random from several and revealed. Its pair is not claimed to be attained.
+    """A mechanism that is chosen at random from several and revealed. Its pair is not claimed to be attained."""
 
-    parts: (mechanism, log_p, log_q), where log_p and log_q are the log probabilities of the choice under P and Q.
-    """
-
-    parts: tuple[tuple[Mechanism, float, float], ...]
+    parts: tuple[CutSamplePart, ...]
 
     def approx_dp(self, delta: float) -> float:
         """Return epsilon from the tails of the pairs; at delta = 0, the largest loss."""
@@ -77,19 +85,21 @@ class CutSample(Mechanism):
         raise NotRepresentable(NO_RHO)
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        sides = [mechanism.losses() for mechanism, _, _ in self.parts]
-        p, q = tuple(log_p for _, log_p, _ in self.parts), tuple(log_q for _, _, log_q in self.parts)
-        first, last = tuple(side[0] for side in sides), tuple(side[-1] for side in sides)
-        if p == q and first == last:
-            return (LabelledLoss(p, first),)
-        return LabelledLoss(p, first, q), LabelledLoss(q, last, p)
+        losses_of_parts = [part.mechanism.losses() for part in self.parts]
+        removals, additions = tuple(losses[0] for losses in losses_of_parts), tuple(losses[-1] for losses in losses_of_parts)
+        log_p, log_q = tuple(part.log_p for part in self.parts), tuple(part.log_q for part in self.parts)
+        if log_p == log_q and removals == additions:
+            return (LabelledLoss(log_p, removals),)
+        return LabelledLoss(log_p, removals, log_q), LabelledLoss(log_q, additions, log_p)
 
     def rdp(self, orders: Array) -> Array:
         """Return the Renyi divergences: e^{(a-1) D_a} is the weighted mean of those of the parts, each times the factor of its choice."""
         z = orders - 1.0
-        curves = np.array([z * mechanism.rdp(orders) for mechanism, _, _ in self.parts])
-        p, q = (np.array([[part[side]] for part in self.parts]) for side in (1, 2))
-        return np.asarray(np.maximum(log_mean(p, curves + z * (p - q)), log_mean(q, curves + z * (q - p))) / z * (1.0 + 1e-13))
+        curves = np.array([z * part.mechanism.rdp(orders) for part in self.parts])
+        log_p, log_q = np.array([[part.log_p] for part in self.parts]), np.array([[part.log_q] for part in self.parts])
+        removal = log_mean(log_p, curves + z * (log_p - log_q))
+        addition = log_mean(log_q, curves + z * (log_q - log_p))
+        return np.asarray(np.maximum(removal, addition) / z * (1.0 + 1e-13))
 
 
 def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
@@ -114,7 +124,7 @@ def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, 
             continue
         log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)
         mechanism = spec.poisson(weight / (1.0 - q + weight), neighbours)
-        parts.append((mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
+        parts.append(CutSamplePart(mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
     return CutSample(tuple(parts))
 
 
@@ -127,7 +137,9 @@ def _largest_tau(others: int, rate: Fraction, most: int) -> float | None:
     """Return the largest tau over all numbers of other records up to `others`; None if it is not known."""
     if most >= others * rate:
         return _tau(others, rate, most)
-    return max(_tau(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
+    if others > FEW_OTHERS:
+        return None
+    return max(_tau(n, rate, most) for n in range(most, others + 1))
 
 
 def _ratio(others: int, rate: Fraction, most: int) -> float:
@@ -213,10 +225,11 @@ def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple
         return PoissonSampled(inner, any_drawn), log_share
     if shift <= 0.0:
         return inner, 0.0
+    if records > 1 and spec.contribution_form:
+        return sampled_gaussian(shift / records, q, records), 0.0
     if records > 1:
-        records_moved = records if spec.contribution_form else 1
-        return sampled_gaussian(shift / records_moved, q if records_moved > 1 else any_drawn, records_moved), 0.0
-    if most > FEW:  # A single shift has closed forms, and costs hardly more.
+        return sampled_gaussian(shift, any_drawn, 1), 0.0
+    if most > SMALL_BOUND:  # A single shift has closed forms, and costs hardly more.
         return sampled_gaussian(shift, q, 1), log_share
     kept_rate = q * most / (most + 1)
     return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0

@@ -54,8 +54,9 @@ class AtomicLoss:
 
     def _complete(self) -> tuple[Array, Array]:
         """Return log Q and log r of all outcomes, with the remaining mass as an outcome of ratio 1."""
-        rest = max(-math.expm1(math.log(math.fsum(map(math.exp, self.log_reference)))), 1e-300)
-        return np.array([*self.log_reference, math.log(rest)]), np.array([*self.log_ratio, 0.0])
+        log_total = math.log(math.fsum(map(math.exp, self.log_reference)))
+        remaining = max(-math.expm1(log_total), 1e-300)
+        return np.array([*self.log_reference, math.log(remaining)]), np.array([*self.log_ratio, 0.0])
 
 
 def atomic_cgf(z: Array, log_reference: Array, log_ratio: Array) -> Array:

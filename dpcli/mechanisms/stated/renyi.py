@@ -79,7 +79,7 @@ class Renyi(Mechanism):
 
     def witness(self, order: float) -> Mechanism | None:
         """Return a Gaussian whose divergences are at most the stated ones; None if `_gaussian` has none for this rho."""
-        rho = min(value / at for at, value in zip(self.orders, self.values, strict=True)) * (1.0 - 1e-15)
+        rho = min(value / stated_order for stated_order, value in zip(self.orders, self.values, strict=True)) * (1.0 - 1e-15)
         return _gaussian(rho)
 
 
@@ -188,9 +188,10 @@ def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
     divergences = loss.curve(orders)
     most = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
     best = _log_heights(orders, divergences, x[:: max(len(x) // 64, 1)]).argmin(axis=0)
-    first, last = max(int(best.min()) - 1, 0), min(int(best.max()) + 1, len(orders) - 1)
-    low, high = math.floor(math.log2(orders[first] - 1.0)), math.ceil(math.log2(orders[last] - 1.0))
-    orders = np.append(_grid(low, max(high, low + 1), FINE), orders[last])
+    # The fine grid reaches from the order below the best ones to the order above them.
+    order_below, order_above = orders[max(int(best.min()) - 1, 0)], orders[min(int(best.max()) + 1, len(orders) - 1)]
+    low, high = math.floor(math.log2(order_below - 1.0)), math.ceil(math.log2(order_above - 1.0))
+    orders = np.append(_grid(low, max(high, low + 1), FINE), order_above)
     result = _log_heights(orders, loss.curve(orders), x).min(axis=0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.minimum(np.minimum(result, np.log(most)), 0.0) + 1e-12)
@@ -208,8 +209,10 @@ def _by_variance(divergence: float, x: Array) -> Array:
 
     With s = e^x, E_Q[(r - s)+] is at most (sqrt(V + (s - 1)^2) - (s - 1)) / 2 (Scarf 1958).
     """
-    variance, beyond = math.expm1(min(divergence, 600.0)), np.expm1(x)
-    return np.asarray(0.5 * variance / (np.sqrt(variance + beyond * beyond) + beyond)) if divergence < 600.0 else np.ones_like(x)
+    if divergence >= 600.0:  # V would overflow
+        return np.ones_like(x)
+    variance, excess = math.expm1(divergence), np.expm1(x)
+    return np.asarray(0.5 * variance / (np.sqrt(variance + excess * excess) + excess))
 
 
 def _total_variation(divergence: float) -> float:
@@ -228,8 +231,8 @@ def _orders(loss: RenyiPairLoss) -> Array:
         raise NotRepresentable("the Renyi divergence is infinite at every order")
     if finite.all():
         return orders
-    last = int(np.flatnonzero(finite)[-1])
-    low, high = float(orders[last]), float(orders[min(last + 1, len(orders) - 1)])
+    last_finite = int(np.flatnonzero(finite)[-1])
+    low, high = float(orders[last_finite]), float(orders[min(last_finite + 1, len(orders) - 1)])
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if np.isfinite(loss.curve(np.array([middle]))[0]) else (low, middle)

@@ -16,7 +16,6 @@ from dpcli.file.pipeline.parts import schemes
 from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
-from dpcli.sweep.sweep_trials import mean
 from dpcli.train.run.outcome import epsilon_at_delta
 
 PUBLIC = (
@@ -29,21 +28,31 @@ SECRET = (
     "the guarantee requires that the number of trials, their duration and the other trials stay secret; dpcli does not keep them"
 )
 FAILED = 2  # exit code
+PLAN_COLUMNS = (
+    "epsilon",
+    "setting",
+    "noise_multipliers",
+    "steps",
+    "epsilon_upper",
+    "delta",
+)  # columns of a variant in the spreadsheet
 
 
 def planned(plan: SweepPlan) -> Document:
     """Return the document of a dry run."""
     runs = "" if plan.trials else f"{plan.repeats}"
-    rows = tuple(
-        (f"{v.epsilon:g}", v.setting.label, _noise(v), f"{v.plan.steps:,}", up(v.plan.account.upper), runs) for v in plan.variants
-    )
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
+    rows = tuple((*_plan_row(variant), runs) for variant in plan.variants)
     table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))
-    sheet = Sheet(
-        ("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"), tuple(map(_sheet_row, plan.variants))
-    )
+    sheet = Sheet(PLAN_COLUMNS, tuple(map(_sheet_row, plan.variants)))
     headline, notes = f"{_head(plan)}: {_amount(plan)}", _notes(plan)
     return Document(headline, _plan_data(plan), "", (table,), notes, details=notes, sheet=sheet)
+
+
+def _plan_row(variant: Variant) -> tuple[str, ...]:
+    """Return the row of a variant in the printed table of a plan, without the number of runs."""
+    plan = variant.plan
+    return (f"{variant.epsilon:g}", variant.setting.label, _noise(variant), f"{plan.steps:,}", up(plan.account.upper))
 
 
 def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
@@ -56,11 +65,12 @@ def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
     if failures:
         headline += f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed"
     notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN)
-    rows = tuple(_row(cell, cell in best) for cell in sweep.cells)
     metric = sweep.metric or "metric"
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
+    rows = tuple(_row(cell, cell in best) for cell in sweep.cells)
     flagged = frozenset(i for i, cell in enumerate(sweep.cells) if cell.failures)
     table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
+    sheet_rows = tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)
     return Document(
         headline,
         _measured_data(sweep),
@@ -70,7 +80,7 @@ def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
         exit_code=FAILED if failures else 0,
         details=notes,
         pictures=tuple(pictures),
-        sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)),
+        sheet=Sheet((*PLAN_COLUMNS, "metric", "median", "min", "max", "runs", "failures", "best"), sheet_rows),
     )
 
 
@@ -102,14 +112,13 @@ def selected(selection: PrivateSelection) -> Document:
 
 def _search_notes(selection: PrivateSelection) -> tuple[str, ...]:
     """Return the notes on a private search that ended."""
-    place = (
-        () if selection.variant is None else (f"the model, the statement and the file of the best trial are in {selection.folder}",)
-    )
-    return (
-        *place,
+    notes = (
         *window_note(selection.plan.variants[0].plan),
         "the search is complete; more trials, or a new search, would be another release",
     )
+    if selection.variant is None:
+        return notes
+    return (f"the model, the statement and the file of the best trial are in {selection.folder}", *notes)
 
 
 def _head(plan: SweepPlan) -> str:
@@ -135,7 +144,7 @@ def _amount(plan: SweepPlan) -> str:
 def _notes(plan: SweepPlan) -> tuple[str, ...]:
     """Return the notes on the meaning of epsilon and on the folder of the runs."""
     if plan.trials is not None:
-        return f"the epsilon covers the whole search, with {mean(plan.trials):g} trials on average", SECRET
+        return f"the epsilon covers the whole search, with {plan.trials.mean:g} trials on average", SECRET
     return PUBLIC, FRESH, f"the runs are in {shown(plan.folder)}"
 
 
@@ -147,27 +156,21 @@ def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
 def _row(cell: Cell, best: bool) -> tuple[str, ...]:
     """Return the row of a cell in the printed table."""
     variant = cell.variant
-    values = (cell.median, min(cell.values, default=math.nan), max(cell.values, default=math.nan))
-    runs = f"{len(cell.values)}" + (f" of {cell.runs}" if cell.failures else "")
-    shown = ("-" if math.isnan(value) else f"{value:.6g}" for value in values)
+    runs = f"{len(cell.values)} of {cell.runs}" if cell.failures else f"{len(cell.values)}"
+    shown = ("-" if math.isnan(value) else f"{value:.6g}" for value in (cell.median, cell.lowest, cell.highest))
     return (f"{variant.epsilon:g}", variant.setting.label, *shown, runs, "best" if best else "", _noise(variant))
 
 
-SHEET = (
-    *("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"),
-    *("metric", "median", "min", "max", "runs", "failures", "best"),
-)
-
-
 def _sheet_row(variant: Variant) -> tuple[Value, ...]:
-    """Return the values of a variant in the spreadsheet."""
+    """Return the values of a variant in PLAN_COLUMNS."""
     account = variant.plan.account
     noises = " ".join(map(repr, variant.noise_multipliers))
     return (variant.epsilon, variant.setting.label, noises, variant.plan.steps, account.upper, account.delta)
 
 
 def _measured_row(cell: Cell, metric: str, best: bool) -> tuple[Value, ...]:
-    values = (cell.median, min(cell.values), max(cell.values)) if cell.values else (None, None, None)
+    """Return the values of a cell in the spreadsheet."""
+    values = (cell.median, cell.lowest, cell.highest) if cell.values else (None, None, None)
     return (*_sheet_row(cell.variant), metric, *values, cell.runs, len(cell.failures), best)
 
 
@@ -216,18 +219,21 @@ def _plan_data(plan: SweepPlan) -> dict[str, Any]:
 
 def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
     """Return the JSON document dpcli/sweep/v1."""
-    points = [
-        {
-            **_point(cell.variant),
-            "values": list(cell.values),
-            "median": cell.median if cell.values else None,
-            "failures": list(cell.failures),
-            "best": cell in sweep.best,
-        }
-        for cell in sweep.cells
-    ]
+    best = sweep.best
+    points = [_measured_point(cell, cell in best) for cell in sweep.cells]
     code = FAILED if sweep.failures else 0
     return {"schema": "dpcli/sweep/v1", **_head_data(sweep.plan), "metric": sweep.metric, "points": points, "exit_code": code}
+
+
+def _measured_point(cell: Cell, best: bool) -> dict[str, Any]:
+    """Return the JSON data of a cell."""
+    return {
+        **_point(cell.variant),
+        "values": list(cell.values),
+        "median": cell.median if cell.values else None,
+        "failures": list(cell.failures),
+        "best": best,
+    }
 
 
 SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
@@ -238,19 +244,22 @@ HORIZONTAL_MARGIN = 1.15  # margin on either side, as a factor of epsilon
 def chart(sweep: MeasuredSweep) -> Chart:
     """Return the picture of the frontier. At least one run of the sweep must have ended."""
     plan, best, metric = sweep.plan, sweep.best, sweep.metric
-    shown = [cell for cell in best if all(map(math.isfinite, cell.values))]
-    others = [cell for cell in sweep.cells if cell.values and cell not in best and math.isfinite(cell.median)]
+    best_cells = [cell for cell in best if all(map(math.isfinite, cell.values))]
+    other_cells = [cell for cell in sweep.cells if cell.values and cell not in best and math.isfinite(cell.median)]
+    left, right = log_span(plan.sweep.epsilon, HORIZONTAL_MARGIN)
+    heights = [cell.median for cell in other_cells]
+    lines, spans, clouds = [], [], []
+    if other_cells:
+        clouds.append(Cloud("median of another setting", _medians(other_cells)))
+    if best_cells:
+        runs = f"{plan.repeats} runs" if plan.repeats > 1 else "one run"
+        lines.append(Line(f"best setting, median of {runs}", _medians(best_cells)))
+        clouds.append(Cloud("median of the best setting", _medians(best_cells), Tone.MAIN))
+    for cell in best_cells:
+        heights += cell.values
+        if len(cell.values) > 1:
+            spans.append(Span("lowest and highest run", cell.variant.epsilon, cell.lowest, cell.highest))
     reference = plan.sweep.reference
-    left, right = log_span((epsilon for epsilon in plan.sweep.epsilon), HORIZONTAL_MARGIN)
-    heights = [value for cell in shown for value in cell.values] + [cell.median for cell in others]
-    median = tuple(sorted((cell.variant.epsilon, cell.median) for cell in shown))
-    runs = f"{plan.repeats} runs" if plan.repeats > 1 else "one run"
-    lines, clouds = [], []
-    if others:
-        clouds.append(Cloud("median of another setting", tuple((cell.variant.epsilon, cell.median) for cell in others)))
-    if median:
-        lines.append(Line(f"best setting, median of {runs}", median))
-        clouds.append(Cloud("median of the best setting", median, Tone.MAIN))
     if reference is not None:
         heights.append(reference)
         lines.append(Line(f"not private: {reference:g}", ((left, reference), (right, reference)), Tone.MUTED, True))
@@ -261,12 +270,15 @@ def chart(sweep: MeasuredSweep) -> Chart:
         x=Axis("epsilon of one run", left, right, scale="log"),
         y=Axis(f"{metric} on data declared public", *_range(metric, heights)),
         lines=tuple(lines),
-        spans=tuple(
-            Span("lowest and highest run", c.variant.epsilon, min(c.values), max(c.values)) for c in shown if len(c.values) > 1
-        ),
+        spans=tuple(spans),
         clouds=tuple(clouds),
         notes=tuple(_chart_notes(sweep)),
     )
+
+
+def _medians(cells: Iterable[Cell]) -> tuple[tuple[float, float], ...]:
+    """Return the points (epsilon, median) of cells, by increasing epsilon."""
+    return tuple(sorted((cell.variant.epsilon, cell.median) for cell in cells))
 
 
 def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:

@@ -12,9 +12,8 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import COMMANDS, MECHANISMS, SAMPLING
-from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.lookup import explain, table_paths
-from dpcli.explain.topics import WRITTEN, source
+from dpcli.explain.topics import SYMBOLS, TERMS, WRITTEN, source
 from dpcli.file.pipeline.key_places import tables
 from dpcli.ledger.plugin import SUBCOMMANDS
 from dpcli.numerics.closed.normal import gaussian_delta

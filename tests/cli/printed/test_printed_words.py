@@ -18,9 +18,9 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, MECHANISMS, PLOTS, SAMPLING
 from dpcli.cli import options
 from dpcli.document.document import Document
-from dpcli.explain.glossary import SYMBOLS, TERMS
 from dpcli.explain.lists import EXIT_CODES
 from dpcli.explain.lookup import explain, picture
+from dpcli.explain.topics import SYMBOLS, TERMS
 from dpcli.gate.documents.gate import WORDS
 from dpcli.gate.verdicts import EXIT_CODES as VERDICTS
 from dpcli.ledger.grammar import ENTRIES
