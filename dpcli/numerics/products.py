@@ -14,12 +14,14 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.work import TABLE, hold, spend
 
 TILE = 1 << 16  # most multiplications in one tile of a product of two matrices
 LINE = 2000  # most multiplications in one tile of a product with a vector
 BLOCK = 1 << 20  # most entries of a table of coarse rotations that are in memory at a time
+FINE_ROTATIONS = (8, 32, 128, 512, 2048)  # numbers of fine rotations among which the cheapest is used for scattered frequencies
+PRODUCT_COST = 0.03  # cost of one term of a matrix product, relative to that of one rotation
 
 
 def product(left: Any, right: Any) -> Any:
@@ -77,6 +79,35 @@ def characteristic_less_one(weights: Array, loss: Array, step: float, count: int
         large = less_one(np.outer(step * fine * np.arange(i, min(i + block, rows)), loss)) * weights
         total[i : i + block] = product(large, small.T) + large.sum(axis=1)[:, None]
     return np.asarray((total + product(small, weights)).ravel()[:count])
+
+
+def characteristic_less_one_at(weights: Array, loss: Array, step: float, multiples: IndexArray) -> ComplexArray:
+    """Return `characteristic_less_one` at the frequencies step * multiples, for increasing integers from 0 on.
+
+    Only those coarse rotations are computed that some frequency needs.
+    """
+    terms = len(loss)
+    coarse = [
+        np.flatnonzero(np.diff(multiples // fine, prepend=-1)) for fine in FINE_ROTATIONS
+    ]  # where each new one is first needed
+    costs = [len(first) + fine + PRODUCT_COST * len(first) * fine for first, fine in zip(coarse, FINE_ROTATIONS, strict=True)]
+    cheapest = int(np.argmin(costs))
+    fine, first = FINE_ROTATIONS[cheapest], coarse[cheapest]
+    rows = multiples[first] // fine
+    hold(2.0 * fine * terms)
+    spend(costs[cheapest] * terms + len(multiples))
+    small = less_one(np.outer(step * np.arange(fine), loss))
+    moved = product(small, weights)
+    result = np.empty(len(multiples), dtype=complex)
+    bounds = np.append(first, len(multiples))
+    block = max(1, BLOCK // max(terms, fine))
+    for i in range(0, len(rows), block):
+        large = less_one(np.outer(step * fine * rows[i : i + block], loss)) * weights
+        table = product(large, small.T) + large.sum(axis=1)[:, None] + moved
+        start, end = bounds[i], bounds[min(i + block, len(rows))]
+        chosen = multiples[start:end]
+        result[start:end] = table[np.searchsorted(rows[i : i + block], chosen // fine), chosen % fine]
+    return result
 
 
 def characteristic_less_one_rows(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
@@ -140,7 +171,7 @@ def _plan(count: int, terms: int) -> tuple[int, int]:
     rows = -(-count // fine)
     hold(2.0 * fine * terms)
     hold(float(rows) * fine)
-    spend(float(rows) * terms + 0.03 * rows * fine * terms)
+    spend(float(rows) * terms + PRODUCT_COST * rows * fine * terms)
     return fine, rows
 
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from dpcli.base.values import dataclass
-from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import Losses, Tilted
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
@@ -36,6 +36,7 @@ from dpcli.numerics.work import hold, spend
 
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
+SIEVED_MORE = 8  # so many times more nodes may be laid out if the sieve may leave out most of them
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
@@ -45,15 +46,16 @@ VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
 FEW = 16  # largest number of different losses that are tilted without first checking that some characteristic function decays
-SHORT = (
-    256  # beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known
-)
+# Beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known.
+SHORT = 256
 MANY_TERMS = 100  # fewest terms of a characteristic function that is computed after those of fewer terms
-SPARSE, MOST_SPARSE = (
-    16,
-    1 << 20,
-)  # least multiples of the node distance for each node, and most terms, if nodes are computed one by one
+SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes alone
 LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose modulus is below LIGHT times that of the first
+# The sieve (`_sieved`) is tried for parts with at least SIEVED copies. With fewer, a node could be left out only if the characteristic
+# function of one copy nearly vanished. Across a block of the first level, the distance of the sieve changes by at most WIDE_BLOCK, half of
+# its usual size. A block that is not left out is divided into FINER blocks as long as this takes at most LEAST_SIEVE terms, or two for each
+# node. SIEVE_SLACK far exceeds the relative rounding of the distance, which is about 1e-14.
+SIEVED, WIDE_BLOCK, FINER, LEAST_SIEVE, SIEVE_SLACK = 160, 0.25, 8, 1 << 16, 1e-6
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
 
@@ -264,7 +266,7 @@ def build(
     integrand = (factor or whole_factor)(tilted, counts, Wanted(width, step, negligible + log_wanted, t, epsilon, log_wanted))
     if integrand is None or not integrand.log_tail < 700.0:
         return None
-    y: Array = step * integrand.multiples
+    y: Array = np.asarray(step * integrand.multiples, dtype=float)
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
     multiples: Array = step * np.arange(integrand.extent, dtype=float) if integrand.error_bound > 0.0 else y
@@ -323,7 +325,7 @@ class Factor(NamedTuple):
 
     log_factor: ComplexArray
     log_tail: float
-    multiples: Array
+    multiples: IndexArray
     spare: Array
     log_spare: Array
     error_bound: float = 0.0
@@ -352,16 +354,16 @@ Method = Callable[[Parts, float, Wanted], Factor | None]
 
 def whole_factor(tilted: Parts, counts: float, place: Wanted) -> Factor | None:
     """Return the characteristic function of the whole composition, or None if it does not decay soon enough."""
-    end = _end(
-        lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y),
-        place,
-        max(MAX_NODES // len(tilted), ENOUGH_NODES),
-    )
+    most = max(MAX_NODES // len(tilted), ENOUGH_NODES)
+    laid_out = most * SIEVED_MORE if any(_may_sieve(part, n) for part, n in tilted) else most
+    end = _end(lambda y: sum((n * part.decay(y) for part, n in tilted), 1e-13 * counts + 0.0 * y), place, laid_out)
     if end is None:
         return None
     count = math.ceil(end[0] / place.step) + 1
-    hold(count)
-    nodes = _Nodes(place, count)
+    index = _sieved_by_all(tilted, place, count)
+    if (count if index is None else len(index)) > most + 1:
+        return None
+    nodes = _Nodes(place, count, index)
     for part, n in sorted(tilted, key=_by_work):
         nodes.multiply(part, n, NEGLIGIBLE - math.log(counts))
     return Factor(nodes.log_factor, end[1], nodes.index, np.zeros(0), np.zeros(0), _error_bound(tilted), nodes.faded, count)
@@ -385,23 +387,27 @@ class _Nodes:
 
     A characteristic function has a modulus of at most 1. So the integrand at a node where the product so far is negligible is at most that
     product, and the other parts are not computed there.
+
+    index: the nodes, as multiples of the node distance. log_factor: the logarithm of the product at them.
+    faded: a bound on the sum of the moduli of the integrand at the multiples that are left out, without the factor e^{K(t) - t eps}.
     """
 
-    def __init__(self, place: Wanted, count: int) -> None:
+    def __init__(self, place: Wanted, count: int, index: IndexArray | None) -> None:
+        """Begin with the nodes of `index`, or with all `count` multiples if it is None."""
         self._place = place
-        self.index: Array = np.arange(count, dtype=float)
-        self.log_factor: ComplexArray = np.zeros(count, dtype=complex)
-        self.faded = 0.0
+        hold(count if index is None else len(index))
+        self.index: IndexArray = np.arange(count) if index is None else index
+        self.faded = (count - len(self.index)) * LIGHT / (place.t * (place.t + 1.0))
+        self.log_factor: ComplexArray = np.zeros(len(self.index), dtype=complex)
 
     def multiply(self, part: Tilted, n: int, log_error: float) -> None:
         """Multiply by the characteristic function of `n` copies of a part. log_error: as of `Tilted.centred`."""
         step, last = self._place.step, int(self.index[-1]) + 1
-        few = SPARSE * len(self.index) < last and len(self.index) * getattr(part, "terms", math.inf) <= MOST_SPARSE
-        if few and getattr(part, "pointwise", False):
-            values: ComplexArray = part.centred_at(step * self.index)  # type: ignore[attr-defined]
+        if SPARSE * len(self.index) < last and getattr(part, "pointwise", False):
+            values: ComplexArray = part.centred_at(step, self.index, log_error)  # type: ignore[attr-defined]
         else:
             values = part.centred(step, last, log_error)
-            values = values if len(self.index) == last else values[self.index.astype(int)]
+            values = values if len(self.index) == last else values[self.index]
         self.log_factor = self.log_factor + n * values
         if last > SHORT:
             self._drop()
@@ -413,6 +419,69 @@ class _Nodes:
         kept = ~(modulus <= LIGHT * float(modulus[0]))  # NaN is kept, so that it is not taken for a small number
         self.faded += float(modulus[~kept].sum())
         self.index, self.log_factor = self.index[kept], self.log_factor[kept]
+
+
+def _may_sieve(part: Tilted, n: int) -> bool:
+    """Return whether the sieve may leave out nodes by means of `n` copies of a part."""
+    return n >= SIEVED and getattr(part, "finite_sum", False) and getattr(part, "pointwise", False)
+
+
+def _sieved_by_all(tilted: Parts, place: Wanted, count: int) -> IndexArray | None:
+    """Return the nodes among `count` multiples of the node distance that the sieve does not leave out.
+
+    None stands for all multiples, which need no array if the first part leaves out most of them.
+    """
+    index: IndexArray | None = None
+    for part, n in sorted(tilted, key=lambda copies: -copies[1] * copies[0].variance):
+        if _may_sieve(part, n):
+            index = _sieved(part, n, place.step, count, index)
+    return index
+
+
+def _sieved(part: Any, n: int, step: float, count: int, index: IndexArray | None) -> IndexArray | None:
+    """Return the nodes of `index` without those in blocks where the characteristic function of `n` copies of a part is negligible.
+
+    The distance d(y) = sqrt(1 - |phi(y)|^2) of one copy changes by at most s |y' - y| between two frequencies, where s is the standard
+    deviation of the loss. Proof: |phi|^2 = E cos(y D), where D is the difference of two independent copies, with E D^2 = 2 s^2. The
+    derivative E D sin(y D) is at most sqrt(2 s^2 E sin^2(y D)) by the Cauchy-Schwarz inequality. As sin^2 <= 2 (1 - cos), it is at
+    most 2 s d. So the derivative of d = sqrt(1 - |phi|^2) is at most s.
+
+    Within a block of length w, d is therefore at least the mean of its values at the two ends minus s w / 2. If this is at least
+    sqrt(1 - LIGHT^{2/n}), then |phi|^n <= LIGHT in the whole block. All other factors of the integrand are at most those at y = 0. So
+    each node that is left out has a modulus of at most LIGHT times that of the first node.
+    """
+    last = count if index is None else int(index[-1]) + 1
+    change = math.sqrt(part.variance) * step * (1.0 + SIEVE_SLACK)  # most by which the distance changes from one node to the next
+    least = math.sqrt(-math.expm1(2.0 * math.log(LIGHT) / n)) * (1.0 + SIEVE_SLACK)
+    if (last if index is None else len(index)) <= LONG or change * last <= least or FINER * change > WIDE_BLOCK:
+        return index
+    size = FINER ** math.floor(math.log(min(WIDE_BLOCK / max(change, 1e-300), last), FINER))
+    ends = _distances(part.centred(step * size, -(-last // size) + 1, NEGLIGIBLE))
+    starts = size * np.flatnonzero(_least_distance(ends[:-1], ends[1:], change * size) < least)
+    while size > 1:
+        if index is not None:  # blocks without a node of `index` need no closer look
+            starts = starts[np.searchsorted(index, starts + size) > np.searchsorted(index, starts)]
+        if len(starts) * FINER * part.terms > max(2 * last, LEAST_SIEVE):
+            break
+        size //= FINER
+        edges = starts[:, None] // size + np.arange(FINER + 1)
+        points, places = np.unique(edges.ravel(), return_inverse=True)
+        ends = _distances(part.centred_at(step * size, points, NEGLIGIBLE))[places].reshape(edges.shape)
+        starts = size * edges[:, :-1][_least_distance(ends[:, :-1], ends[:, 1:], change * size) < least]
+    hold(float(len(starts) * size))
+    nodes = (starts[:, None] + np.arange(size)).ravel()
+    return nodes[nodes < last] if index is None else index[np.isin(index, nodes, assume_unique=True)]
+
+
+def _distances(log_phi: ComplexArray) -> Array:
+    """Return sqrt(1 - |phi|^2), rounded down, from log phi. NaN becomes 0, the distance at which nothing is left out."""
+    squares = -np.expm1(2.0 * np.minimum(log_phi.real, 0.0))
+    return np.asarray(np.sqrt(np.nan_to_num(squares, nan=0.0)) * (1.0 - SIEVE_SLACK))
+
+
+def _least_distance(left: Array, right: Array, change: float) -> Array:
+    """Return a lower bound on a function within blocks, from its values at their ends. change: most by which it changes over a block."""
+    return 0.5 * (left + right - change)
 
 
 def factor_without_bulk(
@@ -456,7 +525,7 @@ def factor_without_bulk(
     return Factor(
         log_whole + left + np.where(more, log_less + 1j * math.pi, 0.0),
         end[1],
-        np.arange(count, dtype=float),
+        np.arange(count),
         spare,
         log_spare,
         _error_bound([(halves, n) for halves, _, n in divided]),
