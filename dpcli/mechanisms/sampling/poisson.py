@@ -235,6 +235,11 @@ class SampledLoss:
         """Return the outcomes of the pair. Raises NotRepresentable if those of the inner pair are not known."""
         raise NotRepresentable(NOT_TILTED)
 
+    @property
+    def decays(self) -> bool:
+        """Tell whether the characteristic function decays."""
+        return _outcomes(self).decays
+
     def cgf(self, z: Array) -> Array:
         return _outcomes(self).cgf(z)
 

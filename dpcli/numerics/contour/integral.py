@@ -29,10 +29,10 @@ from typing import Any, NamedTuple, Protocol
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.contour.tilted import Losses, Tilted
+from dpcli.numerics.contour.tilted import Loss, Losses, Tilted
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import SLACK
-from dpcli.numerics.work import hold, spend
+from dpcli.numerics.work import hold, remembered, shared, spend
 
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
@@ -45,7 +45,6 @@ CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
-FEW = 16  # largest number of different losses that are tilted without first checking that some characteristic function decays
 # Beyond so many multiples of the node distance, nodes with a negligible integrand are left out as soon as this is known.
 SHORT = 256
 MANY_TERMS = 100  # fewest terms of a characteristic function that is computed after those of fewer terms
@@ -56,13 +55,20 @@ LONG, LIGHT = 2048, 1e-24  # of more than LONG nodes, those are left out whose m
 # its usual size. A block that is not left out is divided into FINER blocks as long as this takes at most LEAST_SIEVE terms, or two for each
 # node. SIEVE_SLACK far exceeds the relative rounding of the distance, which is about 1e-14.
 SIEVED, WIDE_BLOCK, FINER, LEAST_SIEVE, SIEVE_SLACK = 160, 0.25, 8, 1 << 16, 1e-6
+# Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
+FARTHER = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
+NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
+CONVERGED = 1e-8  # length of a step, times t, after which the error, about the square of that, is below the rounding
 SAMPLE = 8  # number of different losses that are used to choose the tilt if there are many
 
 
 def stacked(losses: Losses) -> Losses:
     """Return the losses. If they are many, those of one family are replaced by one loss for all of their steps."""
-    if len(losses) < MANY:
-        return losses
+    return losses if len(losses) < MANY else _stacks(tuple(losses))
+
+
+@shared(8)
+def _stacks(losses: tuple[tuple[Loss, int], ...]) -> Losses:
     from dpcli.numerics.contour.stacked import in_stacks
 
     return in_stacks(losses)
@@ -111,7 +117,7 @@ class Contour:
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on log delta(epsilon)."""
-        total, base = self.sums(epsilon)[0], self.cumulant - self.t * epsilon
+        total, base = self._total(self._angles(epsilon)), self.cumulant - self.t * epsilon
         ulps = 1e-15 * (self.cumulant + self.t * (abs(epsilon) + abs(self.mean)))
         upper = base + ulps + math.log(total + self.error) if total + self.error > 0.0 else math.inf
         if len(self.spare):
@@ -125,11 +131,18 @@ class Contour:
 
     def sums(self, epsilon: float) -> tuple[float, float]:
         """Return the trapezoidal sum relative to e^{K - t eps}, and its derivative with respect to epsilon."""
+        angles = self._angles(epsilon)
+        change = 2.0 * float(product(self.modulus * self.y, np.sin(angles)))
+        return self._total(angles), change * self.step / (2.0 * math.pi)
+
+    def _angles(self, epsilon: float) -> Array:
+        """Return the angles of the integrand at the nodes."""
         spend(len(self.modulus))
-        y = self.y
-        angle, scale = self.angle + y * (self.mean - epsilon), self.step / (2.0 * math.pi)
-        total = 2.0 * float(product(self.modulus, np.cos(angle))) - float(self.modulus[0])
-        return total * scale, 2.0 * float(product(self.modulus * y, np.sin(angle))) * scale
+        return self.angle + self.y * (self.mean - epsilon)
+
+    def _total(self, angles: Array) -> float:
+        """Return the trapezoidal sum relative to e^{K - t eps}. The node 0 counts once, and every other node stands for y and -y."""
+        return (2.0 * float(product(self.modulus, np.cos(angles))) - float(self.modulus[0])) * self.step / (2.0 * math.pi)
 
     def _log_alias(self, epsilon: float) -> float:
         """Return an upper bound on the logarithm of the sum of the aliases."""
@@ -145,6 +158,11 @@ def tilt_for(losses: Losses, log_delta: float) -> float:
     Any t > 0 gives valid bounds. If there are very many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit
     all.
     """
+    return _tilt_for(tuple(losses), log_delta)
+
+
+@remembered(16)
+def _tilt_for(losses: tuple[tuple[Loss, int], ...], log_delta: float) -> float:
     if len(losses) <= 2 * SAMPLE:
         return _chernoff_tilt(losses, 1.0, log_delta)[0]
     if len(losses) <= VERY_MANY:
@@ -224,6 +242,11 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     return best, epsilon_at[best]
 
 
+def any_decays(losses: Losses) -> bool:
+    """Return whether the characteristic function of some loss may decay. If none does, all losses are discrete, and there is no contour."""
+    return any(getattr(loss, "decays", True) for loss, _ in losses)
+
+
 def build(
     losses: Losses,
     log_delta: float,
@@ -244,14 +267,13 @@ def build(
         epsilon: the epsilon at which delta is wanted. If None, the contour is for the epsilon whose saddle point is t.
         negligible: logarithm of the cut-off and aliased parts that are allowed, relative to e^log_delta. The bounds include these parts.
     """
-    if len(losses) > FEW and not any(getattr(loss, "decays", True) for loss, _ in losses):
-        return None  # no loss needs to be tilted to know this
-    far = t * np.geomspace(1.02, 4.0, 8)
-    cumulants = total_cgf(losses, np.append(t, far))
+    if not any_decays(losses):
+        return None
+    far, cumulants = total_cgf_about(losses, t)
     if not math.isfinite(cumulants[0]):
         return None
     counts = float(sum(n * getattr(loss, "steps", 1.0) for loss, n in losses))
-    tilted = [(loss.tilted(t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
+    tilted = [(_tilted(loss, t), count) for loss, count in (losses if factor is factor_without_bulk else stacked(losses))]
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]), counts)
     if not math.isfinite(error_bound):
         return None
@@ -288,6 +310,26 @@ def build(
         error=rounding + left_out + math.exp(integrand.log_tail), deviation=math.fsum(deviations), far=far, log_far=log_far,
         spare=t + integrand.spare, log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
     )  # fmt: skip
+
+
+@remembered(128)
+def _tilted(loss: Loss, t: float) -> Tilted:
+    """Return the loss under the tilt t. Several contours and both directions need the same ones."""
+    return loss.tilted(t)
+
+
+@remembered(128)
+def _cgf_about(loss: Loss, t: float) -> Array:
+    """Return the loss's upper bounds on K at the tilt t, followed by those at t times FARTHER."""
+    return loss.cgf(t * np.array((1.0, *FARTHER)))
+
+
+def total_cgf_about(losses: Losses, t: float) -> tuple[Array, Array]:
+    """Return the tilts s = t times FARTHER, and upper bounds on K of the composition at t, followed by those at the tilts s."""
+    total = np.zeros(1 + len(FARTHER))
+    for loss, count in stacked(losses):
+        total = total + count * _cgf_about(loss, t)
+    return t * np.array(FARTHER), total
 
 
 def _cumulant(tilted: Parts, t: float, bound: float, counts: float) -> tuple[float, float]:
@@ -597,7 +639,7 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
     slope, last = math.nan, math.inf
     # If delta is not smooth, a step may lead beyond a point that is known to lie on the other side. A bisection step then replaces it.
     below, above = -math.inf, math.inf
-    for _ in range(60):
+    for _ in range(NEWTON_STEPS):
         total, change = contour.sums(epsilon)
         if not total > 0.0:  # rounding exceeds delta here
             above = min(above, epsilon)
@@ -614,6 +656,8 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
         if not below < epsilon + move < above and math.isfinite(above - below):
             move = 0.5 * (below + above) - epsilon
         epsilon += move
+        if t * abs(move) < CONVERGED:
+            break
         last = move
     return epsilon, slope
 

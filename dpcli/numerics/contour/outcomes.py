@@ -210,6 +210,11 @@ class Outcomes:
     pieces: tuple[LossPiece, ...] = ()
 
     @property
+    def decays(self) -> bool:
+        """Tell whether the characteristic function decays, which it does if the loss is not discrete."""
+        return bool(self.pieces)
+
+    @property
     def largest(self) -> float:
         """The largest loss."""
         ends = [float(part.sign * part.log_size(np.array([end]))[0]) for part in self.pieces for end in (part.low, part.high)]
