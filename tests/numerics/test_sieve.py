@@ -11,7 +11,7 @@ import pytest
 from dpcli.numerics.contour import integral
 from dpcli.numerics.contour.integral import LIGHT, LONG, SIEVED, _sieved
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
-from dpcli.numerics.products import FINE_ROTATIONS, characteristic_less_one, characteristic_less_one_at, less_one
+from dpcli.numerics.products import FINE_ROTATIONS, characteristic_less_one, decaying_characteristic_less_one, less_one
 
 ENOUGH = 12  # settings in which the sieve left out nodes
 
@@ -69,8 +69,11 @@ def test_scattered_frequencies_give_what_all_frequencies_give() -> None:
         terms, count = source.randint(1, 30), source.randint(1, 3 * FINE_ROTATIONS[2])
         weights, loss = np.array([source.random() for _ in range(terms)]), np.array([source.gauss(0.0, 1.0) for _ in range(terms)])
         multiples = np.array(sorted(source.sample(range(count), source.randint(1, count))))
-        result = characteristic_less_one_at(weights, loss, 0.37, multiples)
+        result = characteristic_less_one(weights, loss, 0.37, multiples)
         plain = less_one(0.37 * multiples[:, None] * loss) @ weights
         size = 1e-15 * (4.0 + 0.37 * count * np.abs(loss).max()) * terms
         assert np.all(np.abs(result - plain) <= size), seed
         assert np.all(np.abs(result - characteristic_less_one(weights, loss, 0.37, count)[multiples]) <= size), seed
+        rows, rising = np.array([weights, 1j * weights]), loss + 0.01j * np.abs(loss)
+        faded = decaying_characteristic_less_one(rows, rising, 0.37, multiples)
+        assert np.all(np.abs(faded - rows @ np.expm1(0.37j * multiples[:, None] * rising).T) <= size), seed

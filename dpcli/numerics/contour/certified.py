@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.integral import (
+    NEGLIGIBLE,
     Contour,
     Method,
     any_decays,
@@ -58,6 +59,9 @@ STEEPEST = 1e10  # largest K(t) of a smoothed pair, because only twelve digits o
 MORE = 9.0  # factor by which the number of nodes grows from one smoothed pair to the next
 SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta
 NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
+# Logarithm of the parts, relative to delta, that a rough contour for the second direction may cut off. It suffices if delta is smaller by
+# more than these parts in this direction, and saves work if the first direction's contour has more than MANY_NODES nodes.
+ROUGH, MANY_NODES = -7.0, 1000
 MUCH_BETTER = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 
 
@@ -65,15 +69,17 @@ T = TypeVar("T")
 
 
 class Ends(NamedTuple):
-    """Lower and upper bound on epsilon, the tilt that gave the upper bound, and whether a small Gaussian loss was added for that bound.
+    """Bounds on epsilon, and how the upper bound was found.
 
-    The tilt is NaN if the bound is from no contour.
+    tilt: the tilt of the contour, NaN if there was none. smoothed: whether a small Gaussian loss was added. nodes: the number of nodes of a
+    contour of the losses alone.
     """
 
     lower: float
     upper: float
     tilt: float
     smoothed: bool = False
+    nodes: int = 0
 
 
 UNKNOWN = Ends(0.0, math.inf, math.nan)
@@ -135,10 +141,8 @@ def capped_losses(losses: Losses, log_mass: float) -> Losses | None:
     """Return the losses without tails of total mass e^log_mass, or None if no loss has a tail that can be taken off."""
     counts = sum(n for _, n in losses)
     share = log_mass - math.log(counts)
-    methods = [(loss, getattr(loss, "capped", None), n) for loss, n in losses]
-    if not any(method for _, method, _ in methods):
-        return None
-    return tuple((loss if method is None else method(share), n) for loss, method, n in methods)
+    capped = tuple((loss.capped(share) if hasattr(loss, "capped") else loss, n) for loss, n in losses)
+    return None if all(new is old for (new, _), (old, _) in zip(capped, losses, strict=True)) else capped
 
 
 def epsilon_between(losses: Losses, log_delta: float) -> Ends | None:
@@ -329,7 +333,7 @@ def _epsilon_near(attempt: Attempt, log_delta: float, ends: Ends) -> Ends:
             break
         if contour is None:
             break
-        ends = _intersection(ends, Ends(*solve(contour, log_delta), contour.t))
+        ends = _intersection(ends, Ends(*solve(contour, log_delta), contour.t, nodes=len(contour.y)))
         if _is_narrow(ends, NARROW):
             break
     return ends
@@ -465,6 +469,8 @@ def _curves_like(losses: Losses, first: Ends, log_delta: float) -> Iterator[Cont
     if first.smoothed:
         yield from smoothed_pairs(losses, log_delta, (first.upper,), first.tilt)
         return
-    contour = build(losses, log_delta, first.tilt, epsilon=first.upper)
-    if contour is not None:
+    for negligible in (ROUGH, NEGLIGIBLE) if first.nodes > MANY_NODES else (NEGLIGIBLE,):
+        contour = build(losses, log_delta, first.tilt, epsilon=first.upper, negligible=negligible)
+        if contour is None:
+            return
         yield contour

@@ -42,6 +42,7 @@ NEAR = 0.3  # the search for a tilt ends where the best tilt would gain less tha
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
 # Ratio between the tilts of a later parabola, largest factor by which it lies beyond the one before, and most parabolas.
 CLOSER, BEYOND, PARABOLAS = 1.3, 2.0, 5
+FAR_MOVES = 2  # after so many parabolas with a minimum farther away than that, the best tilt is taken to be far from the first ones
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
 MANY = 6  # least number of different losses for which those of one family are put together
@@ -163,7 +164,7 @@ def tilt_for(losses: Losses, log_delta: float) -> float:
 
 @remembered(16)
 def _tilt_for(losses: tuple[tuple[Loss, int], ...], log_delta: float) -> float:
-    if len(losses) <= 2 * SAMPLE:
+    if len(losses) == 1:
         return _chernoff_tilt(losses, 1.0, log_delta)[0]
     if len(losses) <= VERY_MANY:
         return _tilt_by_parabolas(losses, log_delta) or _chernoff_tilt(losses, 1.0, log_delta)[0]
@@ -184,6 +185,7 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     values = _chernoff_epsilons(losses, 1.0, log_delta, first)
     at = min(max(int(values.argmin()), 1), len(first) - 2)
     places, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
+    far_moves = 0
     for _ in range(PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
         vertex = _vertex(places, bounds)
@@ -192,6 +194,9 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
         if places[best] * (bounds[best] - vertex[1]) < NEAR:
             return float(places[best])
         middle = min(max(vertex[0], places[0] / BEYOND), places[2] * BEYOND)
+        far_moves += middle != vertex[0]
+        if far_moves == FAR_MOVES:
+            return None
         places = [middle / CLOSER, middle, middle * CLOSER]
         bounds = _chernoff_epsilons(losses, 1.0, log_delta, np.array(places)).tolist()
     return None

@@ -25,7 +25,6 @@ from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.products import (
     characteristic,
     characteristic_less_one,
-    characteristic_less_one_at,
     decaying_characteristic_less_one,
 )
 from dpcli.numerics.quadrature import nodes_of
@@ -198,7 +197,7 @@ class TiltedQuadrature:
     def _on_the_line(self, step: float, multiples: int | IndexArray, log_error: float) -> ComplexArray:
         """Return the logarithms as log1p(E expm1), which keeps all digits of a characteristic function near 1.
 
-        multiples: multiples of the step, or their number if they are all from 0 on.
+        multiples: as of `characteristic_less_one`.
         """
         last = multiples - 1 if isinstance(multiples, int) else int(multiples[-1])
         fine = self._fine_step(step * last, log_error)
@@ -209,10 +208,7 @@ class TiltedQuadrature:
             weights, loss = np.exp(log_density.real - self.log_norm), ratio.real
             weights = weights / weights.sum()
         heavy = weights > LIGHT
-        weights, loss = weights[heavy], loss[heavy] - self.mean
-        if isinstance(multiples, int):
-            return log1p_complex(characteristic_less_one(weights, loss, step, multiples))
-        return log1p_complex(characteristic_less_one_at(weights, loss, step, multiples))
+        return log1p_complex(characteristic_less_one(weights[heavy], loss[heavy] - self.mean, step, multiples))
 
     def _fine_step(self, y: float, log_error: float) -> float:
         """Return a node distance at which the error is below e^log_error for frequencies up to y.

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.products import characteristic_less_one, characteristic_less_one_at
+from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
 LIGHT = 1e-45  # smaller weights are left out
@@ -53,7 +53,7 @@ class TiltedAtoms:
         cumulant: K(t).
     """
 
-    sharp = finite_sum = True
+    sharp = pointwise = finite_sum = True
 
     def __init__(self, log_weights: Array, losses: Array, cumulant: float) -> None:
         self.cumulant = cumulant
@@ -61,11 +61,6 @@ class TiltedAtoms:
         self.mean = float((self._weights * losses).sum())
         self._losses = losses - self.mean
         self.variance = float((self._weights * self._losses**2).sum())
-
-    @property
-    def pointwise(self) -> bool:
-        """Tell whether `centred_at` may be used."""
-        return True
 
     @property
     def terms(self) -> int:
@@ -76,17 +71,17 @@ class TiltedAtoms:
         return self.about(self.mean, step, count)
 
     def centred_at(self, step: float, multiples: IndexArray, log_error: float) -> ComplexArray:
-        heavy = self._weights > LIGHT
-        with np.errstate(divide="ignore"):
-            return log1p_complex(characteristic_less_one_at(self._weights[heavy], self._losses[heavy], step, multiples))
+        return self.about(self.mean, step, multiples)
 
-    def about(self, mean: float, step: float, count: int) -> ComplexArray:
-        """Return `centred` with the loss measured from `mean` instead of its own mean."""
+    def about(self, mean: float, step: float, multiples: int | IndexArray) -> ComplexArray:
+        """Return `centred` or `centred_at` with the loss measured from `mean` instead of its own mean.
+
+        multiples: as of `characteristic_less_one`.
+        """
         heavy = self._weights > LIGHT
+        losses = self._losses[heavy] + (self.mean - mean)
         with np.errstate(divide="ignore"):
-            return log1p_complex(
-                characteristic_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count)
-            )
+            return log1p_complex(characteristic_less_one(self._weights[heavy], losses, step, multiples))
 
     def decay(self, y: Array) -> Array:
         return np.zeros(len(y))
